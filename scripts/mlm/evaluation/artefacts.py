@@ -31,8 +31,7 @@ class _Rounded(Artefact):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence about the figures, and its tone: good news, bad news, neither (even), or a mere
-    remark (plain)."""
+    """A sentence about the figures: good news, bad news, neither (even), or a remark (plain)."""
 
     tone: Literal["better", "worse", "even", "plain"]
     text: str
@@ -60,11 +59,9 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Summary:
-    """Means over predictions. Losses are in nats; accuracies from 0 to 1.
-
-    `hidden` leaves out the tokens that masking keeps, and so does `bits_per_character`, which is
-    None if the number of characters is unknown.
-    """
+    """Means over predictions: losses in nats, accuracies from 0 to 1. `hidden` and
+    `bits_per_character` (None without a number of characters) leave out tokens that masking
+    keeps."""
 
     loss: float
     perplexity: float
@@ -104,11 +101,8 @@ class Counted:
 
 @dataclass(frozen=True)
 class Baseline(Difference):
-    """A baseline at the model's positions.
-
-    `sees` says what it is given. `hidden` has its figures where the model is not shown the token
-    itself, and `difference` is the model's loss minus the baseline's there.
-    """
+    """A baseline at the model's positions, and what it `sees`. `hidden` and `difference` (the
+    model's loss minus its own) are those where the model is not shown the token itself."""
 
     loss: float
     perplexity: float
@@ -123,7 +117,7 @@ class Baseline(Difference):
 
 @dataclass(frozen=True)
 class FrequencyBand(Subset):
-    """Tokens of a range of ranks by frequency in the train split, the last open above (None)."""
+    """Tokens of a range of ranks by frequency in train, the last open above (None)."""
 
     label: str
     first_rank: int
@@ -140,10 +134,7 @@ class PositionBin(Subset):
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions whose confidence is in (low, high]; the first bin includes 0.
-
-    `confidence` and `accuracy` are means over the bin, None if it is empty.
-    """
+    """Predictions with a confidence in (low, high], or 0 in the first; means, None if empty."""
 
     low: float
     high: float
@@ -154,16 +145,12 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration curve and its error."""
-
     expected_calibration_error: float
     bins: list[Bin]
 
 
 @dataclass(frozen=True)
 class FirstGuess:
-    """The model's first guess at a token."""
-
     text: str
     probability: float
     correct: bool
@@ -208,8 +195,6 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class MinimalPairs:
-    """The pairs, and the share that was right."""
-
     accuracy: float
     pairs: list[ScoredPair]
 
@@ -225,13 +210,9 @@ class GroupSums:
 
 @dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
-    """Every figure of a run's model on the test split.
-
-    `train` are the figures on a sample of train and `gap` how far those on test are from them, None
-    if none was scored. `group_by` names the groups that intervals resample, None if the shards have
-    none. `settings` are those that the figures depend on, except the
-    minimal pairs; `digests` are the sha256 of model, tokenizer and the test split's manifest.
-    """
+    """Every figure of a run's model on the test split; `train` and the `gap` to it are None if no
+    sample of train was scored, `group_by` if the shards have no groups. `settings` are those that
+    the figures depend on, `digests` the sha256 of model, tokenizer and manifest."""
 
     format_version: int = field(default=2, kw_only=True)
     run: str
@@ -272,7 +253,5 @@ class Prompt:
 
 @dataclass(frozen=True)
 class FillMask(_Rounded):
-    """The answers to every prompt."""
-
     run: str
     prompts: list[Prompt]

@@ -29,8 +29,7 @@ def baselines(
     tokens_per_character: float | None,
     resampling: Resampling,
 ) -> dict[str, Baseline]:
-    """The unigram, the bigrams and the trigrams at the positions of `test`, in the order in which
-    they are shown."""
+    """The unigram, bigrams and trigrams at the positions of `test`, in the order of the report."""
     positions = test.positions
     hidden = positions.answer_hidden(mask_id)
 
@@ -75,11 +74,8 @@ def unigram_scores(probabilities: np.ndarray, truth: np.ndarray) -> Ranked:
 
 
 def as_shown(positions: Positions) -> Positions:
-    """`positions` with the neighbours that the model is shown, hidden ones as the mask token.
-
-    The mask token is no context that train was counted in, so that it says nothing; a random token
-    misleads the baseline as it misleads the model.
-    """
+    """`positions` with the neighbours that the model is shown. The mask token was never counted, so
+    it says nothing; a random token misleads as it misleads the model."""
     return replace(positions, left=positions.shown_left, right=positions.shown_right)
 
 

@@ -29,12 +29,8 @@ _FITTED_TOKENS = 20_000
 
 @dataclass(frozen=True)
 class EvaluationData:
-    """The test samples, a sample of train, and what the baselines are made from.
-
-    `test` are all samples of the split, or some at equal distances. `train` is None if none was
-    asked for. `counted` says what of train went into `counts`. `fitted` are positions of
-    validation, every text token of some samples.
-    """
+    """Samples of test and of train (None if none was asked for), what was counted of train, and
+    `fitted`, the positions of validation's text that baselines are fitted on."""
 
     test: Samples
     train: Samples | None
@@ -52,13 +48,9 @@ def read_evaluation_data(
     vocabulary: int,
     special_ids: list[int],
 ) -> EvaluationData:
-    """Check the shards of all splits against their manifests and read them: at most `max_tokens` of
-    test (but at least one sample), and `train_samples` of train (None: as many as of test).
-
-    `vocabulary` is the number of ids and `special_ids` those that are never predicted.
-    Raises MlmError if shards differ from their manifests, splits differ in sequence length,
-    the test split is empty, or an id is beyond the vocabulary.
-    """
+    """Read the splits, checked against their manifests: at most `max_tokens` of test (but at least
+    one sample), `train_samples` of train (None: as many as of test). Raises MlmError for shards
+    that do not belong together or to a `vocabulary` of so many ids, and an empty split."""
     lengths = {split: m.sequence_length for split, m in manifests.items()}
     if len(set(lengths.values())) != 1:
         raise MlmError(f"The splits differ in sequence length: {lengths}. {_REMAKE}")
@@ -101,8 +93,8 @@ def evaluated(manifest: Manifest, max_tokens: int) -> int:
 
 
 def tokens_per_character(manifest: Manifest, characters: int | None) -> float | None:
-    """Text tokens of a split, which are all real ones except the two around each document, over
-    the `characters` of its text; None if these are not known."""
+    """Text tokens of a split, without the two around each document, over the `characters` of its
+    text; None if these are not known."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
     return (manifest.num_tokens - frame) / characters if characters else None
 

@@ -7,11 +7,8 @@ from mlm.foundations.errors import MlmError, reading
 
 
 def load_model(directory: str | Path):
-    """The masked language model in `directory`, as transformers' TensorFlow class.
-
-    Raises MlmError if files are missing, or a weight of the architecture, which transformers would
-    fill with random numbers.
-    """
+    """The masked language model in `directory`, as transformers' TensorFlow class; MlmError if a
+    file is missing, or a weight, which transformers would draw at random."""
     from transformers import TFAutoModelForMaskedLM
 
     import mlm.foundations.framework  # noqa: F401  which must come before transformers
@@ -49,10 +46,8 @@ def read_model_configuration(directory: str | Path):
 
 
 def load_tokenizer(directory: str | Path):
-    """The tokenizer in `directory`, as transformers' fast class.
-
-    Raises MlmError if it cannot be opened or has no mask token.
-    """
+    """The tokenizer in `directory`, as transformers' fast class; MlmError if it has no mask
+    token."""
     from transformers import AutoTokenizer
 
     import mlm.foundations.framework  # noqa: F401  which must come before transformers

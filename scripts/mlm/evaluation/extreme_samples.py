@@ -3,7 +3,7 @@
 import numpy as np
 
 from mlm.evaluation.artefacts import ExtremeSamples, FirstGuess, PredictedSample, PredictedToken
-from mlm.evaluation.bootstrap import sums_by_sample
+from mlm.evaluation.bootstrap import sums_by_unit
 from mlm.evaluation.predictions import Ranked, Scored
 from mlm.samples.split_samples import Samples
 from mlm.tokenizer.pieces import texts_of
@@ -39,14 +39,11 @@ def extreme_samples(test: Scored, samples: Samples, tokenizer, count: int) -> Ex
 
 
 def best_and_worst(sample: np.ndarray, scores: Ranked, count: int) -> tuple[list, list]:
-    """The `count` best and worst samples by mean loss: two lists of (index, loss, accuracy).
-
-    Only samples with at least half of the mean number of predictions take part, so that a
-    stub with one lucky guess wins nothing. Of equals, the lower index comes first. No
-    sample is in both lists.
-    """
+    """The `count` best and worst samples by mean loss, none in both: two lists of (index, loss,
+    accuracy). A sample takes part with half of the mean number of predictions, so that no stub wins
+    by one lucky guess; of equals, the lower index is first."""
     index = np.unique(sample)
-    totals, counts = sums_by_sample(sample, scores.loss, scores.correct)
+    totals, counts = sums_by_unit(sample, scores.loss, scores.correct)
     enough = counts >= counts.mean() / 2 if len(counts) else np.zeros(0, bool)
     index, totals, counts = index[enough], totals[enough], counts[enough]
     means = totals / counts[:, None]

@@ -18,11 +18,8 @@ from mlm.foundations.errors import MlmError, listed
 
 
 def use_cpu(threads: int) -> None:
-    """Do the arithmetic on `threads` threads of the CPU; call before any other TensorFlow or JAX.
-
-    A few prompts need no accelerator, and a fixed number of threads gives the same answers
-    to the last digit at any --cores.
-    """
+    """Compute on `threads` threads of the CPU, for the same digits at any --cores; call before any
+    other TensorFlow or JAX."""
     from mlm.foundations.framework import tf
     from mlm.training.in_jax.devices import prepare_jax
 
@@ -38,12 +35,8 @@ def answers(
     top_k: int,
     told_as: str = "evaluation.prompts",
 ) -> list[Prompt]:
-    """The prompts with their `top_k` answers, the most probable first.
-
-    They are those of transformers' fill-mask pipeline. Raises MlmError with every prompt
-    that does not hold the tokenizer's mask token exactly once, or is too long; `told_as` is what
-    the message calls them.
-    """
+    """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline. Raises
+    MlmError with every prompt of `told_as` that is too long or does not hold one mask token."""
     tokenizer, config = load_tokenizer(model_directory), read_model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     longest = positions - first_position(config.model_type)

@@ -13,10 +13,8 @@ from mlm.training.in_jax.devices import open_mesh, shardings
 def open_model(
     directory: Path, accelerator: Accelerator, begins_document: int | None = None
 ) -> AnsweringModel:
-    """The model in `directory` on the devices that `accelerator` asks for.
-
-    With `begins_document`, the token that each document begins with, attention stays within.
-    """
+    """The model in `directory` on the devices of `accelerator`. With `begins_document`, the token
+    that each document begins with, attention stays within."""
     devices = open_mesh(accelerator)
 
     import jax

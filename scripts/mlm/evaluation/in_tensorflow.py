@@ -14,7 +14,7 @@ from mlm.training.in_tensorflow.prediction import masked_logits, traceable
 
 
 def open_model(directory: Path, accelerator: Accelerator, seed: int) -> AnsweringModel:
-    """The model in `directory` on the devices that `accelerator` asks for."""
+    """The model in `directory` on the devices of `accelerator`."""
     strategy = open_strategy(accelerator).strategy
     make_deterministic(seed)
     with strategy.scope():
@@ -33,11 +33,8 @@ def open_model(directory: Path, accelerator: Accelerator, seed: int) -> Answerin
 
 
 def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
-    """The step of an evaluation: `answers_from_logits` at the masked positions.
-
-    Takes `input_ids` and `attention_mask` [batch, sequence], masked already, and `positions` and
-    `labels` [batch, slots], all int32.
-    """
+    """The step of an evaluation: `answers_from_logits` at `positions` [batch, slots] of `input_ids`
+    and `attention_mask` [batch, sequence], all int32."""
 
     def step(input_ids, attention_mask, positions, labels):
         batch = {
@@ -51,11 +48,8 @@ def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Scores of `labels` [batch, slots] under `logits` [batch, slots, vocabulary].
-
-    `log_probability` and `top_probability` float32, `rank` and `top` int32, all
-    [batch, slots].
-    """
+    """The answers of `AnsweringModel` for `labels` [batch, slots] under `logits` [batch, slots,
+    vocabulary]."""
     log_probabilities = tf.nn.log_softmax(logits, axis=-1)
     of_label = tf.gather(logits, labels, batch_dims=2)[..., tf.newaxis]
     ids = tf.range(tf.shape(logits)[-1], dtype=labels.dtype)

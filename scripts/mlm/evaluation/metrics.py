@@ -18,7 +18,7 @@ from mlm.evaluation.artefacts import (
     Subset,
     Summary,
 )
-from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_sample
+from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_unit
 from mlm.evaluation.predictions import Ranked, Scored
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
@@ -31,14 +31,8 @@ def perplexity(loss: float) -> float:
 
 
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
-    """Loss of all the text's tokens in bits, over its characters.
-
-    The mean loss of a predicted token stands for every text token (no special token, no padding) of
-    the split. Tokenizers that cut the same text into more or fewer pieces compare by it. It is a
-    pseudo-likelihood (each token predicted from both sides), not the length of a code, so it does
-    not compare with left-to-right models; and a tokenizer with many unknown tokens gets them
-    cheaply.
-    """
+    """Loss of all the text's tokens in bits, over its characters, by which tokenizers compare. A
+    pseudo-likelihood: it does not compare with left-to-right models."""
     return tokens_per_character and loss / math.log(2) * tokens_per_character
 
 
@@ -119,11 +113,8 @@ def part(scores: Ranked, chosen: np.ndarray) -> Subset:
 def frequency_bands(
     truth: np.ndarray, scores: Ranked, counts: np.ndarray, uppers: Iterable[int]
 ) -> list[FrequencyBand]:
-    """Bands by the true token's rank in train, 1 the most frequent; of equals, the lower id first.
-
-    `counts` [vocabulary] are the train split's. `uppers` are the bands' last ranks, in any order;
-    a last band takes the rest.
-    """
+    """Bands by the true token's rank in train, whose counts are `counts` [vocabulary]; of equals,
+    the lower id first. `uppers` are the bands' last ranks; a last band takes the rest."""
     ranks = np.empty(len(counts), np.int64)
     ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     rank, bands, first = ranks[truth], [], 1
@@ -149,13 +140,9 @@ def position_bins(
 
 
 def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Calibration:
-    """The calibration curve and the expected calibration error, from 0 to 1.
-
-    `confidence` [predictions] is the probability of the most probable token, `correct`
-    [predictions] whether it was the true one. Bins of equal width, as in Guo et al., "On
-    Calibration of Modern Neural Networks" (2017), section 2; the error is the mean distance between
-    confidence and accuracy, weighted by the bins' predictions.
-    """
+    """The calibration curve and the expected calibration error of the first answers' `confidence`
+    [predictions], by bins of equal width (Guo et al., "On Calibration of Modern Neural Networks",
+    2017, section 2)."""
     # The upper edge belongs to the bin, as in the paper; rounding may put 1.0 above it.
     index = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(index, minlength=bins)
@@ -170,12 +157,9 @@ def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Ca
 
 
 def group_sums(test: Scored) -> GroupSums:
-    """The test split's sums by group, for pairing this run with others.
-
-    Beyond `MOST_GROUP_SUMS` groups, neighbours are added up.
-    """
+    """The test split's sums by group, of neighbours together beyond `MOST_GROUP_SUMS`."""
     correct = test.scores.correct.astype(np.int64)
-    totals, counts = sums_by_sample(test.positions.unit, test.scores.loss, correct)
+    totals, counts = sums_by_unit(test.positions.unit, test.scores.loss, correct)
     table = bundled(np.column_stack([totals, counts]), MOST_GROUP_SUMS)
     return GroupSums(
         loss=table[:, 0].tolist(),

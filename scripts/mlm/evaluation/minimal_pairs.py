@@ -1,8 +1,7 @@
 """Minimal pairs: does the model prefer the acceptable sentence?
 
 By the pseudo-log-likelihood of Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model
-Scoring" (2020): each token is masked in turn, and the log-probabilities of the true tokens
-are added up. Pairs as in BLiMP (Warstadt et al., 2020).
+Scoring" (2020): each token is masked in turn. Pairs as in BLiMP (Warstadt et al., 2020).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +18,8 @@ LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np
 def score_pairs(
     pairs: Sequence[Sequence[str]], tokenizer, length: int, log_probabilities: LogProbabilities
 ) -> MinimalPairs | None:
-    """The pairs with their scores, and the share that is right; None without pairs.
-
-    Rows are of `length` tokens; `tokenizer` is transformers' fast tokenizer. Raises MlmError for a
-    sentence without a token, or with more than fit, and for two that are the same tokens.
-    """
+    """The pairs with their scores, and the share that is right; None without pairs. MlmError for a
+    sentence without a token, or with more than `length`, and for two of the same tokens."""
     if not pairs:
         return None
     parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
@@ -45,8 +41,7 @@ def score_pairs(
 
 
 def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, ...]:
-    """For each token of `text`, the sentence without it: rows [n, length], their attention
-    masks, the token's place and its id [n]."""
+    """Rows [n, length] without one token each, attention masks, the tokens' places and ids [n]."""
     ids = np.array(tokenizer(text)["input_ids"], np.int32)
     frame = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
     places = np.flatnonzero(~np.isin(ids, frame)).astype(np.int32)

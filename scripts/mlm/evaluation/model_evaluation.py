@@ -52,14 +52,11 @@ def evaluate(
     carved: bool = False,
     root: Path = Path(),
 ) -> EvaluationFigures:
-    """All figures of run `run`, not yet rounded, of the model in the directory `model`.
-
-    `manifests` are the paths of those of all splits, with shards relative to `root`; `characters`
-    are those of the splits' text if known; `attend` is what attention stayed within in the
-    training, "sample" or "document"; `carved` says that the test split was dealt from train
-    document by document. Raises MlmError if shards, tokenizer and model do not belong together, or
-    a split is empty.
-    """
+    """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
+    are paths, with shards relative to `root`; `characters` those of the splits' text if known;
+    `attend` what attention stayed within in the training; `carved` says that test was dealt from
+    train document by document. Raises MlmError if the inputs do not belong together, or a split is
+    empty."""
     splits = {split: Manifest.read(path) for split, path in manifests.items()}
     tokenizer = load_tokenizer(model)
     special, mask_id = sorted(set(tokenizer.all_special_ids)), tokenizer.mask_token_id
@@ -133,10 +130,6 @@ def _parts(test: Scored, data: EvaluationData, section: Evaluation, mask_id: int
 def _opened(
     directory: Path, begins_document: int | None, accelerator: Mapping[str, Any], seed: int
 ) -> AnsweringModel:
-    """The model in `directory`, in the framework that has it.
-
-    With `begins_document`, the token that each document begins with, attention stays within.
-    """
     # Whatever the precision of the training, figures are computed in float32.
     exact = {"precision": "float32", "deterministic": True}
     devices = Accelerator.of_param({**accelerator, **exact})

@@ -18,15 +18,10 @@ SHOWN_AS = ("mask", "random", "kept")
 
 @dataclass(frozen=True)
 class Positions(Rows):
-    """The predicted positions of a split, one row a position. Every array is [positions], except
-    the neighbours' [positions, REACH], nearest first.
-
-    `sample` is the index of the sample in its split, `group` the group of the token's document,
-    `position` the token's place in the sequence, from 0. `truth` is the id to predict, `shown`
-    the id in its place in the input.
-    `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR if there is none;
-    `shown_left` and `shown_right` are those in the model's input.
-    """
+    """The predicted positions of a split: `sample`, its index; `group` of the token's document;
+    `position` in the sequence; the id `truth`, and `shown` in its place. Neighbours' ids
+    [positions, REACH], nearest first: true ones `left` and `right`, those in the model's input
+    `shown_left` and `shown_right`. Others are [positions]."""
 
     sample: np.ndarray
     group: np.ndarray
@@ -39,34 +34,25 @@ class Positions(Rows):
     shown_right: np.ndarray
 
     def shown_as(self, mask_id: int) -> np.ndarray:
-        """Index into SHOWN_AS for each position, int [positions].
-
-        A token that was replaced by itself at random counts as kept: the model saw it.
-        """
+        """Index into SHOWN_AS for each position; a token that was replaced by itself counts as
+        kept."""
         return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
 
     def answer_hidden(self, mask_id: int) -> np.ndarray:
-        """Where the model was not shown the token itself, bool [positions]; if nowhere, all.
-
-        Only here is the model comparable with what sees no answers.
-        """
+        """Where the model was not shown the token itself, bool [positions]; if nowhere, all."""
         hidden = self.shown_as(mask_id) != SHOWN_AS.index("kept")
         return hidden if hidden.any() else np.ones(len(self), bool)
 
     @property
     def unit(self) -> np.ndarray:
-        """What is resampled as a whole, int64 [positions]: the group, or the sample if there is
-        only one group."""
+        """What is resampled as a whole: the group, or the sample if there is only one group."""
         return self.group if len(np.unique(self.group)) > 1 else self.sample
 
 
 @dataclass(frozen=True)
 class Ranked(Rows):
-    """How probable the true tokens are at the predicted positions; every array is [positions].
-
-    `log_probability` of the true token in nats; `rank` of the true token, 1 the highest
-    (of equals, the lower id is the higher rank).
-    """
+    """`log_probability` in nats and `rank` of the true tokens [positions]; of equals, the lower id
+    is first."""
 
     log_probability: np.ndarray
     rank: np.ndarray
@@ -106,13 +92,9 @@ def positions_of(
     index: np.ndarray | None = None,
     group: np.ndarray | None = None,
 ) -> Positions:
-    """The Positions of a batch, ordered by sample, then by place.
-
-    `input_ids` [batch, sequence] are the true ids, `shown_ids` [batch, sequence] what the
-    model sees, `chosen` [batch, sequence] is true at the tokens to predict.
-    `index` [batch] is each sample's index in the split; without it, they count from 0. `group`
-    [batch, sequence] is each token's group; without it, a sample is a group.
-    """
+    """The Positions at the `chosen` places of a batch whose model sees `shown_ids`, all [batch,
+    sequence], by sample and place. Without `index` [batch] samples count from 0; without `group`
+    [batch, sequence] each is one."""
     chosen = chosen.astype(bool)
     row, column = np.nonzero(chosen)
     sample = (row if index is None else index[row]).astype(np.int64)

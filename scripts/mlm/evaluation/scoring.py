@@ -23,13 +23,11 @@ ASKED = ("input_ids", "attention_mask", "positions", "labels")
 
 @dataclass(frozen=True)
 class AnsweringModel:
-    """An exported model that is open on its devices.
-
-    `answers` takes `input_ids` and `attention_mask` [batch, sequence], masked already, and
-    `positions` and `labels` [batch, slots], int32 arrays of as many rows as `replicas` divide, and
-    gives, [batch, slots] each, the label's `log_probability` in nats and its `rank` from 1, and the
-    likeliest token `top` and its `top_probability`.
-    """
+    """An exported model that is open on its devices. `answers` takes `input_ids` and
+    `attention_mask` [batch, sequence], masked already, `positions` and `labels` [batch, slots],
+    int32, of rows that `replicas` divide. It gives, [batch, slots] each, the label's
+    `log_probability` in nats and `rank` from 1, the likeliest token `top` and its
+    `top_probability`."""
 
     answers: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
     replicas: int
@@ -40,11 +38,8 @@ class Scorer:
     """Scores an exported model on samples, on whatever devices it is open on."""
 
     def __init__(self, model: AnsweringModel, section: Evaluation, tokenizer, length: int):
-        """Samples are of `length` tokens of `tokenizer`, transformers' fast one.
-
-        The section's `batch_size` is that of all replicas together, and rounded up to their number.
-        It is lowered if the logits would not fit in memory, and changes figures by rounding only.
-        """
+        """Samples are of `length` tokens of `tokenizer`, transformers' fast one. The section's
+        `batch_size` is that of all replicas together; it changes figures by rounding only."""
         self._model, self._batch_size, self._seed = model, section.batch_size, section.seed
         self._plan = MaskingPlan(
             mlm_probability=section.mlm_probability,
@@ -57,11 +52,8 @@ class Scorer:
         )
 
     def score(self, samples: Samples, label: str = "evaluation") -> Scored:
-        """Mask each sample with (seed, its index in the split) and score the model there.
-
-        Every masked position of every sample counts once, in the order of the samples and
-        of the places in them.
-        """
+        """Mask each sample with (seed, its index in the split) and score the model at every masked
+        position, in order."""
 
         def asked(rows: slice) -> dict[str, np.ndarray]:
             part = samples[rows]
@@ -83,11 +75,8 @@ class Scorer:
         positions: np.ndarray,
         labels: np.ndarray,
     ) -> np.ndarray:
-        """Log-probability in nats of one label a row, float64 [batch].
-
-        `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels`
-        [batch], all int32. Nothing is masked here.
-        """
+        """Log-probability in nats of one label a row, float64 [batch]; nothing is masked here.
+        `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels` [batch]."""
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -101,10 +90,8 @@ class Scorer:
         return np.concatenate(answered).astype(np.float64)
 
     def _run(self, rows: int, asked: Callable[[slice], dict], slots: int, label: str):
-        """(slice of the rows, what `asked` gives of it, the answers to that) for all in order.
-
-        Answers are arrays [rows, slots].
-        """
+        """(slice of the rows, what `asked` gives of it, the answers to that [rows, slots]) in
+        order."""
         replicas = self._model.replicas
         largest = rows_of_a_replica(self._batch_size, replicas, slots, self._model.vocabulary)
         size = max(1, min(largest, -(-rows // replicas))) * replicas
@@ -123,10 +110,8 @@ class Scorer:
 
 
 def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: int) -> int:
-    """Samples that one of `replicas` scores at once, of `batch_size` for all of them together.
-
-    Fewer than its share if logits [rows, slots, vocabulary] would not fit in memory.
-    """
+    """Samples that one of `replicas` scores at once, of `batch_size` for all together; fewer if
+    logits [rows, slots, vocabulary] would not fit in memory."""
     largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
     return max(1, min(-(-batch_size // replicas), largest))
 

@@ -1,6 +1,7 @@
-"""Sentences about the figures, which warn of a poor model, few groups and seen text."""
+"""Sentences about the figures, which warn of a poor model, seen text and rough figures."""
 
 from mlm.evaluation.artefacts import Calibration, Difference, EvaluationFigures, Summary, Verdict
+from mlm.evaluation.few_groups import on_few_groups
 
 #: A gap between train and test above this share of the test loss is called memorising.
 _MEMORISED = 0.1
@@ -8,9 +9,6 @@ _MEMORISED = 0.1
 _MISCALIBRATED = 0.05
 #: A larger share of test words in runs of words that train has is a warning.
 _SEEN = 0.01
-#: With fewer groups, intervals that resample them are too narrow (Cameron, Gelbach and Miller,
-#: "Bootstrap-based improvements for inference with clustered errors", 2008).
-FEW_GROUPS = 20
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
 _BASELINES = {
@@ -25,11 +23,8 @@ _BASELINES = {
 def verdicts_on(
     figures: EvaluationFigures, carved: bool, num_samples: int, of_samples: int
 ) -> list[Verdict]:
-    """The verdicts on `figures`, the comparison with the unigram first.
-
-    `carved` says that the test split was dealt from train document by document; `num_samples` of
-    its `of_samples` were evaluated.
-    """
+    """The verdicts on `figures`, the unigram's first. `carved`: the test split was dealt from train
+    document by document; `num_samples` of its `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [
         against_baseline(_BASELINES[key], baseline, confidence)
@@ -44,18 +39,19 @@ def verdicts_on(
     if num_samples != of_samples:
         words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
         found.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
-    found.append(on_size(test))
+    if test.num_predictions < _FEW_PREDICTIONS:
+        words = f"{test.num_predictions} in {test.num_samples} samples; the figures are rough"
+        found.append(Verdict("even", f"Few predictions: {words}, and so are their intervals."))
     return [verdict for verdict in found if verdict is not None]
 
 
 def against_baseline(name: str, found: Difference, confidence: float) -> Verdict:
     """`found` is the model's loss minus the baseline's, at the same positions."""
-    size = f"{abs(found.difference):.3f} nats"
+    size, interval = f"{abs(found.difference):.3f} nats", _interval(found, confidence)
     low, high = found.difference_interval
     words = {
-        "better": f"Better than {name} by {size} per prediction ({_interval(found, confidence)}).",
-        "worse": f"Not better than {name}: worse by {size} per prediction "
-        f"({_interval(found, confidence)}).",
+        "better": f"Better than {name} by {size} per prediction ({interval}).",
+        "worse": f"Not better than {name}: worse by {size} per prediction ({interval}).",
         "even": f"Not better than {name}: the difference of {size} is within the confidence "
         f"interval ({100 * confidence:g} %: {low:.3f} to {high:.3f}).",
     }
@@ -103,33 +99,6 @@ _ON_CARVING = Verdict(
 )
 
 
-def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
-    """A warning if intervals are too narrow because there are few groups, or none; else None.
-
-    `group_by` names the groups, None if the shards have none.
-    """
-    if group_by is None:
-        return Verdict(
-            "even",
-            "No groups: these shards do not say which samples belong together, so that single "
-            "samples are resampled; the intervals are optimistic (too narrow) where samples of one "
-            "text resemble each other.",
-        )
-    if num_groups == 1:
-        return Verdict(
-            "even",
-            f"One group: the whole test text is of one {group_by}, so that single samples are "
-            "resampled; the intervals say nothing of other texts.",
-        )
-    if num_groups < FEW_GROUPS:
-        return Verdict(
-            "even",
-            f"Few groups: the intervals resample the {num_groups} groups ({group_by}) of the test "
-            f"text; with fewer than {FEW_GROUPS} they are optimistic (too narrow).",
-        )
-    return None
-
-
 def on_overlap(share: float) -> Verdict:
     """`share` is that of the test split's words in runs of 13 words that train has too."""
     measured = f"{100 * share:.2f} % of its words are in runs of 13 words that train has too"
@@ -156,15 +125,4 @@ def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:
         "even",
         f"{word}: it gives its first answers {100 * confidence:.1f} % on average, and "
         f"{100 * accuracy:.1f} % of them are right (expected calibration error {error:.3f}).",
-    )
-
-
-def on_size(test: Summary) -> Verdict | None:
-    """A warning if there are few predictions, else None."""
-    if test.num_predictions >= _FEW_PREDICTIONS:
-        return None
-    return Verdict(
-        "even",
-        f"Few predictions: {test.num_predictions} in {test.num_samples} samples; the figures are "
-        "rough, and so are their intervals.",
     )

@@ -17,11 +17,8 @@ class ExampleSource:
 
 @dataclass(frozen=True)
 class ExampleData:
-    """The examples of a fine-tuning: `splits` of pretraining and `classes` by their examples.
-
-    `folds` are the folds' sizes; `target` are mean, standard_deviation, lowest and highest of a
-    regression.
-    """
+    """The examples by splits of pretraining, folds and classes; `target` are mean,
+    standard_deviation, lowest and highest of a regression."""
 
     task: str
     source: ExampleSource
@@ -41,8 +38,6 @@ class ExamplesSummary(ExampleData, Artefact):
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """One training of a fold: its last epoch, and its best."""
-
     seed: int
     epochs: int
     train_loss: float
@@ -54,8 +49,7 @@ class TrainingRecord:
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start: numbers of `examples` learned and held_out, platform and count of the
-    `device`."""
+    """A fold of one start: numbers of `examples` learned and held_out, its `device`."""
 
     run: str
     start: str
@@ -80,8 +74,6 @@ class RidgeChoice:
 
 @dataclass(frozen=True)
 class RidgeRecord(Artefact):
-    """The baseline's settings and its choices."""
-
     task: str
     examples: int
     penalties: list[float]

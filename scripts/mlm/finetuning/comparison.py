@@ -1,13 +1,11 @@
 """Is one model better than another on the same examples? Paired, by groups and by trainings.
 
-Two things are left to chance: which groups are tested, and the seeds of the trainings. Errors on
-passages of one group go together, and so do those of one training, which tests a whole fold; the
-two cross inside each fold. Both are resampled independently of each other, the same for all
-models (Owen, 2007, "The pigeonhole bootstrap"): groups with replacement, and of the N trainings
-of each fold N - 1 with replacement, because N of N would give only (N - 1) / N of the variance
-of their mean (Rao and Wu, 1988, "Resampling inference with complex survey data"). With one
-training, the intervals leave the variance over seeds out. That of the pretraining's own seed, and
-of what the folds were trained on, is in no interval.
+Two things are left to chance: which groups are tested, and the seeds of the trainings. Both are
+resampled independently of each other, the same for all models (Owen, 2007, "The pigeonhole
+bootstrap"): groups with replacement, and of the N trainings of each fold N - 1 with replacement,
+because N of N would give only (N - 1) / N of the variance of their mean (Rao and Wu, 1988,
+"Resampling inference with complex survey data"). With one training, the variance over seeds is left
+out.
 """
 
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ import numpy as np
 
 from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.verdicts import FEW_GROUPS
+from mlm.evaluation.few_groups import with_few_groups
 from mlm.finetuning.finetuning_metrics import NAMES, Measured, PartSize, ScoreDifference
 
 _PARTS = {
@@ -26,13 +24,10 @@ _PARTS = {
 
 
 class Comparison:
-    """Scores of several models on the same examples, and the differences between them.
-
-    `figures` holds by model what is averaged, float [examples, trainings], or [examples, 1] of
-    a model without seeds: squared errors for a regression (the score is the root of their mean,
-    over the trainings as well), 1 or 0 for a classification (the score is their mean). `units`
-    [examples] are resampled as a whole; each is in one of `folds` [examples].
-    """
+    """Scores of several models on the same examples, and the differences between them. `figures`
+    holds by model what is averaged, float [examples, trainings], or [examples, 1] of a model
+    without seeds: squared errors, `rooted`, or 1 or 0. `units` [examples] are resampled as a whole;
+    each is in one of `folds` [examples]."""
 
     def __init__(
         self,
@@ -75,11 +70,8 @@ class Comparison:
 def _resampled(
     totals: np.ndarray, counts: np.ndarray, folds: np.ndarray, how: Resampling
 ) -> np.ndarray:
-    """Means over examples and trainings by bootstrap sample: float64 [resamples, models].
-
-    `totals` [groups, models, trainings], `counts` and `folds` [groups]. The draws are a function
-    of the seed and the shapes.
-    """
+    """Means over examples and trainings by bootstrap sample, float64 [resamples, models], of
+    `totals` [groups, models, trainings]."""
     groups, _, trainings = totals.shape
     _, fold = np.unique(folds, return_inverse=True)
     generator = np.random.Generator(np.random.Philox(key=how.seed))
@@ -99,10 +91,8 @@ def _resampled(
 def finetuning_verdicts(
     score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
 ) -> list[Verdict]:
-    """One verdict for each difference and part: better, worse, or indistinguishable.
-
-    `score` is rmse, where less is better, or accuracy.
-    """
+    """One verdict for each difference and part. `score` is rmse, where less is better, or
+    accuracy."""
     unit = "RMSE" if score == "rmse" else "accuracy"
     found = []
     for difference in differences:
@@ -112,10 +102,7 @@ def finetuning_verdicts(
                 continue
             low, high = measured.interval
             interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
-            size = parts[part]
-            if (units := size.groups or size.examples) < FEW_GROUPS:
-                what = "groups" if size.groups else "rows"
-                interval += f", too narrow because from only {units} {what}"
+            interval = with_few_groups(interval, parts[part].groups, parts[part].examples)
             tone, said = "even", "not told apart from"
             if not low <= 0 <= high:
                 tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"

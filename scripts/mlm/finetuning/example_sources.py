@@ -31,11 +31,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 def write_data(
     section: Finetune, seed: int, pretraining: Mapping, table: str | Path, summary: str | Path
 ) -> None:
-    """Write the table of the examples with their folds, and a summary of it.
-
-    `pretraining` has the `seed` and the shares `held_out` by which pretraining divided the embedded
-    speeches; empty if it read other text. Raises MlmError for data that cannot be learned from.
-    """
+    """Write the examples with their folds, and a summary. `pretraining` has the `seed` and the
+    shares `held_out` by which pretraining divided the embedded speeches; empty if it read other
+    text."""
     data, task = section.data, section.task
     if data.source == "csv":
         examples = read_labelled_csv(data, task)
@@ -69,10 +67,7 @@ def write_data(
 
 
 def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[Example]:
-    """Passages of every embedded speech, chosen by a keyed hash; `pretraining` as in `write_data`.
-
-    A passage that an earlier speech holds word for word is left out.
-    """
+    """Passages of every embedded speech, chosen by a keyed hash, none twice."""
     split_of = {}
     if pretraining:
         found_in = speeches_by_split(pretraining["seed"], pretraining["held_out"])
@@ -97,11 +92,8 @@ def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[E
 
 
 def passages(speech: str, words: int) -> Iterator[str]:
-    """The speech cut into runs of whole sentences of at most `words` words.
-
-    A longer sentence is a passage by itself. The rest at the end is left out if it is shorter than
-    a third of `words`: so little text has no year.
-    """
+    """The speech cut into runs of whole sentences of at most `words` words, or one longer sentence;
+    a rest shorter than a third of that is left out."""
     held: list[str] = []
     count = 0
     for paragraph in paragraphs(speech):
@@ -117,12 +109,8 @@ def passages(speech: str, words: int) -> Iterator[str]:
 
 
 def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
-    """The examples of the CSV file `data.file`, in its order; other columns are ignored.
-
-    Raises MlmError that names the row (1 is the first after the header), the line where it begins
-    and the column: a missing or repeated column, too many or too few cells, an unclosed quote, an
-    empty cell, a repeated id, or, for a regression, no finite number whose square fits float32.
-    """
+    """The examples of the CSV file `data.file`, in its order; other columns are ignored. MlmError
+    names row, line and column of what is wrong."""
     columns = [data.id_column, data.text_column, data.target_column]
     columns += [data.group_column] if data.group_column else []
     rows = _rows(data.file)

@@ -7,10 +7,8 @@ from mlm.training.model_card import card, card_table, needed_packages
 
 
 def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
-    """README.md of the best fold's model; `family` is its model_type, `place` as in `model_card`.
-
-    It holds the names of the classes and figures, and no text of the examples.
-    """
+    """README.md of the best fold's model, of the model_type `family`. It holds the names of the
+    classes and figures, and no text of the examples."""
     classes = metrics.shown.classes
     answer = "the predicted value as `score`"
     if classes:

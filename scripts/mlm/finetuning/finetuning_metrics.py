@@ -47,11 +47,8 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class ModelScores(ByPart):
-    """A model's scores by fold with mean and sample standard deviation, and by part.
-
-    `seeds` by training and `curves` by epoch are those of a network, `macro_f1` that of a
-    classification.
-    """
+    """A model's scores by fold, with mean and sample standard deviation, and by part; `seeds` by
+    training and `curves` by epoch of a network, `macro_f1` of a classification."""
 
     folds: list[float]
     mean: float
@@ -90,12 +87,8 @@ class ShownPredictions:
 
 @dataclass(frozen=True)
 class Finetuning(Artefact):
-    """metrics.json: every fold of every start together, beside the baseline.
-
-    `models` are pretrained, random and tfidf_ridge; `score` is rmse or accuracy; `settings` are
-    those of section `finetune`, as they were in force, and `digests` the sha256 of the table of
-    examples and of the best fold's weights.
-    """
+    """metrics.json: all folds of every start, beside the baseline. `digests` are the sha256 of the
+    table of examples and of the best fold's weights."""
 
     format_version: int = field(default=2, kw_only=True)
     run: str

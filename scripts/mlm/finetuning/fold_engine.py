@@ -58,8 +58,8 @@ class Fold:
         self._compiled = None
 
     def begin(self, start: str, seed: int) -> None:
-        """Set the weights to those before the first step, from the start "pretrained" or "random",
-        with random numbers drawn by `seed`."""
+        """Set the weights to those before the first step, from the start "pretrained" or
+        "random"."""
         if start == "pretrained":
             parameters = self.model.pretrained_parameters(self._directory, seed)
         else:
@@ -74,8 +74,8 @@ class Fold:
             self._compiled = [function.compile() for function in lowered]
 
     def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates: the sum of the losses of their examples, the number of these, and
-        the seconds that passed."""
+        """Make `steps` updates: the summed losses of their examples, their number, and the
+        seconds."""
         began, losses, counts = time.monotonic(), [], []
         for step in range(self.step, self.step + steps):
             epoch, place = divmod(step, self.steps_per_epoch)
@@ -133,8 +133,8 @@ class Fold:
 def tokenised(
     encoder: Encoder, excerpts: list[str], length: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """`input_ids` and `attention_mask` of the passages, int32 [passages, length] each, and how many
-    were truncated; these keep their last token, [SEP]."""
+    """`input_ids` and `attention_mask`, int32 [passages, length], and how many were truncated;
+    these keep their last token, [SEP]."""
     ids = np.full((len(excerpts), length), encoder.special_ids.pad, np.int32)
     mask = np.zeros((len(excerpts), length), np.int32)
     encoded = encoder.encode(excerpts)
@@ -174,8 +174,8 @@ def loss_and_score(task: str, logits: np.ndarray, targets: np.ndarray) -> tuple[
 
 
 def adamw(section: Finetune, steps: int) -> Optimizer:
-    """Pretraining's AdamW as section `finetune` sets it: the learning rate falls linearly to 0 over
-    `steps`, after a linear warmup."""
+    """Pretraining's AdamW as section `finetune` sets it, with a linear warmup and decay to 0 over
+    `steps`."""
     optimizer = Optimizer(
         name="adamw",
         learning_rate=section.learning_rate,
@@ -201,12 +201,9 @@ def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
 
 def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
     """The step (state, batch) -> (state, loss) and the prediction (parameters, batch) -> logits of
-    `model`, a SequenceModel, lowered for `mesh`.
-
-    `state` has the arrays of `first_state` or their shapes. A batch has `size` rows of `length`
-    tokens: input_ids and attention_mask int32 [batch, length], targets and weights float32 [batch].
-    The loss is the weighted mean.
-    """
+    `model`, a SequenceModel, lowered for `mesh`. `state` is like that of `first_state`. A batch has
+    `size` rows of `length` tokens: input_ids and attention_mask int32 [batch, length], targets and
+    weights float32 [batch]."""
     import jax
     import jax.numpy as jnp
 
@@ -240,8 +237,8 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
 
 
 def losses(logits, targets):
-    """The loss of each example, float32 [batch]: squared error for one output [batch, 1],
-    cross-entropy in nats for several [batch, classes]."""
+    """The loss of each example, float32 [batch]: squared error for one output, cross-entropy in
+    nats for several."""
     import jax
     import jax.numpy as jnp
 

@@ -46,12 +46,9 @@ def finetune_fold(
     directory: str | Path,
     state: str | Path,
 ) -> None:
-    """Train or resume one fold as often as `seeds` says, and write its results.
-
-    `names` are the run, the start ("pretrained" or "random") and the fold; `directory` is for the
-    results, the model of the first training among them, and `state` for what a stopped job resumes
-    from. Raises MlmError if a training diverges, and after a signal, with the state saved.
-    """
+    """Train or resume one fold as often as `seeds` says, and write its results, with the first
+    training's model. `names` are the run, the start and the fold. MlmError if a training diverges,
+    and after a signal, with the state saved."""
     (run, start, number), trainings, logits, kept = names, [], [], None
     basis = {
         "fold": [start, number],

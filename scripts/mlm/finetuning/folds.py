@@ -1,8 +1,8 @@
 """Which fold an example is held out in: stratified by the target, groups kept together.
 
-Units (groups, or single examples) are ordered by a keyed hash inside strata of the target and
-dealt to the folds in turn, so that every fold holds every stratum alike. Strata of a number
-are bins of equal population, as many as Sturges' rule gives; those of a class are the classes.
+Units (groups, or single examples) are ordered by a keyed hash inside strata of the target and dealt
+to the folds in turn. Strata of a number are bins of equal population, as many as Sturges' rule
+gives.
 """
 
 import hashlib
@@ -14,11 +14,8 @@ from mlm.foundations.errors import MlmError
 
 
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
-    """The fold of each example, from 0; the order of the examples changes nothing.
-
-    Raises MlmError if there are fewer units than folds, and if all units of a class fall into one
-    fold, which would have nothing to learn it from.
-    """
+    """The fold of each example, from 0, whatever their order. MlmError for fewer units than folds,
+    and if all units of a class fall into one fold, which would have nothing to learn it from."""
     units: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
         units[example.unit].append(example)
@@ -52,7 +49,6 @@ def _bins(means: dict[str, float]) -> dict[str, int]:
 
 
 def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
-    """Raise MlmError for a class that could not be learned without the fold that tests it."""
     units: dict[str, set[str]] = defaultdict(set)
     for example in examples:
         units[example.target].add(example.unit)

@@ -57,10 +57,8 @@ def write_results(
     directory: str | Path,
 ) -> None:
     """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`.
-
     `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
-    start's folds, in order.
-    """
+    start's folds."""
     rows = read_examples(examples)
     files = {start: [Path(fold) / "predictions.csv" for fold in folds[start]] for start in STARTS}
     predictions = {}
@@ -102,8 +100,8 @@ def write_results(
 
 
 def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
-    """Places of all examples; and, if the pretraining split is known, of those that pretraining
-    never trained on (unseen) and of the others (seen)."""
+    """Places of all examples and, if pretraining's splits are known, of those that it never trained
+    on (unseen) and of the others (seen)."""
     split = np.array([e.split for e in examples])
     chosen = {
         "all": split == split,
@@ -114,8 +112,8 @@ def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
 
 
 def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
-    """What a score averages, float [examples, trainings]: squared errors, or 1 if the class is
-    right, else 0."""
+    """What a score averages, float [examples, trainings]: squared errors, or whether the class is
+    right."""
     if task == "regression":
         said = np.array([r.predictions for r in rows], np.float64)
         return (said - np.array([[float(r.target)] for r in rows])) ** 2
@@ -204,7 +202,7 @@ def _mean_macro_f1(rows: Sequence[Prediction]) -> float:
 
 
 def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:
-    """Means over folds and trainings by epoch, without anything that depends on the clock."""
+    """Means over folds and trainings by epoch."""
     points = []
     for epoch in sorted({row.epoch for row in rows}):
         figures = [(r.train_loss, r.validation_loss, r.score) for r in rows if r.epoch == epoch]
@@ -216,8 +214,8 @@ def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:
 def _shown(
     examples: Sequence[Example], models: Mapping[str, Sequence[Prediction]], regression: bool
 ) -> ShownPredictions:
-    """True and predicted values of evenly spaced examples, or counts by true and predicted class;
-    from the first training of each fold."""
+    """True and predicted values of evenly spaced examples, or counts by true and predicted class,
+    from each fold's first training."""
     if regression:
         chosen = range(0, len(examples), max(1, -(-len(examples) // _POINTS)))
         shown = {

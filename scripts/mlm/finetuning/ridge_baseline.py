@@ -1,10 +1,9 @@
 """TF-IDF and ridge regression: what counting achieves, without any pretraining.
 
-Terms are words and pairs of words, with or without runs of characters, each kind weighted
-(1 + log count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and
-Buckley, 1988, with smoothed inverse frequencies); then linear least squares with an L2 penalty,
-classes as one regression each on 0 and 1. The kinds of terms and the penalty are those that
-predict best what is left out of the training texts, group by group.
+Terms are words and pairs of words, with or without runs of characters, each kind weighted (1 + log
+count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and Buckley, 1988,
+with smoothed inverse frequencies); then linear least squares with an L2 penalty, classes as one
+regression each on 0 and 1. Terms and penalty are those that best predict left-out groups.
 """
 
 import re
@@ -36,11 +35,8 @@ def write_ridge_predictions(
     folds: int,
     penalties: Sequence[float],
 ) -> None:
-    """Predict every example of `table` by a ridge regression on the other folds.
-
-    Terms and penalty are chosen on those other folds alone (nested cross-validation; Varma and
-    Simon, 2006), so that the held-out fold has no say in them.
-    """
+    """Predict every example of `table` by a ridge regression on the other folds, on which alone
+    terms and penalty are chosen (nested cross-validation; Varma and Simon, 2006)."""
     examples = read_examples(table)
     classes = classes_of(examples, task)
     if classes:
@@ -101,10 +97,8 @@ def term_counts(texts: Sequence[str], terms_of: Callable[[str], Counter]) -> spa
 
 
 def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
-    """Vectors [texts, terms] over the terms that at least two of the `train` texts hold.
-
-    Each row has length one, or is zero without a known term. `train` [known] holds places.
-    """
+    """Vectors [texts, terms], of length one or zero, over the terms that at least two of the
+    `train` texts hold."""
     documents = np.bincount(counts[train].indices, minlength=counts.shape[1])
     known = documents > 1
     vectors = counts[:, known]
@@ -122,20 +116,17 @@ def similarities(counted: Sequence[sparse.csr_matrix], train: np.ndarray) -> np.
 
 
 def fitted(kernel: np.ndarray, targets: np.ndarray, penalty: float) -> np.ndarray:
-    """Weights [known, outputs] of the known texts, from their `kernel` [known, known]: ridge
-    regression in its dual form, one equation for each text."""
+    """Weights [known, outputs] of ridge regression in its dual form, from the `kernel` [known,
+    known]."""
     return solve(kernel + penalty * np.eye(len(kernel)), targets, assume_a="pos")
 
 
 def left_out(
     kernel: np.ndarray, targets: np.ndarray, groups: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """The prediction [known, outputs] for each known text by a fit without its group.
-
-    In closed form from one inverse (An, Liu and Venkatesh, 2007, "Fast cross-validation
-    algorithms for least squares support vector machine and kernel ridge regression"). `groups`
-    [known] are integers; `targets` [known, outputs] are centred on all known texts.
-    """
+    """The prediction [known, outputs] for each text by a fit without its group (An, Liu and
+    Venkatesh, 2007, "Fast cross-validation algorithms for least squares support vector machine and
+    kernel ridge regression"). `targets` [known, outputs] are centred."""
     inverse = inv(kernel + penalty * np.eye(len(kernel)), assume_a="pos", overwrite_a=True)
     weights = inverse @ targets
     predicted = np.empty_like(targets)
@@ -152,13 +143,9 @@ def choose(
     groups: np.ndarray,
     penalties: Sequence[float],
 ) -> tuple[str, float, float]:
-    """Terms, penalty and error of the best of all `kernels` (by terms, [known, known]) and
-    penalties, by groups left out.
-
-    The error is the mean squared one for a regression (`targets` [known, 1]), the share of
-    wrong classes for one-hot targets; among equals the least squared error decides. More than
-    SEARCHED texts are searched by a fixed draw of whole groups.
-    """
+    """Terms, penalty and error of the best of all `kernels` and penalties, by groups left out: the
+    mean squared error for `targets` [known, 1], the share of wrong classes for one-hot ones; among
+    equals the least squared error decides."""
     rows = searched(groups)
     centre, known = targets[rows].mean(axis=0), targets[rows]
     tried = []

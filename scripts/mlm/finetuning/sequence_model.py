@@ -1,13 +1,8 @@
 """An encoder with a head for a task: one output of each text, or one for each class.
 
 The heads and their names are those of transformers' sequence models, so that these open what is
-written. All read the last state of the first token, alone: BERT (Devlin et al., 2018) through a
-dense layer, tanh, dropout and the output; RoBERTa with a dropout before that as well; ModernBERT
-(Warner et al., 2024) through the dense layer, activation and norm of its masked language model,
-dropout and the output, whatever its `classifier_pooling` was.
-
-Two things differ from transformers' models: one dropout probability applies throughout, and the
-last layer computes the first token alone, so the others draw no dropout there.
+written. All read the last state of the first token. Unlike there, one dropout probability applies
+throughout, and the last layer computes the first token alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +68,7 @@ class SequenceModel:
 
     def logits(self, parameters: Parameters, input_ids, attention_mask, dropout_key=None):
         """Outputs float32 [batch, outputs] of `input_ids` and `attention_mask`, int32 [batch,
-        length] each. Without `dropout_key` nothing is dropped."""
+        length]. Without `dropout_key` nothing is dropped."""
         head, keys = self._head, [None] * 3
         if dropout_key is not None:
             keys = jax.random.split(dropout_key, 3)
@@ -101,10 +96,7 @@ class SequenceModel:
         return self._used(initial_parameters(self.architecture, encoder)) | self._new(head)
 
     def pretrained_parameters(self, directory: str | Path, seed: int) -> dict:
-        """The same with the encoder in `directory`; the head is that of `random_parameters`.
-
-        Raises MlmError if a weight is missing or has another shape.
-        """
+        """The same with the encoder in `directory`; MlmError if a weight is missing or unfit."""
         _, head = jax.random.split(jax.random.key(seed))
         stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
         return self._used(stored) | self._new(head)
@@ -139,11 +131,9 @@ def sequence_model(
     dtype=jnp.float32,
     classes: Sequence[str] = (),
 ) -> SequenceModel:
-    """The model with `outputs` outputs on the masked language model of a config.json.
-
-    `classes` are the names of the outputs in their order, if they have any.
-    Raises MlmError with the fields that are not supported here, the family first.
-    """
+    """The model with `outputs` outputs, by names if they are `classes`, on the masked language
+    model of a config.json. MlmError with the fields that are not supported here, the family
+    first."""
     family = config.get("model_type")
     if family not in _HEADS:
         raise MlmError(
@@ -175,10 +165,7 @@ def read_sequence_model(
     dtype=jnp.float32,
     classes: Sequence[str] = (),
 ) -> SequenceModel:
-    """`sequence_model` of the config.json in `directory`.
-
-    Raises MlmError, naming the file, if it is missing, damaged or not supported here.
-    """
+    """`sequence_model` of the config.json in `directory`; MlmError names the file."""
     path = Path(directory) / "config.json"
     if not path.is_file():
         raise MlmError(f"{path} not found; the exported model of a run is expected there")
