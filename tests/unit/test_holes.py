@@ -21,7 +21,7 @@ from asked_project import (
     write_state,
 )
 
-from mlm.asking.asking import Question, ask
+from mlm.asking.answer import ask
 from mlm.asking.forgetting import forgetting, forgetting_in_words
 from mlm.asking.in_words import in_words
 from mlm.asking.replay import chosen_uses
@@ -44,8 +44,6 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import WithoutDocuments
 from mlm.training.branching import first_difference
 from mlm.training.model_card import model_card
-
-COMMAND = "snakemake --cores 2"
 
 
 def train_split(settings) -> TrainSplit:
@@ -206,7 +204,7 @@ def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
 
 
 def asked_to_forget(*what, config=CONFIG, run="base"):
-    return forgetting(what, resolve(config), run, COMMAND)
+    return forgetting(what, resolve(config), run)
 
 
 def first_of(what: str, **how) -> int:
@@ -304,7 +302,7 @@ def with_holes(*forget):
 
 def test_a_passage_that_was_left_out_says_so(project):
     config = with_holes("document:100")
-    answer = ask(Question(ODD, resolve(config), "less"))
+    answer = ask(ODD, resolve(config), "less")
     assert [part.left_out for p in answer.passages for part in p.parts] == [True] * len(
         answer.passages[0].parts
     )
@@ -314,7 +312,7 @@ def test_a_passage_that_was_left_out_says_so(project):
         chosen_uses(answer)
     # Its neighbours in the same samples are shown as ever, and so is it by the other run.
     for sentence, run in ((TEXTS[99], "less"), (ODD, "base")):
-        other = ask(Question(sentence, resolve(config), run))
+        other = ask(sentence, resolve(config), run)
         assert any(part.uses for part in other.passages[0].parts)
         assert "left out" not in in_words(other)
 
@@ -332,10 +330,10 @@ def test_holes_of_another_list_are_refused(project):
     config = with_holes("document:100")
     config["runs"]["less"]["pretraining"]["forget"] = ["document:99"]
     with pytest.raises(MlmError, match=r"less\.json: was made from another list"):
-        ask(Question(ODD, resolve(config), "less"))
+        ask(ODD, resolve(config), "less")
     Path("results/holes/less.json").unlink()
     with pytest.raises(MlmError, match=r"less\.json: not there yet"):
-        ask(Question(ODD, resolve(config), "less"))
+        ask(ODD, resolve(config), "less")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from loaded_script import loaded
 
-from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar, Use
+from mlm.asking.answer import Answer, Passage
+from mlm.asking.passages import Masked, Part, Token, Use
+from mlm.asking.past_run import TrainingSoFar
 from mlm.asking.replay import (
     Guess,
     Replay,
@@ -22,7 +23,7 @@ TOKEN, MASKED = Token(3, 17, "Ocean"), Masked(3, "mask", 4, "[MASK]")
 def answer(*steps: tuple[int, bool, bool]) -> Answer:
     """One passage, used at `steps`: each with whether it was reached, and asked for the token."""
     uses = tuple(Use(s, 1, reached, (MASKED,) if asked else ()) for s, reached, asked in steps)
-    part = Part(5, "train-00000-of-00001.tfrecord", 5, (TOKEN,), uses, ())
+    part = Part(5, "train-00000-of-00001.tfrecord", 5, (TOKEN,), uses)
     return Answer(
         run="base",
         question="Ocean",
@@ -36,6 +37,9 @@ def answer(*steps: tuple[int, bool, bool]) -> Answer:
 
 
 USED = answer((7, True, False), (19, True, True), (60, True, True), (140, False, True))
+MANY = answer(*((s, True, True) for s in range(2, 100, 2)))
+HIDDEN = replace(USED, found=1245)
+STEPS = "Steps that use it: 7, 19, 60, 140 (not reached)"
 
 
 def steps(of: Answer, step: int | None = None) -> list[int]:
@@ -53,94 +57,48 @@ def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
 @pytest.mark.parametrize(
     "of, step, words",
     [
-        (
-            USED,
-            20,
-            "--replay 20: this step of run base did not use the passage. Steps that do: 7, 19, 60, "
-            "140 (not reached)",
-        ),
-        (USED, 201, "--replay 201: run base has 200 steps"),
+        (USED, 20, f"--replay 20: this is no step of run base that used the passage. {STEPS}"),
         (
             USED,
             140,
             "--replay 140: run base has made 100 of its 200 steps by its last saved state, "
-            "state/base/abc/step-00000100. This one can be made again once the training has made "
-            "it",
+            "state/base/abc/step-00000100. This one can be made again once",
         ),
         (
             answer((140, False, True)),
             None,
-            "Run base has made 100 of its 200 steps, none of which used the passage. Steps that "
-            "will: 140 (not reached)",
+            "--replay: run base has made 100 of its 200 steps, none of which used the passage. "
+            "Steps that use it: 140 (not reached)",
         ),
-        (
-            answer(),
-            None,
-            "No step of run base uses a passage of the answer, so that none can be made again. "
-            "Without --replay it says where they are",
-        ),
+        (answer(), None, "No step of run base uses a passage of the answer"),
+        (MANY, 3, "28, 30, 32, 34, 36, 38, 40, 29 more"),
+        (HIDDEN, 3, "--most 1245 takes in all"),
     ],
 )
 def test_a_step_that_cannot_be_made_again_is_refused_with_the_reason(of, step, words):
     with pytest.raises(MlmError) as refused:
         chosen_uses(of, step)
-    assert str(refused.value) == words
-
-
-def test_a_message_names_no_more_than_twenty_steps():
-    many = answer(*((s, True, True) for s in range(2, 100, 2)))
-    with pytest.raises(MlmError, match=r"Steps that do: 2, .*, 40, 29 more$"):
-        chosen_uses(many, 3)
-
-
-REPLAY = Replay(
-    step=19,
-    loss=5.25,
-    samples=8,
-    begun_at=16,
-    state="state/base/abc/step-00000016",
-    uses=(
-        ReplayedUse(
-            0,
-            5,
-            (
-                ReplayedToken(
-                    TOKEN, MASKED, 7.125, (Guess(9, "sea", 0.25), Guess(17, "Ocean", 0.1))
-                ),
-            ),
-        ),
-        ReplayedUse(0, 6, ()),
-    ),
-)
+    assert words in str(refused.value)
 
 
 def test_a_replay_is_told_in_words():
-    assert replay_in_words(REPLAY, USED).splitlines() == [
+    guesses = (Guess(9, "sea", 0.25), Guess(17, "Ocean", 0.1))
+    replayed = Replay(
+        step=19,
+        loss=5.25,
+        samples=8,
+        begun_at=16,
+        state="state/base/abc/step-00000016",
+        uses=(
+            ReplayedUse(0, 5, (ReplayedToken(TOKEN, MASKED, 7.125, guesses),)),
+            ReplayedUse(0, 6, ()),
+        ),
+    )
+    assert replay_in_words(replayed, HIDDEN).splitlines() == [
         "Step 19 made again, 3 steps from state/base/abc/step-00000016: its loss was "
         "5.250000, the mean over its 8 samples.",
+        "Of the 1,245 passages only the 1 above were looked at: --most 1245 takes in all.",
         "Sample 5, as it was shown to step 19, and the answers before it:",
         "  Ocean → [MASK]: loss 7.125; “sea” 25.0 %, “Ocean” 10.0 %",
         "Sample 6: none of its tokens was asked for.",
     ]
-
-
-def test_passages_that_were_not_looked_at_are_named():
-    more = replace(USED, found=1245)
-    named = "Of the 1,245 passages only the 1 above were looked at: --most 1245 takes in all."
-    assert named in replay_in_words(REPLAY, more)
-    with pytest.raises(MlmError, match=r"--most 1245 takes in all$"):
-        chosen_uses(more, 3)
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--replay", "A sentence."], "'A sentence.'; expected an integer, 1 or more"),
-        (["A sentence.", "--replay", "0"], "'0'; expected an integer, 1 or more"),
-    ],
-)
-def test_wrong_options_are_told_at_once(capsys, arguments, words):
-    script = loaded("ask")
-    with pytest.raises(SystemExit) as ended:
-        script.main(arguments)
-    assert ended.value.code == 2 and words in capsys.readouterr().err

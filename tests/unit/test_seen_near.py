@@ -17,7 +17,7 @@ from asked_project import (
 )
 
 from mlm.asking import seen_near as module
-from mlm.asking.asking import Question, ask
+from mlm.asking.answer import ask
 from mlm.asking.seen_near import seen_near
 from mlm.config.resolution import resolve, run_section
 from mlm.evaluation.artefacts import (
@@ -89,7 +89,7 @@ def test_a_prompt_and_a_sample_are_told_as_they_are_asked(project):
     assert sample.text == f"{TEXTS[8]} zebra"
     uses = hidden = 0
     for told in (prompt, sample):
-        answer = ask(Question(told.text, SETTINGS, "base", nearest=1))
+        answer = ask(told.text, SETTINGS, "base", nearest=1)
         passage, answered = told.passages[0], answer.passages[0]
         assert (passage.text, passage.document) == (answered.text, answered.document)
         assert passage.exact == answer.exact and passage.shared == answered.shared
@@ -123,7 +123,7 @@ def test_a_large_split_is_not_searched_and_that_is_said(project, monkeypatch):
 
 def test_what_a_run_forgets_was_never_shown_to_it(project):
     """A hole over the whole of the prompt's samples."""
-    answer = ask(Question(TEXTS[5], SETTINGS, "base"))
+    answer = ask(TEXTS[5], SETTINGS, "base")
     parts = answer.passages[0].parts
     holes = [(part.sample, 0, LENGTH) for part in parts]
     manifest = file_sha256(FILES["manifest"])

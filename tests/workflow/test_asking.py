@@ -34,7 +34,6 @@ FORMS = [
     r"tokens? \d+( to \d+)?, “.+”",
     r"     step [\d,]+, epoch \d+: (none of them asked for|.+ → .+)",
     r"     used at no step",
-    r"     looked at in the evaluation, for the gap between train and test",
     r"   Asked for so far: .+ \(.+\)",
     r"Before step 1 the word embeddings were set from counts of the train split .*\.",
 ]

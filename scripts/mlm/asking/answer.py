@@ -1,63 +1,22 @@
-"""The answer to a question, as `scripts/ask.py --json` prints it.
+"""What a run was shown of a sentence, as `scripts/ask.py --json` prints it.
 
 Documents, samples and tokens are counted from 0, as in the files; steps and epochs from 1: step n
 is the n-th update of the weights, and the n-th row of a log with `log_every: 1`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-
-@dataclass(frozen=True)
-class Token:
-    """A token of the passage: its place in the sample, its id and its text."""
-
-    place: int
-    id: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Masked:
-    """A target, and what the model saw in its place: the mask token, a random token or itself."""
-
-    place: int
-    kind: Literal["mask", "random", "itself"]
-    shown_id: int
-    shown: str
-
-
-@dataclass(frozen=True)
-class Use:
-    """An update that used the sample; `reached` if the training is known to have made it."""
-
-    step: int
-    epoch: int
-    reached: bool
-    masked: tuple[Masked, ...]
-
-
-@dataclass(frozen=True)
-class Check:
-    """Where a sample was used without training on it, in words, and its targets there; None if
-    they are not computed."""
-
-    where: str
-    masked: tuple[Masked, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Part:
-    """The part of a passage in one sample: number `sample` of the split, `shard_sample` of the file
-    `shard`. `left_out` if the run was trained without it (`pretraining.forget`)."""
-
-    sample: int
-    shard: str
-    shard_sample: int
-    tokens: tuple[Token, ...]
-    uses: tuple[Use, ...]
-    checks: tuple[Check, ...]
-    left_out: bool = False
+from mlm.asking.documents import Documents, Stretch, words_of
+from mlm.asking.passages import Batches, Part, packed_parts
+from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
+from mlm.asking.sources import checked_texts, sources_of
+from mlm.asking.text_index import open_indexes
+from mlm.config.fields import SPLITS
+from mlm.config.resolution import Settings
+from mlm.corpus.file_patterns import corpus_settings
+from mlm.corpus.filters import prepared
+from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)
@@ -70,21 +29,6 @@ class Passage:
     text: str
     shared: int
     parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class TrainingSoFar:
-    """How far the training is known to be: `reached` of `steps` updates, by the file `record`.
-
-    A training that stopped is "under way", as far as its last saved state.
-    """
-
-    state: Literal["finished", "under way", "not begun"]
-    reached: int
-    steps: int
-    samples_per_step: int
-    samples: int
-    record: str | None
 
 
 @dataclass(frozen=True)
@@ -104,3 +48,70 @@ class Answer:
     training: TrainingSoFar
     notes: tuple[str, ...]
     format_version: int = 1
+
+
+def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: int = 3) -> Answer:
+    """All that the results in the working directory say of the sentence, with the first `most`
+    passages, or else the `nearest`.
+
+    Raises MlmError for an empty sentence, an unknown run, missing results, and if configuration,
+    code or data are not those of the training.
+    """
+    sentence = prepared(sentence, settings["corpus"]["filters"]["normalisation"]).text.strip()
+    if not sentence:
+        raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
+    past = past_run(settings, run)
+    corpus = {split: checked_texts(split, settings, past) for split in SPLITS}
+    texts = {split: documents for split, (_, documents) in corpus.items()}
+    indexes, notes = open_indexes(texts, RESULTS, past.memory)
+    documents = Documents(texts, indexes)
+    stretches = documents.exact(sentence)
+    exact, count = bool(stretches), len(stretches)
+    if exact:
+        stretches = stretches[:most]
+    else:
+        stretches = documents.nearest(sentence, min(nearest, most))
+        count = len(stretches)
+    described = {split: of_split for split, (of_split, _) in corpus.items()}
+    sources = sources_of(stretches, documents, described, corpus_settings(settings))
+    parts = _parts(stretches, past)
+    return Answer(
+        run=run,
+        question=sentence,
+        exact=exact,
+        words=len(words_of(sentence)),
+        found=count,
+        passages=tuple(
+            Passage(one.split, one.document, source, one.passage, one.shared, parts.get(one, ()))
+            for one, source in zip(stretches, sources, strict=True)
+        ),
+        training=past.so_far,
+        notes=(*past.notes, *notes, *_notes(past)),
+    )
+
+
+def _parts(stretches: Sequence[Stretch], past: PastRun) -> dict[Stretch, tuple[Part, ...]]:
+    """The parts of each stretch whose split is packed, those of train with their uses."""
+    found, run = {}, past.run
+    order, reached = run.order_from(0), past.so_far.reached
+    batches = Batches(order, run.train, run.plan, run.seed, past.encoder, reached)
+    for split, manifest in past.manifests.items():
+        own = [one for one in stretches if one.split == split]
+        packed = packed_parts(own, manifest, past.root(split), past.encoder)
+        flat = [one for of_stretch in packed for one in of_stretch]
+        parts = iter(batches.with_uses(flat) if split == "train" else [one.part for one in flat])
+        for stretch, of_stretch in zip(own, packed, strict=True):
+            found[stretch] = tuple(next(parts) for _ in of_stretch)
+    return found
+
+
+def _notes(past: PastRun) -> list[str]:
+    notes = []
+    if past.run.model.initialisation.embeddings == "cooccurrence":
+        notes.append(
+            "Before step 1 the word embeddings were set from counts of the train split "
+            "(model.initialisation.embeddings), where a sample may count that no step uses."
+        )
+    if "test" not in past.manifests:
+        notes.append("The test split is not packed yet, so that its samples are not known.")
+    return notes

@@ -9,7 +9,7 @@ from mlm.foundations.typed_artefacts import Artefact
 
 @dataclass(frozen=True)
 class IndexRecord(Artefact):
-    """The digest of the corpus that an index was made from, its sizes, and its own digest."""
+    """The corpus that an index was made from, its sizes, and its own digest."""
 
     split: str
     corpus_sha256: str
@@ -29,7 +29,7 @@ class AskedWord:
 
 @dataclass(frozen=True)
 class SeenPassage:
-    """A stretch of the train split that has `shared` of a text's words; `uses` steps saw it, in
+    """A stretch of the train split with `shared` of a text's words; `uses` steps saw it, in
     `epochs` passes over the split."""
 
     text: str
@@ -57,7 +57,7 @@ class AskedText:
 @dataclass(frozen=True)
 class Asked(Artefact):
     """What a run's training was shown near the texts of its report; `too_large` is the size in
-    bytes of a train split that is not searched, else None."""
+    bytes of a train split that is not searched."""
 
     run: str
     steps: int

@@ -32,6 +32,10 @@ class Stretch:
     end: int
     shared: int
 
+    @property
+    def passage(self) -> str:
+        return self.text[self.start : self.end]
+
 
 class Documents:
     """The documents of `splits`, with the indexes that there are of them, by split."""
@@ -42,10 +46,8 @@ class Documents:
         self._splits, self._indexes = splits, dict(indexes or {})
 
     def exact(self, sentence: str) -> list[Stretch]:
-        """Where `sentence` occurs, in the order of the splits; any white space equals any other.
-
-        A match neither begins nor ends inside a word, in scripts with spaces between words.
-        """
+        """Where `sentence` occurs, in the order of the splits; any white space equals any other,
+        and in scripts with spaces between words a match neither begins nor ends inside a word."""
         found = []
         for split, documents in self._splits.items():
             numbers = self._indexes[split].holding(sentence) if split in self._indexes else None
@@ -58,11 +60,9 @@ class Documents:
         return found
 
     def nearest(self, sentence: str, count: int) -> list[Stretch]:
-        """The `count` stretches, one a document, that share the most words with `sentence`, rare
-        words weighing more; best first, of equals the earlier. Empty if no word is shared.
-
-        Case is ignored. A split without an index gets one for the time of the answer.
-        """
+        """The `count` stretches, one a document, that share the most words with `sentence` in any
+        case, rare words weighing more; best first, of equals the earlier. A split without an index
+        gets one for the time of the answer."""
         wanted = [word for word, _, _ in words_of(sentence)]
         telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
         if not telling:
@@ -105,7 +105,7 @@ class Documents:
 
 
 def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
-    """The number and text of each of the documents `numbers`, which are in order."""
+    """Number and text of the documents `numbers`, which are in order."""
     if not len(numbers):
         return
     for group in documents.row_groups(["text"], range(int(numbers[0]), int(numbers[-1]) + 1)):
@@ -117,7 +117,7 @@ def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[
 
 
 def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
-    """The number and text of each document that has the characters of `part`."""
+    """Number and text of each document with the characters of `part`."""
     for group in documents.row_groups(["text"]):
         column = group.column("text")
         # By pyarrow's own to_numpy pandas would be imported, which takes longer than all else.
@@ -142,24 +142,21 @@ def _pattern(sentence: str) -> tuple[re.Pattern, int]:
 
 
 def _inside_word(text: str, place: int) -> bool:
-    """Whether a word goes on from before `place` to behind it."""
     return 0 < place < len(text) and is_spaced(text[place - 1]) and is_spaced(text[place])
 
 
 def words_of(text: str) -> list[tuple[str, int, int]]:
-    """The words of `text`, whatever their case, and the characters [start, end) of each."""
+    """The words of `text`, case folded, and the characters [start, end) of each."""
     return [(found[0].casefold(), *found.span()) for found in _WORD.finditer(text)]
 
 
 def best_stretch(
     items: Sequence[Hashable], wanted: Sequence[Hashable], weights: Mapping[Hashable, float]
 ) -> tuple[int, int, int, float]:
-    """Of all stretches of `items` as long as `wanted`, the one that shares the most with it.
-
-    Shared items count by `weights`, those without one as the lightest, and each of `wanted` once.
-    Returns start and end (from the first shared item to behind the last), the number of shared
-    items and their weight; of equals the first, all 0 if nothing is shared.
-    """
+    """Start and end (from the first shared item to behind the last) of the stretch of `items`, as
+    long as `wanted`, that shares the most with it, the number of shared items and their weight; of
+    equals the first, all 0 if nothing is shared. Items count by `weights`, those without one as the
+    lightest, and each of `wanted` once."""
     asked, inside = Counter(wanted), Counter()
     lightest = min(weights.values(), default=1.0)
     score, best, start = 0.0, 0.0, 0

@@ -2,21 +2,19 @@
 saved state does not. Order and shards are functions of seed, epoch and index, so both are computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 
-from mlm.asking.answer import TrainingSoFar
 from mlm.asking.in_words import counted, training_in_words
-from mlm.asking.origin import checked_texts
-from mlm.asking.past_run import RESULTS, PastRun, past_run
+from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
+from mlm.asking.sources import checked_texts
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import on_one_line
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.document_spans import TrainSplit, holes_of
@@ -31,10 +29,9 @@ class Forgetting:
 
     `documents`, `tokens` and `samples` count each once, `of_documents` and `of_tokens` the whole
     split. `first_step` is the first update that depends on them, 0 if the initial weights do, None
-    if the run never does. `states` are the steps of the saved states that a run can resume from,
-    `go_on_from` the run and the step of the last one before `first_step`, if there is one.
-    `configuration` is an overlay with a run without them, None if this run is one already. `notes`
-    are sentences on what that does not undo.
+    if no update does. `states` are the steps of the saved states to resume from, `go_on_from` run
+    and step of the last one before `first_step`, `configuration` an overlay with a run without
+    them, `notes` sentences on what that does not undo.
     """
 
     run: str
@@ -53,28 +50,30 @@ class Forgetting:
     format_version: int = 1
 
 
-def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str) -> Forgetting:
-    """How to have `run` without the documents that the items of `forget` name.
-
-    `command` is the snakemake command of the configuration, without targets. Raises MlmError for an
-    item that finds nothing, missing results, and if configuration, code or data are not those of
-    the training.
-    """
-    past = past_run(settings, run, command)
-    described, _ = checked_texts("train", settings, past, command)
-    train, tokenizer = past.files.manifests["train"], past.files.tokenizer
-    used = corpus_settings(settings)
-    split = TrainSplit(RESULTS / "corpus" / "train.json", train, tokenizer, used)
+def forgetting(forget: Sequence[str], settings: Settings, run: str) -> Forgetting:
+    """How to have `run` without the documents that the items of `forget` name; MlmError for an item
+    that finds nothing, missing results, and another configuration, code or data than the training
+    had."""
+    past = past_run(settings, run)
+    described, _ = checked_texts("train", settings, past)
+    split = TrainSplit(
+        RESULTS / "corpus" / "train.json",
+        past.files.manifests["train"],
+        past.files.tokenizer,
+        corpus_settings(settings),
+    )
     section = run_section(settings, run, "pretraining")
     items = list(dict.fromkeys([*section["forget"], *forget]))
     found, asked = holes_of(run, items, split), holes_of(run, forget, split)
     holes = Holes.of(found.holes, past.encoder.special_ids.pad)
     # Beside what it leaves out already.
     first = first_difference(past.run, replace(past.run, plan=replace(past.run.plan, holes=holes)))
-    saved = [(one.reached, *marker_or_fault(one.file)) for one in past.states if one.reached]
-    whole = [(step, marker["basis"]["code"]) for step, marker, fault in saved if not fault]
-    states = sorted(step for step, code in whole if _is_todays(code, past.memory))
-    start = _start(section["continue_from"], run, states, first)
+    states, edited = _states(past)
+    early = [(run, step) for step in states if first and step < first]
+    begun = section["continue_from"]
+    if first and begun["run"] is not None and begun["step"] < first:
+        early.insert(0, (begun["run"], begun["step"]))
+    start = early[-1] if early else None
     return Forgetting(
         run=run,
         left_out=tuple(asked.forget),
@@ -88,25 +87,21 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
         states=tuple(states),
         go_on_from=start,
         configuration=None if first is None else _configuration(settings, run, items, start),
-        notes=(*past.notes, *_notes(settings, section, past, bool(whole) and not states)),
+        notes=(*past.notes, *_notes(settings, section, past, edited)),
     )
 
 
-def _is_todays(code: dict[str, Any], memory: FileMemory) -> bool:
-    """Whether the modules of `code`, with their digests, compute the same today."""
-    now = code_digests(SCRIPTS, sorted(code), memory)
-    return all(now.get(name) == digest for name, digest in code.items())
-
-
-def _start(section: dict, run: str, states: list[int], first: int | None) -> tuple[str, int] | None:
-    """The last state before `first`: one of the run's own, or that which it began with itself."""
-    if not first:
-        return None
-    if early := [step for step in states if step < first]:
-        return run, early[-1]
-    if section["run"] is not None and section["step"] < first:
-        return section["run"], section["step"]
-    return None
+def _states(past: PastRun) -> tuple[list[int], bool]:
+    """The steps of the whole states that were computed by the code of today, and whether those that
+    are there were all computed by another."""
+    steps, whole = [], False
+    for state in past.states:
+        marker, fault = marker_or_fault(state.file)
+        if state.reached and not fault:
+            code, whole = marker["basis"]["code"], True
+            if code_digests(SCRIPTS, sorted(code), past.memory) == code:
+                steps.append(state.reached)
+    return sorted(steps), whole and not steps
 
 
 def _configuration(
@@ -127,31 +122,29 @@ def _configuration(
     ).rstrip()
 
 
-def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> list[str]:
-    notes = []
+def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> Iterator[str]:
     if past.run.model.initialisation.embeddings == "cooccurrence":
-        notes.append(
+        yield (
             "The word embeddings begin at counts of the train split (model.initialisation."
             "embeddings: cooccurrence). A run without these documents counts the others anew, and "
             "begins at its first step."
         )
     if settings["tokenizer"]["kind"] != "pretrained":
-        notes.append(
+        yield (
             "Not undone: the tokenizer learned its pieces from the train split, these documents "
             "among it. To be rid of that as well, take them out of the corpus, and train all anew."
         )
-    notes.append(
+    yield (
         "Not undone: what other documents say alike; and this run itself, its states and what was "
         "published of it, which stay as they are."
     )
     if edited:
-        notes.append(
+        yield (
             "The code that trains was edited since the states were saved, so that no training can "
             "go on from them."
         )
     if "://" in section["checkpoint"]["directory"]:
-        notes.append("States in a bucket are not looked at.")
-    return notes
+        yield "States in a bucket are not looked at."
 
 
 def forgetting_in_words(answer: Forgetting) -> str:
@@ -163,12 +156,9 @@ def forgetting_in_words(answer: Forgetting) -> str:
         f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
         f"{counted(answer.samples, 'sample')}.",
     ]
-    if len(answer.left_out) > 1:
-        lines += [
-            f"  {on_one_line(one.what)}: {counted(one.documents, 'document')}, "
-            f"{counted(one.tokens, 'token')}"
-            for one in answer.left_out
-        ]
+    for one in answer.left_out if len(answer.left_out) > 1 else ():
+        documents, tokens = counted(one.documents, "document"), counted(one.tokens, "token")
+        lines.append(f"  {on_one_line(one.what)}: {documents}, {tokens}")
     lines += _depends(answer)
     if answer.configuration is not None:
         begun = "A run without it, in an overlay to give to snakemake beside the others:"
@@ -176,29 +166,26 @@ def forgetting_in_words(answer: Forgetting) -> str:
     return "\n".join([*lines, "", *answer.notes])
 
 
-def _depends(answer: Forgetting) -> list[str]:
-    """From which step on the weights depend on it, and where a run without it can begin."""
+def _depends(answer: Forgetting) -> Iterator[str]:
     first = answer.first_step
     if first is None:
-        return ["No step of this run uses it: its weights do not depend on it."]
-    if not first:
-        return ["The weights depend on it from the beginning, before step 1."]
-    far = "" if first <= answer.training.reached else ", which is not reached yet"
-    lines = [f"The weights depend on it from step {first:,} on{far}."]
-    if answer.go_on_from is not None:
-        run, step = answer.go_on_from
-        return [
-            *lines,
-            f"The last saved state before that is that of run {run} after step {step:,}.",
-        ]
-    kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
-    lines.append(
-        f"No saved state is from before that (states that are left: {kept}), so that a run without "
-        "it begins at its first step."
-    )
-    if first > 1:
-        lines.append(
-            f"pretraining.checkpoint.keep_steps: [{first - 1}] would keep the state that it could "
-            "have gone on from."
+        yield "No step of this run uses it: its weights do not depend on it."
+    elif not first:
+        yield "The weights depend on it from the beginning, before step 1."
+    else:
+        far = "" if first <= answer.training.reached else ", which is not reached yet"
+        yield f"The weights depend on it from step {first:,} on{far}."
+        if answer.go_on_from is not None:
+            run, step = answer.go_on_from
+            yield f"The last saved state before that is that of run {run} after step {step:,}."
+            return
+        kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
+        yield (
+            f"No saved state is from before that (states that are left: {kept}), so that a run "
+            "without it begins at its first step."
         )
-    return lines
+        if first > 1:
+            yield (
+                f"pretraining.checkpoint.keep_steps: [{first - 1}] would keep the state that it "
+                "could have gone on from."
+            )

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlm.asking.answer import Answer, Masked, Part, Passage, TrainingSoFar
+from mlm.asking.answer import Answer, Passage
+from mlm.asking.passages import Masked, Part
+from mlm.asking.past_run import TrainingSoFar
 from mlm.foundations.errors import on_one_line
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
@@ -62,6 +64,19 @@ def _found(answer: Answer) -> str:
     return "The sentence stands nowhere in the corpus. Nearest to it:"
 
 
+def _all_so_far(answer: Answer) -> Iterator[str]:
+    """How often the tokens of several passages together were asked for."""
+    parts = [part for passage in answer.passages for part in passage.parts]
+    used = [use for part in parts for use in part.uses if use.reached]
+    masked = [m for use in used for m in use.masked]
+    if len(answer.passages) > 1 and used:
+        times = counted(len({use.step for use in used}), "step")
+        yield (
+            f"Those below were used at {times} so far, and tokens of them asked for "
+            f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."
+        )
+
+
 def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
     source = on_one_line(passage.source)
     yield f"{number}. In document {passage.document:,} of {passage.split} ({source})"
@@ -69,9 +84,15 @@ def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
         yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} words"
     if passage.split != "train":
         yield f"   Never trained on: the {passage.split} split is held out."
+    told = []
     for part in passage.parts:
         yield from (f"   {line}" for line in _part(part, passage.split))
-    yield from (f"   {line}" for line in _so_far(passage))
+        masked = [m for use in part.uses if use.reached for m in use.masked]
+        for token in part.tokens:
+            if of_token := [m for m in masked if m.place == token.place]:
+                told.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
+    if told:
+        yield f"   Asked for so far: {'; '.join(told)}"
 
 
 def _part(part: Part, split: str) -> Iterator[str]:
@@ -88,42 +109,12 @@ def _part(part: Part, split: str) -> Iterator[str]:
         yield "  left out of this run (pretraining.forget): a hole stood in its place"
     elif split == "train" and not part.uses:
         yield "  used at no step"
-    for check in part.checks:
-        masked = "" if check.masked is None else f": {_masked(part, check.masked)}"
-        yield f"  looked at {check.where}{masked}"
-    if split != "train" and not part.checks:
-        yield "  not looked at by validation or evaluation, as far as is known"
 
 
 def _masked(part: Part, masked: Sequence[Masked]) -> str:
     texts = {token.place: token.text for token in part.tokens}
     shown = (f"{texts[m.place]} → {'itself' if m.kind == 'itself' else m.shown}" for m in masked)
     return on_one_line(", ".join(shown)) or "none of them asked for"
-
-
-def _so_far(passage: Passage) -> Iterator[str]:
-    """How often each token was asked for in the steps that were made."""
-    told = []
-    for part in passage.parts:
-        masked = [m for use in part.uses if use.reached for m in use.masked]
-        for token in part.tokens:
-            if of_token := [m for m in masked if m.place == token.place]:
-                told.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
-    if told:
-        yield f"Asked for so far: {'; '.join(told)}"
-
-
-def _all_so_far(answer: Answer) -> Iterator[str]:
-    """The same of several passages together."""
-    parts = [part for passage in answer.passages for part in passage.parts]
-    used = [use for part in parts for use in part.uses if use.reached]
-    masked = [m for use in used for m in use.masked]
-    if len(answer.passages) > 1 and used:
-        times = counted(len({use.step for use in used}), "step")
-        yield (
-            f"Those below were used at {times} so far, and tokens of them asked for "
-            f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."
-        )
 
 
 def _kinds(masked: Sequence[Masked]) -> str:

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from mlm.asking.answer import TrainingSoFar
 from mlm.config.resolution import Settings
 from mlm.config.run import RunConfiguration
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.encoding import Encoder
@@ -28,7 +27,6 @@ SHOWING_MODULES = (
     "mlm.samples.shuffling",
     "mlm.samples.stored_batches",
 )
-_MASKING = ("mlm_probability", "mask_token", "random_token", "whole_word")
 _OTHER_CODE = (
     "The code was edited since the training, and no saved state is left that says where: this is "
     "what the code of today would show."
@@ -36,9 +34,22 @@ _OTHER_CODE = (
 
 
 @dataclass(frozen=True)
+class TrainingSoFar:
+    """How far the training is known to be: `reached` of `steps` updates, by the file `record`; one
+    that stopped is "under way", as far as its last saved state."""
+
+    state: Literal["finished", "under way", "not begun"]
+    reached: int
+    steps: int
+    samples_per_step: int
+    samples: int
+    record: str | None
+
+
+@dataclass(frozen=True)
 class Record:
-    """What a file says of a training: the updates made, its replicas, the values that its batches
-    follow from, and the digest of all code that trained, if the file has it."""
+    """What a file says of a training: updates made, replicas, the values that its batches follow
+    from, and the digest of all code that trained, if it has it."""
 
     file: str
     finished: bool
@@ -50,34 +61,17 @@ class Record:
 
 @dataclass(frozen=True)
 class PastRun:
-    """The resolved run with its data (`manifests` of the splits that are packed), the record of its
-    training, if any, those of its saved states, and sentences on what is not known."""
+    """The resolved run with its data (`manifests` of the splits that are packed), how far its
+    training came, the records of its saved states, and sentences on what is not known."""
 
     run: Run
     files: RunFiles
     manifests: dict[str, Manifest]
     encoder: Encoder
     memory: FileMemory
-    record: Record | None = None
-    states: tuple[Record, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def reached(self) -> int:
-        return self.record.reached if self.record else 0
-
-    @property
-    def so_far(self) -> TrainingSoFar:
-        """How far the training is known to be."""
-        record = self.record
-        return TrainingSoFar(
-            state="not begun" if record is None else "finished" if record.finished else "under way",
-            reached=self.reached,
-            steps=self.run.steps,
-            samples_per_step=self.run.batch_size,
-            samples=self.run.train.num_samples,
-            record=record.file if record else None,
-        )
+    so_far: TrainingSoFar
+    states: tuple[Record, ...]
+    notes: tuple[str, ...]
 
     def root(self, split: str) -> Path:
         """The directory that the paths of the split's manifest are relative to."""
@@ -90,31 +84,22 @@ def files_of_training() -> RunFiles:
     return RunFiles(str(RESULTS / "tokenizer" / "tokenizer.json"), manifests)
 
 
-def with_targets(command: str, *targets: str | Path) -> str:
-    """`command` with targets in a place where no option takes them as its values."""
-    program, options = command.split(" --cores ", 1)
-    cores, *rest = options.split(" ", 1)
-    return " ".join([program, "--cores", cores, *map(str, targets), *rest])
-
-
 def configuration_of(settings: Settings, run: str) -> RunConfiguration:
-    """What the configuration says of the training of `run`.
-
-    Raises MlmError if the file that says what it leaves out is missing, or of another list.
-    """
+    """What the configuration says of the training of `run`; MlmError if the file that says what it
+    leaves out is missing, or of another list."""
     own = RunConfiguration.of(settings, run)
     parent, forget = own.pretraining.continue_from.run, own.pretraining.forget
     holes = RESULTS / "holes" / f"{run}.json"
     if forget and not holes.exists():
         raise MlmError(
             f"{holes}: not there yet, so that it is not known what run {run} leaves out. To have "
-            f"it made: snakemake --cores 1 {holes}, with the options of the configuration"
+            f"it made: {SAME_COMMAND} {holes}"
         )
     if forget and [one.what for one in HolesOfRun.read(holes).forget] != forget:
         raise MlmError(
             f"{holes}: was made from another list of pretraining.forget than the configuration "
-            f"has. Ask with the list that run {run} was trained with, or train it again: the same "
-            "snakemake command"
+            f"has. Ask with the list that run {run} was trained with, or train it again: "
+            f"{SAME_COMMAND}"
         )
     return own.with_values(
         parent=configuration_of(settings, parent) if parent else None,
@@ -122,20 +107,17 @@ def configuration_of(settings: Settings, run: str) -> RunConfiguration:
     )
 
 
-def past_run(settings: Settings, run: str, command: str) -> PastRun:
-    """The configuration's `run` with the furthest record of it that it agrees with.
-
-    `command` is the snakemake command of the configuration, without targets. Raises MlmError for an
+def past_run(settings: Settings, run: str) -> PastRun:
+    """The configuration's `run` with the furthest record of it that it agrees with; MlmError for an
     unknown run, missing results, shards without text, and, naming each difference, if there are
-    records and the run agrees with none.
-    """
+    records and the run agrees with none."""
     if run not in settings["runs"]:
         raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
     files, test = files_of_training(), RESULTS / "manifests" / "test.json"
     if missing := [f for f in (files.tokenizer, *files.manifests.values()) if not Path(f).exists()]:
         raise MlmError(
             f"{', '.join(missing)}: not there yet, so that nothing is known of what a training "
-            f"is shown. To have it made: {with_targets(command, *missing)}"
+            f"is shown. To have it made: {SAME_COMMAND} {' '.join(missing)}"
         )
     if test.exists():
         files = replace(files, manifests=files.manifests | {"test": str(test)})
@@ -152,110 +134,95 @@ def past_run(settings: Settings, run: str, command: str) -> PastRun:
     def resolved(replicas: int) -> Run:
         return run_of(config, files, manifests, replicas, with_model=False, encoder=encoder)
 
-    records, saved = list(_of_training(run)), config.pretraining.checkpoint.directory
-    if "://" not in saved:
-        records += _of_states(Path(saved) / run)
-    code = {}
-    if not all(record.finished for record in records):
-        code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
+    def past(replicas: int, record: Record | None, *states: Record, note: str = "") -> PastRun:
+        of, finished = resolved(replicas), record and record.finished
+        so_far = TrainingSoFar(
+            state="finished" if finished else "under way" if record else "not begun",
+            reached=record.reached if record else 0,
+            steps=of.steps,
+            samples_per_step=of.batch_size,
+            samples=of.train.num_samples,
+            record=record and record.file,
+        )
+        notes = (note,) if note else ()
+        return PastRun(of, files, manifests, encoder, memory, so_far, states, notes)
+
+    code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
     agreeing, refused = [], []
-    for record in sorted(records, key=lambda r: (-r.finished, -r.reached)):
-        now = _values_of(resolved(record.replicas), files) | {"code": code}
+    for record in _records(run, config.pretraining.checkpoint.directory):
+        now = _values_now(resolved(record.replicas), files) | {"code": code}
         found = differences(record.values, {name: now[name] for name in record.values})
         (refused if found else agreeing).append((record, found))
     if agreeing:
         record = agreeing[0][0]
-        others = (other for other, _ in agreeing if other.replicas == record.replicas)
-        states = tuple(other for other in others if not other.finished)
+        states = [r for r, _ in agreeing if not r.finished and r.replicas == record.replicas]
         known = states or record.whole_code in (None, value_sha256(training_code(memory)))
-        past = resolved(record.replicas), files, manifests, encoder, memory, record, states
-        return PastRun(*past, () if known else (_OTHER_CODE,))
+        return past(record.replicas, record, *states, note="" if known else _OTHER_CODE)
     if refused:
         record, found = refused[0]
         raise MlmError(
             f"{record.file}: run {run} was trained with something else than it is asked about "
             f"with:\n{listed(found)}\nAsk with the configuration, the code and the results that it "
-            "was trained with, or train it again: the same snakemake command"
+            f"was trained with, or train it again: {SAME_COMMAND}"
         )
-    planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
-    return PastRun(resolved(planned), files, manifests, encoder, memory)
+    planned = config.accelerator
+    return past((planned.virtual_replicas or 1) * (planned.processes or 1), None)
 
 
-def _values(
-    settings: dict, masking: dict, slots: int | None, length: int, initialisation: dict, **data: Any
-) -> dict[str, Any]:
-    """The values that the batches of a run follow from, by the names that messages give them."""
-    accumulated = settings["optimizer"]["gradient_accumulation_steps"]
+def _values(settings: dict, **data: Any) -> dict[str, Any]:
+    """The values that the batches of a run follow from, by the names that messages give them;
+    `settings` are in the form of a saved state's."""
+    masking, optimizer = settings["masking"], settings["optimizer"]
+    sizes = ("seed", "steps", "per_replica_batch_size", "shuffle_window")
+    shares = ("mlm_probability", "mask_token", "random_token", "whole_word", "fixed_slots")
     return {
-        "pretraining": {
-            **{name: settings[name] for name in ("seed", "steps", "per_replica_batch_size")},
-            "optimizer": {"gradient_accumulation_steps": accumulated},
-            "masking": {name: masking[name] for name in _MASKING} | {"slots": slots},
-        },
-        "pretraining.shuffle_window": settings["shuffle_window"],
-        "shards.sequence_length": length,
+        **{f"pretraining.{name}": settings[name] for name in sizes},
+        **{f"pretraining.masking.{name}": masking[name] for name in shares},
+        "pretraining.optimizer.gradient_accumulation_steps": optimizer[
+            "gradient_accumulation_steps"
+        ],
+        "shards.sequence_length": masking["sequence_length"],
         # Counts of the train split show it as well, before the first step.
-        "model.initialisation": initialisation,
+        "model.initialisation": settings["initialisation"],
+        "holes": settings.get("holes"),
         **data,
     }
 
 
-def _values_of(run: Run, files: RunFiles) -> dict[str, Any]:
-    plan = run.plan
-    return _values(
-        run.pretraining.model_dump(),
-        vars(plan),
-        plan.fixed_slots,
-        plan.sequence_length,
-        run.model.initialisation.model_dump(),
-        holes=plan.holes.sha256 if plan.holes else None,
-        tokenizer=file_sha256(files.tokenizer),
-        manifests={s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
-    )
+def _values_now(run: Run, files: RunFiles) -> dict[str, Any]:
+    settings = run.pretraining.model_dump() | {
+        "masking": vars(run.plan),
+        "initialisation": run.model.initialisation.model_dump(),
+        "holes": run.plan.holes.sha256 if run.plan.holes else None,
+    }
+    manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
+    return _values(settings, tokenizer=file_sha256(files.tokenizer), manifests=manifests)
 
 
-def _of_training(run: str) -> Iterator[Record]:
-    """What training.json of a training that has ended says."""
+def _records(run: str, states: str) -> Iterator[Record]:
+    """That of the training if it has ended, and those of its states, the last first, by the marker
+    that each has once it is complete. A bucket's are not looked at."""
     file = RESULTS / "runs" / run / "training.json"
-    if not file.exists():
-        return
-    training = Training.read(file)
-    values = _values(
-        vars(training),
-        training.masking,
-        training.masking["slots"],
-        training.sequence_length,
-        training.initialisation,
-        holes=training.without.holes if training.without else None,
-        tokenizer=training.digests.tokenizer,
-        manifests=training.digests.manifests,
-    )
-    if training.shuffle_window is None:
-        del values["pretraining.shuffle_window"]
-    yield Record(str(file), True, training.steps, training.replicas, values, training.code)
-
-
-def _of_states(directory: Path) -> Iterator[Record]:
-    """The states below `directory`, by the marker that each has once it is complete."""
-    for file in sorted(directory.glob("*/step-*/complete.json")):
+    if file.exists():
+        said = Training.read(file)
+        masking = {"fixed_slots": said.masking["slots"], "sequence_length": said.sequence_length}
+        settings = vars(said) | {"masking": said.masking | masking}
+        settings["holes"] = said.without.holes if said.without else None
+        digests = {"tokenizer": said.digests.tokenizer, "manifests": said.digests.manifests}
+        values = _values(settings, **digests)
+        yield Record(str(file), True, said.steps, said.replicas, values, said.code)
+    found = []
+    for marker in Path(states, run).glob("*/step-*/complete.json") if "://" not in states else ():
         try:
-            basis = json.loads(file.read_bytes())["basis"]
-            settings, masking = basis["settings"], basis["settings"]["masking"]
-            values = _values(
-                settings,
-                masking,
-                masking["fixed_slots"],
-                masking["sequence_length"],
-                settings["initialisation"],
-                holes=settings.get("holes"),
-                tokenizer=basis["tokenizer"],
-                manifests=basis["manifests"],
-                code=_named_code(basis["code"]),
-            )
-            step = int(file.parent.name.removeprefix("step-"))
-            yield Record(str(file.parent), False, step, basis["device"]["replicas"], values)
+            basis = json.loads(marker.read_bytes())["basis"]
+            digests = {"tokenizer": basis["tokenizer"], "manifests": basis["manifests"]}
+            values = _values(basis["settings"], **digests, code=_named_code(basis["code"]))
+            step = int(marker.parent.name.removeprefix("step-"))
+            replicas = basis["device"]["replicas"]
+            found.append(Record(str(marker.parent), False, step, replicas, values))
         except (ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version: training skips it as well
+    yield from sorted(found, key=lambda record: (-record.reached, record.file))
 
 
 def _named_code(digests: dict[str, str]) -> dict[str, str | None]:

@@ -1,8 +1,6 @@
-"""A step of a past training, made again with the training's own engine.
-
-From the nearest saved state before it the same updates are made, on the same samples with the same
-masks and dropouts, so that the weights on the way are those of the training, bit for bit.
-"""
+"""A step of a past training, computed again by the training's own engine: from the nearest saved
+state before it the same updates are made, on the same samples with the same masks and dropouts, so
+that the weights are those of the training, bit for bit."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mlm.asking.answer import Answer, Masked, Part, Token, Use
-from mlm.asking.asking import Question, text_of
+from mlm.asking.answer import Answer
 from mlm.asking.in_words import counted, not_looked_at
+from mlm.asking.passages import Masked, Part, Token, Use, text_of
 from mlm.asking.past_run import configuration_of, files_of_training
-from mlm.foundations.errors import MlmError, listed, on_one_line, printable
+from mlm.config.resolution import Settings
+from mlm.foundations.errors import SAME_COMMAND, MlmError, listed, on_one_line, printable
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import mask_batch
 from mlm.samples.stored_batches import stored_batches
@@ -74,10 +73,8 @@ ChosenUse = tuple[int, Part, Use]
 
 def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
     """The uses of the answer's passages at `step`; without one, at the first step with a target in
-    them, or else the first that used them at all.
-
-    Raises MlmError with the reason if there is no such step, or the training has not made it.
-    """
+    them, or else the first that used them at all. MlmError if there is no such step, or the
+    training has not made it."""
     training, run = answer.training, answer.run
     uses = [
         (number, part, use)
@@ -91,57 +88,44 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
             "Without --replay it says where they are"
         )
     known = dict(sorted((use.step, use.reached) for _, _, use in uses))
+    told = [f"{one:,}{'' if done else ' (not reached)'}" for one, done in known.items()]
+    more = [f"{len(told) - _NAMED:,} more"] if len(told) > _NAMED else []
+    steps = f"Steps that use it: {', '.join(told[:_NAMED] + more)}"
+    far = f"run {run} has made {training.reached:,} of its {training.steps:,} steps"
     if step is None:
         reached = [use for _, _, use in uses if use.reached]
         if not reached:
-            raise MlmError(
-                f"Run {run} has made {training.reached:,} of its {training.steps:,} steps, none of "
-                f"which used the passage. Steps that will: {_steps(known)}"
-            )
+            raise MlmError(f"--replay: {far}, none of which used the passage. {steps}")
         step = min(use.step for use in [use for use in reached if use.masked] or reached)
-    if step > training.steps:
-        raise MlmError(f"--replay {step}: run {run} has {training.steps:,} steps")
     if step not in known:
         raise MlmError(
-            f"--replay {step}: this step of run {run} did not use the passage. Steps that do: "
-            f"{_steps(known)}. {not_looked_at(answer)}".rstrip(". ")
+            f"--replay {step}: this is no step of run {run} that used the passage. {steps}. "
+            f"{not_looked_at(answer)}".rstrip(". ")
         )
     if not known[step]:
         raise MlmError(
-            f"--replay {step}: run {run} has made {training.reached:,} of its {training.steps:,} "
-            f"steps by its last saved state, {training.record}. This one can be made again once "
-            "the training has made it"
+            f"--replay {step}: {far} by its last saved state, {training.record}. This one can be "
+            "made again once the training has made it"
         )
     return [one for one in uses if one[2].step == step]
 
 
-def _steps(known: dict[int, bool]) -> str:
-    told = [f"{step:,}{'' if done else ' (not reached)'}" for step, done in known.items()]
-    more = [f"{len(told) - _NAMED:,} more"] if len(told) > _NAMED else []
-    return ", ".join(told[:_NAMED] + more)
-
-
-def replay(question: Question, answer: Answer, step: int | None = None) -> Replay:
-    """Make a step that used the answer's passages again; see `chosen_uses` for which.
-
-    Nothing is written, and no lock is taken. Says on stderr how many steps that takes. Raises
-    MlmError if no step can be made again, and if no saved state of the training is left that has
-    its configuration, code, packages, data and devices.
-    """
+def replay(answer: Answer, settings: Settings, step: int | None = None) -> Replay:
+    """Make a step that used the answer's passages again (`chosen_uses`), without writing or locking
+    anything. MlmError if no saved state of the training is left that has its configuration, code,
+    packages, data and devices."""
     chosen = chosen_uses(answer, step)
     # Not before: these imports take seconds.
     from mlm.training.engine import engine_of
     from mlm.training.pretrain import prepare
 
     step = chosen[0][2].step
-    config = configuration_of(question.settings, question.run)
-    if (asked := config.accelerator).together:
+    config = configuration_of(settings, answer.run)
+    if config.accelerator.together:
         raise MlmError(
-            f"--replay: run {question.run!r} is trained by several processes "
-            f"({asked.processes or 'one on each host'}, accelerator.start: {asked.start}). One "
-            "process, such as this, adds up in another order than several, so that the step it "
-            "made would not be the training's own. Without --replay the answer holds for any "
-            "number of them"
+            f"--replay: run {answer.run!r} is trained by several processes (accelerator.start: "
+            f"{config.accelerator.start}), which add up in another order than one, such as this. "
+            "Without --replay the answer holds for any number of them"
         )
     prepared = prepare(config, files_of_training())
     _check_states(prepared, answer, step)
@@ -176,7 +160,7 @@ def _check_states(prepared: Any, answer: Answer, step: int) -> None:
             f"{training.reached:,}, so that it is not known whether its steps would be made again "
             f"as they were. {there}Ask with the configuration, the code, the packages and the "
             "devices that it was trained with, or train it again: rm "
-            f"results/runs/{answer.run}/training.json, then the same snakemake command"
+            f"results/runs/{answer.run}/training.json, then {SAME_COMMAND}"
         )
     if branch is not None and step <= branch.step:
         raise MlmError(
@@ -186,7 +170,7 @@ def _check_states(prepared: Any, answer: Answer, step: int) -> None:
 
 
 def _restored(prepared: Any, engine: Any, step: int) -> str | None:
-    """The directory of the last whole state before update `step`, read by `engine`; None: none."""
+    """The directory of the last whole state before update `step`, read by `engine`, if any."""
     states = prepared.states
     earlier = (states.newest_whole(only=at) for at in states.steps() if at < step)
     found = next(filter(None, earlier), None)
@@ -201,45 +185,26 @@ def _restored(prepared: Any, engine: Any, step: int) -> str | None:
     return None
 
 
-def _logits(prepared: Any, engine: Any) -> Callable[..., np.ndarray]:
-    """The function (input_ids [sequence], attention_mask [sequence], positions [asked]) -> logits
-    [asked, vocabulary] of the model in `engine` without dropout, as in an evaluation."""
-    names = ("input_ids", "attention_mask", "positions")
+def _logits(prepared: Any, engine: Any) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    """The function from `input_ids` and `attention_mask` [1, sequence] and `positions` [1, asked],
+    int32, to logits [1, asked, vocabulary] of the model in `engine`, without dropout."""
     if prepared.devices.framework == "tensorflow":
-        from mlm.foundations.framework import tf
-        from mlm.training.in_tensorflow.prediction import masked_logits, traceable
+        from mlm.training.in_tensorflow.prediction import masked_logits
 
-        strategy, model = prepared.devices.strategy, engine.model
-
-        def step(*tensors):
-            return masked_logits(model, dict(zip(names, tensors, strict=True)), training=False)
-
-        step = traceable(model, step)
-        compiled = tf.function(lambda *batch: strategy.run(step, batch))
-
-        def logits(*arrays):
-            # Every replica is given the same.
-            given = (tf.constant(array[np.newaxis], tf.int32) for array in arrays)
-            return strategy.experimental_local_results(compiled(*given))[0].numpy()[0]
-
-        return logits
+        return lambda batch: masked_logits(engine.model, batch, training=False).numpy()
 
     import jax
 
     from mlm.evaluation.in_jax import masked_positions
     from mlm.model.architecture import Architecture
 
-    config = prepared.run.model_config
-    attend = prepared.run.pretraining.attend
-    begins_document = config.cls_token_id if attend == "document" else None
-    compiled = jax.jit(masked_positions(Architecture.of(config.to_dict()), begins_document))
-    weights = engine.exported().weights
-
-    def logits_in_jax(*arrays):
-        given = (array[np.newaxis].astype(np.int32) for array in arrays)
-        return np.asarray(compiled(weights, dict(zip(names, given, strict=True))))[0]
-
-    return logits_in_jax
+    config, weights = prepared.run.model_config, engine.exported().weights
+    within = prepared.run.pretraining.attend == "document"
+    logits = masked_positions(
+        Architecture.of(config.to_dict()), config.cls_token_id if within else None
+    )
+    compiled = jax.jit(logits)
+    return lambda batch: np.asarray(compiled(weights, batch))
 
 
 def _answered(
@@ -255,14 +220,16 @@ def _answered(
         row = np.flatnonzero((indices == part.sample) & (epochs == use.epoch - 1))[:1]
         ids, attention = decode_samples(records[row], run.train.sequence_length)
         batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
-        places = np.array([masked.place for masked in use.masked], np.int32)
-        given = batch["input_ids"][0], batch["attention_mask"][0], places
-        texts = {token.place: token for token in part.tokens}
-        tokens = (
-            _answer(row, texts[masked.place], masked, encoder)
-            for row, masked in zip(logits(*given) if len(places) else (), use.masked, strict=True)
+        given = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        given["positions"] = np.array([[masked.place for masked in use.masked]], np.int32)
+        tokens = {token.place: token for token in part.tokens}
+        answers = (
+            _answer(of_place, tokens[masked.place], masked, encoder)
+            for of_place, masked in zip(
+                logits(given)[0] if use.masked else (), use.masked, strict=True
+            )
         )
-        yield ReplayedUse(passage, part.sample, tuple(tokens))
+        yield ReplayedUse(passage, part.sample, tuple(answers))
 
 
 def _answer(logits: np.ndarray, token: Token, masked: Masked, encoder: Encoder) -> ReplayedToken:

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
 from mlm.asking.documents import Documents, Stretch, words_of
-from mlm.asking.packed import Packed, packed_parts
+from mlm.asking.passages import Batches, Part, packed_parts
 from mlm.asking.text_index import TextIndex
-from mlm.asking.uses import RunBatches
 from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import prepared
@@ -28,49 +27,34 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | No
     """What the training of `run` was shown near its prompts and its best and worst samples.
 
     `files` are `training`, `evaluation`, `fill_mask`, `corpus`, `manifest` and `tokenizer`,
-    `filters` the section corpus.filters that the corpus was made with; `holes` names the file of
-    what the run was trained without, if anything. Raises MlmError if a shard is not that of the
-    manifest, or holds other documents than the corpus.
+    `filters` the section corpus.filters of the corpus, `holes` the file of what the run was trained
+    without. MlmError if a shard is not that of the manifest, or holds other documents than the
+    corpus.
     """
     training = Training.read(files["training"])
     size = CorpusSplit.read(files["corpus"]).bytes
     if size > LARGEST_SEARCHED:
         return Asked(run, training.steps, (), size)
     encoder = Encoder.load(files["tokenizer"])
-    texts = [
-        (kind, prepared(text, filters["normalisation"]).text.strip(), index, asked, most)
-        for kind, text, index, asked, most in _texts(files, encoder)
-    ]
     corpus = SplitDocuments.described(files["corpus"])
     # For many questions at once an index is worth its making, also on a small text.
     documents = Documents({"train": corpus}, {"train": TextIndex.temporary("train", corpus)})
-    stretches, exact = [], []
-    for _, text, _, _, most in texts:
-        found = documents.exact(text)[:most] if text else []
-        exact.append(bool(found))
-        stretches.append(found or documents.nearest(text, most))
     manifest = Manifest.read(files["manifest"])
     root = shards_root(manifest, files["manifest"])
-    packed = iter(packed_parts([s for found in stretches for s in found], manifest, root, encoder))
     batches = _batches(files, holes, training, manifest, encoder)
-    return Asked(
-        run,
-        training.steps,
-        tuple(
-            AskedText(
-                kind,
-                text,
-                index,
-                len(words_of(text)),
-                asked,
-                tuple(_passage(one, next(packed), asked, is_exact, batches) for one in found),
-            )
-            for (kind, text, index, asked, _), found, is_exact in zip(
-                texts, stretches, exact, strict=True
-            )
-        ),
-        None,
-    )
+    texts, near = list(_texts(files, encoder)), []
+    for _, text, _, _, most in texts:
+        text = prepared(text, filters["normalisation"]).text.strip()
+        exact = documents.exact(text)[:most] if text else []
+        near.append((text, bool(exact), exact or documents.nearest(text, most)))
+    packed = iter(packed_parts([s for *_, of in near for s in of], manifest, root, encoder))
+    found = []
+    for (kind, _, index, asked, _), (text, exact, stretches) in zip(texts, near, strict=True):
+        passages = tuple(
+            _passage(one, batches.with_uses(next(packed)), asked, exact) for one in stretches
+        )
+        found.append(AskedText(kind, text, index, len(words_of(text)), asked, passages))
+    return Asked(run, training.steps, tuple(found), None)
 
 
 def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
@@ -93,7 +77,7 @@ def _batches(
     training: Training,
     manifest: Manifest,
     encoder: Encoder,
-) -> RunBatches:
+) -> Batches:
     """Those of the training, by its record."""
     order = BatchOrder(
         seed=training.seed,
@@ -111,36 +95,29 @@ def _batches(
         manifest=files["manifest"],
     )
     shards = ShardFiles.of(manifest, shards_root(manifest, files["manifest"]))
-    return RunBatches(order, shards, plan, training.seed)
+    return Batches(order, shards, plan, training.seed, encoder, training.steps)
 
 
-def _passage(
-    one: Stretch,
-    parts: Sequence[Packed],
-    asked: Sequence[str],
-    exact: bool,
-    batches: RunBatches,
-) -> SeenPassage:
-    steps, epochs, hidden = set(), set(), dict.fromkeys(asked, 0)
-    for part, uses in zip(parts, batches.uses_of(parts), strict=True):
-        for use in uses or ():
-            steps.add(use.step)
-            epochs.add(use.epoch)
-            for place, text in enumerate(part.texts, start=part.start):
-                away = use.shown.input_ids[place] != part.input_ids[place]
-                if text in hidden and use.shown.asked[place] and away:
-                    hidden[text] += 1
-    standing = [text for part in parts for text in part.texts]
+def _passage(one: Stretch, parts: Sequence[Part], asked: Sequence[str], exact: bool) -> SeenPassage:
+    uses = [(part, use) for part in parts for use in part.uses]
+    hidden = [
+        token.text
+        for part, use in uses
+        for masked in use.masked
+        for token in part.tokens
+        if token.place == masked.place and masked.kind != "itself"
+    ]
+    standing = [token.text for part in parts for token in part.tokens]
     return SeenPassage(
-        text=one.text[one.start : one.end],
+        text=one.passage,
         document=one.document,
         exact=exact,
         shared=one.shared,
-        uses=len(steps),
-        epochs=len(epochs),
+        uses=len({use.step for _, use in uses}),
+        epochs=len({use.epoch for _, use in uses}),
         words=tuple(
-            AskedWord(word, standing.count(word), times)
-            for word, times in hidden.items()
+            AskedWord(word, standing.count(word), hidden.count(word))
+            for word in asked
             if word in standing
         ),
     )
@@ -159,6 +136,5 @@ def _running(texts: list[str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """A token's text without the marks of a word's beginning or going on."""
     text = text.strip()
     return text.removeprefix("##") if len(text) > 2 else text

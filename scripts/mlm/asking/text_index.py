@@ -11,7 +11,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from mlm.asking.artefacts import IndexRecord
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
+from mlm.foundations.errors import SAME_COMMAND, MlmError
 from mlm.foundations.progress_line import Progress
 
 #: Categories of letters and digits that are in scripts with spaces between words.
@@ -48,7 +48,6 @@ def is_spaced(character: str) -> bool:
 
 
 def _runs(word: str) -> Iterator[tuple[bool, str]]:
-    """The parts of a word that are, and are not, in scripts with spaces between words."""
     for spaced, characters in groupby(word.replace("_", " "), is_spaced):
         yield spaced, "".join(characters)
 
@@ -85,49 +84,36 @@ def _query(text: str) -> str | None:
 
 
 class TextIndex:
-    """An index that is open to be asked.
+    """An index that is open to be asked."""
 
-    Raises MlmError, from any of its methods, where the file is no index or is damaged; `remedy` is
-    the sentence that says how to have it made again.
-    """
+    def __init__(self, file: sqlite3.Connection):
+        self._file = file
 
-    def __init__(self, path: Path, remedy: str):
-        self._path, self._remedy = path, remedy
-        with self._reading():
-            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-            self._file = sqlite3.connect(uri, uri=True)
+    @classmethod
+    def at(cls, path: Path) -> "TextIndex":
+        """The index in the file `path`, which `build_index` wrote."""
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        return cls(sqlite3.connect(uri, uri=True))
 
     @classmethod
     def temporary(cls, split: str, documents: SplitDocuments) -> "TextIndex":
-        """An index of `documents` that is gone when it is closed. It knows no tokens."""
-        index = cls.__new__(cls)
-        index._path, index._remedy = Path(f"temporary index of {split}"), "Ask again"
-        index._file = sqlite3.connect("", isolation_level=None)
-        _fill(index._file, split, documents)
-        return index
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, ValueError, IndexError, TypeError) as error:
-            raise MlmError(f"{self._path} is damaged: {error}. {self._remedy}") from None
+        """An index of `documents` that is gone when it is closed."""
+        file = sqlite3.connect("", isolation_level=None)
+        _fill(file, split, documents)
+        return cls(file)
 
     def holding(self, text: str) -> np.ndarray | None:
         """The documents that can hold `text`, all that do among them, in order; None where the
         index cannot tell."""
-        with self._reading():
-            if (query := _query(text)) is None:
-                return None
-            asked = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid"
-            rows = self._file.execute(asked, (query,))
-            return np.fromiter((number for (number,) in rows), np.int64)
+        if (query := _query(text)) is None:
+            return None
+        asked = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid"
+        return np.fromiter((number for (number,) in self._file.execute(asked, (query,))), np.int64)
 
     def count(self, text: str) -> int:
         """How many documents `holding` gives; 0 where the index cannot tell."""
-        with self._reading():
-            asked, query = "SELECT count(*) FROM words WHERE words MATCH ?", _query(text)
-            return self._file.execute(asked, (query,)).fetchone()[0] if query else 0
+        asked, query = "SELECT count(*) FROM words WHERE words MATCH ?", _query(text)
+        return self._file.execute(asked, (query,)).fetchone()[0] if query else 0
 
 
 def _fill(file: sqlite3.Connection, split: str, documents: SplitDocuments) -> None:
@@ -145,7 +131,7 @@ def _fill(file: sqlite3.Connection, split: str, documents: SplitDocuments) -> No
 
 def build_index(split: str, described: Path, path: Path) -> IndexRecord:
     """Write the index of the split that results/corpus/{split}.json describes to `path`; its
-    record, which the caller writes. Raises MlmError if a file is damaged."""
+    record, which the caller writes."""
     corpus = SplitDocuments.described(described)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -164,35 +150,28 @@ def build_index(split: str, described: Path, path: Path) -> IndexRecord:
 
 
 def open_indexes(
-    splits: dict[str, SplitDocuments], results: Path, memory: FileMemory, command: str
+    splits: dict[str, SplitDocuments], results: Path, memory: FileMemory
 ) -> tuple[dict[str, TextIndex], list[str]]:
-    """The indexes that there are of `splits`, and a sentence on each that is of other data.
-
-    `command` has them made. Raises MlmError for an index that is damaged.
-    """
+    """The indexes that there are of `splits`, and a sentence on each that is of other data;
+    MlmError for one that is damaged."""
     indexes, notes = {}, []
+    again = f"To have it made again: rm -r {results / 'index'}, then {SAME_COMMAND} index"
     for split, documents in splits.items():
-        record = results / "index" / f"{split}.json"
+        path = results / "index" / f"{split}.sqlite"
+        record = path.with_suffix(".json")
         if not record.exists():
             continue
         try:
             said = IndexRecord.read(record)
-        except MlmError as error:
-            raise MlmError(str(error).replace(SAME_COMMAND, command)) from None
-        if documents.sha256(memory.sha256) != said.corpus_sha256:
+            whole = path.exists() and memory.sha256(path) == said.sha256
+        except MlmError:
+            whole = False
+        if not whole:
+            raise MlmError(f"{path}: is not what {record} says, or one of them is damaged. {again}")
+        if documents.sha256(memory.sha256) == said.corpus_sha256:
+            indexes[split] = TextIndex.at(path)
+        else:
             notes.append(
-                f"{record}: is the index of another {documents.named}, and was not used. To have "
-                f"it made again: {command}"
+                f"{record}: is the index of another {documents.named}, and was not used. {again}"
             )
-            continue
-        path = record.with_suffix(".sqlite")
-        again = remedy(path, record).replace(SAME_COMMAND, command)
-        if not path.exists():
-            raise MlmError(f"{path}: is missing, beside its record {record}. {again}")
-        if (digest := memory.sha256(path)) != said.sha256:
-            raise MlmError(
-                f"{path} is damaged: it is not what was written (sha256 {digest[:12]}…, recorded "
-                f"{said.sha256[:12]}…). {again}"
-            )
-        indexes[split] = TextIndex(path, again)
     return indexes, notes

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
-from mlm.asking.past_run import RESULTS, PastRun, with_targets
+from mlm.asking.past_run import RESULTS, PastRun
 from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
 from mlm.corpus.document_groups import OWN
@@ -12,27 +12,25 @@ from mlm.corpus.file_patterns import corpus_settings, matched_files
 from mlm.corpus.selection import texts_of_file
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
-from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
 
 #: Source files of more bytes together are not read through for a document.
 _READ_THROUGH = 100_000_000
 
 
 def checked_texts(
-    split: str, settings: Settings, past: PastRun, command: str
+    split: str, settings: Settings, past: PastRun
 ) -> tuple[CorpusSplit, SplitDocuments]:
-    """The split as results/corpus/{split}.json describes it, and its documents.
-
-    Raises MlmError if a file is missing or damaged, if the corpus was made with other settings, or
-    if the shards were made from another text.
-    """
+    """The split as results/corpus/{split}.json describes it, and its documents; MlmError if a file
+    is missing or damaged, if the corpus was made with other settings, or if the shards were made
+    from another text."""
     path = RESULTS / "corpus" / f"{split}.json"
     documents = SplitDocuments.described(path) if path.exists() else None
     for file in [path] if documents is None else documents.paths:
         if not file.exists():
             raise MlmError(
                 f"{file}: is missing, so that nothing can be looked up. To have it made: "
-                f"{with_targets(command, file)}"
+                f"{SAME_COMMAND} {file}"
             )
     described = CorpusSplit.read(path)
     now = settings_digests({"settings": corpus_settings(settings)})["settings"]
@@ -42,16 +40,15 @@ def checked_texts(
             f"the one that it was made with (--configfile). {remedy(path)}"
         )
     for file, recorded in zip(documents.paths, described.files, strict=True):
-        if (digest := past.memory.sha256(file)) != recorded.sha256:
+        if past.memory.sha256(file) != recorded.sha256:
             raise MlmError(
-                f"{file} is damaged: it is not what was written beside {path} (sha256 "
-                f"{digest[:12]}…, recorded {recorded.sha256[:12]}…). To have it made again: "
-                f"rm {file}, then {with_targets(command, file)}"
+                f"{file} is damaged: it is not what was written beside {path}. {remedy(file)} "
+                f"{file}"
             )
     if split in past.manifests and described.sha256 != past.manifests[split].corpus_sha256:
         raise MlmError(
             f"{documents.named}: is not the text that the {split} shards were made from. To "
-            f"have them made from it: {command}"
+            f"have them made from it: {SAME_COMMAND}"
         )
     return described, documents
 
@@ -59,8 +56,7 @@ def checked_texts(
 def sources_of(
     stretches: Sequence[Stretch], documents: Documents, splits: dict[str, CorpusSplit], used: dict
 ) -> list[str]:
-    """The source of each document in words, by the descriptions of the splits and the settings that
-    the corpus was made with."""
+    """The source of each document in words; `used` are the settings of the corpus."""
     files = {}
     for split, described in splits.items():
         texts = {s.text for s in stretches if s.split == split}
@@ -100,11 +96,9 @@ def _files_of(texts: set[str], split: str, used: dict) -> dict[str, str]:
         return {}  # moved away since: the corpus is there all the same
     if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
         return {}
-    found = {}
+    found: dict[str, str] = {}
     for path in paths:
-        for text in texts_of_file(path, used):
-            if text in texts:
-                found.setdefault(text, path)
+        found |= {t: path for t in texts_of_file(path, used) if t in texts and t not in found}
         if len(found) == len(texts):
             break
     return found
