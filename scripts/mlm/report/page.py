@@ -1,12 +1,11 @@
 """The report: one HTML file for people, one JSON file for machines, and its figures."""
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -14,7 +13,6 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report import phrasing
-from mlm.report.glossary import GLOSSARY
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
@@ -24,8 +22,6 @@ from mlm.report.visible_text import breakable, plain, visible
 
 #: The version of report.json's format.
 FORMAT_VERSION = 2
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -39,7 +35,7 @@ def write_report(results: Results, page: str, numbers: str, drawings: Mapping[st
     for name, path in drawings.items():
         # A file of its own says what it is, and in which encoding.
         write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[name].svg}')
-    write_artefact(numbers, storable(numbers_of(results)))
+    write_artefact(numbers, numbers_of(results))
     write_text(page, render(results, drawn))
 
 
@@ -63,13 +59,14 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain)}
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
+    glossary = yaml.safe_load((_TEMPLATES / "glossary.yaml").read_text(encoding="utf-8"))
     return environment.get_template("page.html.j2").render(
         title=results.title,
         sections=sections,
         figures=drawn,
         results=results,
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
-        glossary=dict(sorted(GLOSSARY.items(), key=lambda entry: entry[1].name.lower())),
+        glossary=dict(sorted(glossary.items(), key=lambda entry: entry[1][0].lower())),
     )
 
 
@@ -105,22 +102,7 @@ def numbers_of(results: Results) -> dict[str, Any]:
             "standings": [asdict(s) for s in standings(results.runs)],
             "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
         },
-        "artefacts": dict(phrasing.digest_rows(results)),
+        "artefacts": results.digests_of_files(),
         "code": results.code_of_stages(),
         "config": results.config,
     }
-
-
-def storable(content: Any) -> Any:
-    """`content` as JSON and UTF-8 can hold it.
-
-    NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
-    JSON escape can write, become U+FFFD.
-    """
-    if isinstance(content, dict):
-        return {storable(k): storable(v) for k, v in content.items()}
-    if isinstance(content, list | tuple):
-        return [storable(v) for v in content]
-    if isinstance(content, str):
-        return content if content.isascii() else _SURROGATE.sub("\ufffd", content)
-    return None if isinstance(content, float) and not math.isfinite(content) else content

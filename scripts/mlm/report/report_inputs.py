@@ -13,7 +13,6 @@ from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import Artefact
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
@@ -22,22 +21,15 @@ from mlm.training.artefacts import Training
 
 #: Columns of training.csv that are the same in every identical run; the speed is not.
 CURVE_COLUMNS = (
-    "step",
-    "epoch",
-    "loss",
-    "accuracy",
-    "validation_loss",
-    "validation_accuracy",
-    "learning_rate",
+    *("step", "epoch", "loss", "accuracy"),
+    *("validation_loss", "validation_accuracy", "learning_rate"),
 )
 
 
 @dataclass(frozen=True)
 class RunResults:
-    """All that one run left behind; None is what was not asked for.
-
-    `curves` holds a row by logged step, `digests` the sha256 of the files.
-    """
+    """All that one run left behind; None is what was not asked for. `curves` holds a row by logged
+    step, `digests` the sha256 of the files."""
 
     name: str
     overrides: dict
@@ -110,48 +102,48 @@ class Results:
             for where, digest in digests.items()
         } | {"report": self.code}
 
+    def digests_of_files(self, most: int | None = None) -> dict[str, str]:
+        """The sha256 of every artefact by name: those read here, and those that they vouch for.
+
+        Of each split's shards the first `most` (None: all).
+        """
+        rows: dict[str, str] = {}
+        for split, manifest in self.manifests.items():
+            if split in self.corpus:
+                files = self.corpus[split].files[:most]
+                rows |= {f"results/corpus/{file.name}": file.sha256 for file in files}
+            if manifest.tokenizer_sha256:
+                rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
+        rows |= self.digests
+        for manifest in self.manifests.values():
+            rows |= {shard.path: shard.sha256 for shard in manifest.shards[:most]}
+        for run in self.runs:
+            weights = f"results/runs/{run.name}/model/model.safetensors"
+            rows |= {weights: run.training.digests.model} | run.digests
+        return rows
+
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
-    """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell.
-
-    Raises MlmError where a column is missing or a cell is not a number.
-    """
+    """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell."""
     with open(path, encoding="utf-8", newline="") as handle:
-        reader = csv.DictReader(handle)
-        missing = [c for c in CURVE_COLUMNS if c not in (reader.fieldnames or [])]
-        if missing:
-            raise MlmError(
-                f"{path}: column {', '.join(missing)} missing; found: "
-                f"{', '.join(reader.fieldnames or []) or 'an empty file'}"
-            )
-        try:
-            return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in reader]
-        except ValueError as error:
-            raise MlmError(f"{path}, line {reader.line_num}: {error}") from error
+        return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in csv.DictReader(handle)]
+
+
+def _number(cell: str) -> float | None:
+    number = float(cell or "nan")
+    return number if math.isfinite(number) else None
 
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
     """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
-    of which preview, asked, finetune and the preflights may be left out.
-
-    Raises MlmError where an artefact belongs to another run, or cannot be read.
-    """
-    made, digests = {}, {}
-    for stage, kind in OF_RUNS.items():
-        if (path := files.get(stage)) is not None:
-            made[stage] = kind.read(path)
-            digests[portable(path)] = file_sha256(path)
-            # The preflight of a fine-tuning says so after the run's name.
-            if (found := made[stage].run.partition(",")[0]) != name:
-                raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
+    of which preview, asked, finetune and the preflights may be left out."""
+    made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
+    digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
     return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)
 
 
 def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
-    """`corpus`, `tokenizer`, `manifests` and `digests` of Results, from the paths of each kind.
-
-    Raises MlmError where one cannot be read.
-    """
+    """`corpus`, `tokenizer`, `manifests` and `digests` of Results, from the paths of each kind."""
     paths = [path for kind in ("corpus", "tokenizer", "manifests") for path in files[kind]]
     return {
         "corpus": {found.split: found for found in map(CorpusSplit.read, files["corpus"])},
@@ -159,10 +151,3 @@ def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
         "manifests": {found.split: found for found in map(Manifest.read, files["manifests"])},
         "digests": {portable(path): file_sha256(path) for path in paths},
     }
-
-
-def _number(cell: str | None) -> float | None:
-    if cell is None or not cell.strip():
-        return None
-    number = float(cell)
-    return number if math.isfinite(number) else None

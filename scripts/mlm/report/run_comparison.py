@@ -67,8 +67,8 @@ def _paired_interval(
     """The interval of the first evaluation's loss less that of the second, in nats, the same groups
     drawn for both; None if test data, masks or settings of the bootstrap differ."""
     counts, how = one.group_sums.predictions, one.settings["bootstrap"]
-    alike = _text(one) == _text(other) and _masks(one) == _masks(other)
-    if not alike or how != other.settings["bootstrap"] or counts != other.group_sums.predictions:
+    alike = _asked(one) == _asked(other) and how == other.settings["bootstrap"]
+    if not alike or counts != other.group_sums.predictions:
         return None
     totals = np.subtract(one.group_sums.loss, other.group_sums.loss)[:, None]
     drawn = how["resamples"], one.settings["seed"]
@@ -76,22 +76,20 @@ def _paired_interval(
     return interval(means[:, 0], how["confidence"])
 
 
-def _masks(evaluation: EvaluationFigures) -> tuple:
-    return tuple(evaluation.settings[name] for name in MASK_SETTINGS)
-
-
-def _text(evaluation: EvaluationFigures) -> str:
-    return evaluation.digests["manifest"]
+def _asked(evaluation: EvaluationFigures) -> tuple[str, tuple]:
+    """The digest of the test data, and how it was masked."""
+    masks = tuple(evaluation.settings[name] for name in MASK_SETTINGS)
+    return evaluation.digests["manifest"], masks
 
 
 def comparable(runs: list[RunResults]) -> list[str]:
     """Reasons why the test figures of the runs may not be set side by side; empty if none."""
-    reasons = []
-    if len({_text(run.evaluation) for run in runs}) > 1:
-        reasons.append("The runs were evaluated on different test data.")
-    if len({_masks(run.evaluation) for run in runs}) > 1:
-        reasons.append(f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
-    return reasons
+    texts, masks = map(set, zip(*(_asked(run.evaluation) for run in runs), strict=True))
+    reasons = {
+        "The runs were evaluated on different test data.": texts,
+        f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).": masks,
+    }
+    return [reason for reason, found in reasons.items() if len(found) > 1]
 
 
 def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
@@ -99,22 +97,22 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
 
     `seed` is the one that a run without its own takes.
     """
-    groups: dict[str, tuple[dict, list[int], list[RunResults]]] = {}
+    groups: dict[str, list[tuple[int, dict, RunResults]]] = {}
     for run in runs:
         rest = copy.deepcopy(run.overrides)
         own = rest.get("pretraining", {}).pop("seed", None)
         rest = {k: v for k, v in rest.items() if v}
-        _, seeds, members = groups.setdefault(value_sha256(rest), (rest, [], []))
-        seeds.append(seed if own is None else own)
-        members.append(run)
+        member = (seed if own is None else own, rest, run)
+        groups.setdefault(value_sha256(rest), []).append(member)
     found = []
-    for overrides, seeds, members in groups.values():
-        if len(members) > 1:
-            losses = [run.evaluation.test.loss for run in members]
-            accuracies = [run.evaluation.test.accuracy for run in members]
-            spread = (f(v) for v in (losses, accuracies) for f in (fmean, stdev))
+    for group in groups.values():
+        if len(group) > 1:
+            seeds, (overrides, *_), members = zip(*group, strict=True)
+            tests = [run.evaluation.test for run in members]
+            measured = [t.loss for t in tests], [t.accuracy for t in tests]
+            spread = (f(values) for values in measured for f in (fmean, stdev))
             names = tuple(run.name for run in members)
-            found.append(SeedGroup(names, tuple(seeds), overrides, *spread))
+            found.append(SeedGroup(names, seeds, overrides, *spread))
     return found
 
 

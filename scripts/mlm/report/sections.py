@@ -2,29 +2,24 @@
 
 A function returns the variables of the template `report/sections/<name>.html.j2` beside `results`,
 or None if there is nothing to show and the section is left out. A further section is such a
-function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
+function, an entry in SECTIONS, a template, and a word in `mlm.config.evaluation`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mlm.accelerators.verdict_table import HEADINGS, muon_in_words, row
-from mlm.corpus.artefacts import MixSource, TakenByRule
+from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
+from mlm.evaluation.artefacts import Subset
 from mlm.evaluation.verdicts import on_overlap
+from mlm.finetuning.finetuning_metrics import NAMES
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report import sections_of_runs
 from mlm.report.glossary import ordered_baselines
-from mlm.report.phrasing import (
-    MOST_SHOWN,
-    decimal,
-    digest_rows,
-    groups_in_words,
-    what_was_trained,
-    whole_source,
-)
+from mlm.report.phrasing import MOST_SHOWN, value
 from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import best_run, flattened
-from mlm.report.shown_samples import preview_pieces, special_tokens
+from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
+from mlm.report.visible_text import pieces_of
 
 #: Baselines with a card of their own; the table has all. Those that see what the model sees are
 #: the fair ones; a trigram that sees every neighbour knows more than any model asked the same.
@@ -34,21 +29,27 @@ _ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 def headlines(results: Results) -> dict:
     """The best run, its standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
-    evaluation, verdicts = best.evaluation, list(best.evaluation.verdicts)
-    level = f"{100 * evaluation.settings['bootstrap']['confidence']:g} %"
-    low, high = (decimal(bound, 3) for bound in evaluation.test.loss_interval)
-    overlap = results.corpus["test"].overlap_with_train if "test" in results.corpus else None
+    verdicts = list(best.evaluation.verdicts)
+    overlap = results.corpus["test"].overlap_with_train if results.corpus else None
     if overlap:
         verdicts.append(on_overlap(overlap.share))
-    found = ordered_baselines(evaluation.baselines)
+    found = ordered_baselines(best.evaluation.baselines)
     return {
-        "sentences": what_was_trained(results, best),
         "best": best,
-        "interval": f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}",
+        "source": _source(results),
         "baselines": [(name, baseline) for key, name, baseline in found if key in _ON_CARDS],
         "overlap": overlap,
         "verdicts": verdicts,
     }
+
+
+def _source(results: Results) -> str:
+    """One source for all splits: with the files of each, and every file once."""
+    sources = [split.source for split in results.corpus.values()] or ["shards made elsewhere"]
+    if isinstance(sources[0], FilesSource):
+        files = {file.sha256: file for source in sources for file in source.files}
+        return str(replace(sources[0], files=tuple(files.values())))
+    return str(sources[0])
 
 
 def pipeline(results: Results) -> dict:
@@ -72,7 +73,7 @@ def corpus(results: Results) -> dict | None:
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
         "near": [split for split in splits if split.near_duplicates],
-        "source": str(whole_source(results)),
+        "source": _source(results),
         "details": _source_details(sources),
     }
 
@@ -111,8 +112,13 @@ def tokenizer(results: Results) -> dict | None:
         return None
     return {
         "rows": {split: results.tokenizer.splits[split] for split in results.corpus},
-        "special": special_tokens(results),
+        "special": _special(results),
     }
+
+
+def _special(results: Results) -> dict[str, str]:
+    """Text of the special tokens by name."""
+    return results.config["tokenizer"]["special_tokens"]
 
 
 def shards(results: Results) -> dict:
@@ -127,11 +133,11 @@ def _shards_left_out(results: Results) -> int:
 
 def preview(results: Results) -> dict | None:
     """Masked samples. Runs that show the same ones are put together."""
-    special = special_tokens(results)
+    special = _special(results)
     groups: list[dict] = []
     for run in results.runs:
         found = run.preview.samples if run.preview else []
-        samples = [preview_pieces(s, special) for s in found]
+        samples = [(sample, pieces_of(sample, special)) for sample in found]
         same = next((g for g in groups if g["samples"] == samples), None)
         if same:
             same["runs"].append(run.name)
@@ -162,13 +168,203 @@ def compiled_steps(results: Results) -> dict | None:
     }
 
 
+#: Settings shown for each run: field of training.json and heading.
+_SETTINGS = {
+    "model_type": "Architecture",
+    "parameters": "Parameters",
+    "attend": "Attention within",
+    "head": "Head",
+    "engine": "Engine",
+    "strategy": "Strategy",
+    "replicas": "Replicas",
+    "processes": "Processes",
+    "precision": "Precision",
+    "global_batch_size": "Samples in a step",
+    "sequence_length": "Tokens in a sample",
+    "steps": "Steps",
+    "epochs": "Epochs",
+    "tokens": "Tokens seen",
+    "slots": "Prediction slots",
+}
+#: Settings with an entry of their own in the glossary.
+_TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
+
+
+def training(results: Results) -> dict:
+    """The settings in force: a heading, a value by run, and whether all are alike."""
+    runs = results.runs
+    rows = [(heading, [getattr(r.training, f) for r in runs]) for f, heading in _SETTINGS.items()]
+    for group in ("initialisation", "masking", "optimizer"):
+        tables = [getattr(run.training, group) for run in runs]
+        for key in sorted(tables[0]):
+            heading = f"{group.capitalize()}: {key.replace('_', ' ')}"
+            rows.append((heading, [table[key] for table in tables]))
+    settings = [
+        {
+            "heading": heading,
+            "term": _TERMS.get(heading, "setting"),
+            "values": [value(v) for v in values],
+            "alike": len({value(v) for v in values}) == 1,
+        }
+        for heading, values in rows
+        if any(v is not None for v in values)
+    ]
+    return {"settings": settings}
+
+
+def runs(results: Results) -> dict:
+    """The table of runs and, if several differ only in the seed, mean and spread."""
+    return {
+        "rows": list(zip(results.runs, standings(results.runs), strict=True)),
+        "reasons": comparable(results.runs),
+        "groups": seed_groups(results.runs, results.config["seed"]),
+    }
+
+
+def evaluation(results: Results) -> dict:
+    """Test metrics beside the baselines, and where the model is good and bad.
+
+    `rows` are (run, what was measured, figures), `beside` those of the baselines.
+    """
+    rows, beside = [], []
+    for run in results.runs:
+        rows.append((run.name, "on test", run.evaluation.test))
+        if run.evaluation.train:
+            rows.append((run.name, "on a sample of train", run.evaluation.train))
+    # By name, the first of those that have the same figures.
+    shared: dict[str, dict[tuple, tuple]] = {}
+    for run in results.runs:
+        for _, name, found in ordered_baselines(run.evaluation.baselines):
+            row = run.name, name, found
+            shared.setdefault(name, {}).setdefault((found.loss, found.accuracy), row)
+    for measured in shared.values():
+        alike = len(measured) == 1 and len(results.runs) > 1
+        beside += [("all runs", *row[1:]) if alike else row for row in measured.values()]
+    parts = []
+    for key, (heading, names) in _PARTS.items():
+        found = [(r.name, _measured(getattr(r.evaluation, key), names)) for r in results.runs]
+        # One part alone is the whole, which the table above has.
+        if any(len(rows_of) > 1 for _, rows_of in found):
+            parts.append((heading, found))
+    return {
+        "rows": rows,
+        "beside": beside,
+        "best": best_run(results.runs).evaluation,
+        "parts": parts,
+    }
+
+
+#: Parts of the predictions: key in evaluation.json, heading, and what each is called.
+_PARTS = {
+    "word_initial": (
+        "By place in the word",
+        {"initial": "first of a word", "continuation": "later in a word"},
+    ),
+    "shown_as": (
+        "By what the model was shown",
+        {"mask": "the mask token", "random": "another token", "kept": "the token itself"},
+    ),
+}
+
+
+def _measured(parts: dict[str, Subset], names: dict[str, str]) -> list[tuple[str, Subset]]:
+    """Name and figures of those parts that hold any prediction."""
+    return [(name, parts[key]) for key, name in names.items() if parts[key].num_predictions]
+
+
+def fill_mask(results: Results) -> dict | None:
+    """Each prompt's answers, a column a run."""
+    prompts: dict[str, dict[str, list]] = {}
+    for run in results.runs:
+        for prompt in run.fill_mask.prompts:
+            prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
+    mask = _special(results)["mask"]
+    if not prompts:
+        return None
+    return {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
+
+
+def samples(results: Results) -> dict | None:
+    """The best and the worst predicted samples of each run."""
+    special = _special(results)
+    groups = []
+    for run in results.runs:
+        found = run.evaluation.samples
+        best, worst = (
+            [(sample, pieces_of(sample, special)) for sample in chosen]
+            for chosen in (found.best, found.worst)
+        )
+        if best or worst:
+            groups.append({"run": run.name, "best": best, "worst": worst})
+    return {"groups": groups, "best": best_run(results.runs).name} if groups else None
+
+
+def asked(results: Results) -> dict | None:
+    """What each run was shown near its prompts and samples; without the text, why not."""
+    if not results.corpus:
+        return {"without_text": True}
+    found = [(run.name, run.asked) for run in results.runs if run.asked]
+    groups = [{"run": run, "texts": asked.texts} for run, asked in found if asked.texts]
+    too_large = found[0][1].too_large if found else None
+    if not groups and not too_large:
+        return None
+    best = best_run(results.runs).name
+    return {"groups": groups, "best": best, "without_text": False, "too_large": too_large}
+
+
+_FINETUNING_PARTS = {
+    "all": "all passages",
+    "unseen": "passages that pretraining never trained on",
+    "seen": "passages whose text pretraining has read",
+}
+
+
+def finetuning(results: Results) -> dict | None:
+    """Scores of the three models of every run, their paired differences, and the verdicts."""
+    found = [(run.name, run.finetune) for run in results.runs if run.finetune]
+    if not found:
+        return None
+    parts = [p for p in _FINETUNING_PARTS if any(p in metrics.parts for _, metrics in found)]
+
+    def by_part(measured) -> list:
+        return [getattr(measured, part) for part in parts]
+
+    settings = {}
+    for run, metrics in found:
+        chosen = {
+            f"fold {choice.fold}": f"{choice.terms}, penalty {choice.penalty:g}"
+            for choice in metrics.baseline
+        }
+        settings[run] = flattened(as_json(metrics.data) | metrics.settings | {"baseline": chosen})
+    first = found[0][1]
+    models = [(run, *item) for run, metrics in found for item in metrics.models.items()]
+    counts = [first.parts[part].examples if part in first.parts else None for part in parts]
+    return {
+        "score": "RMSE (less is better)" if first.score == "rmse" else "Accuracy (more is better)",
+        "parts": list(zip([_FINETUNING_PARTS[p] for p in parts], counts, strict=True)),
+        "known": "unseen" in parts,
+        "scores": [(run, NAMES[name], by_part(model), model) for run, name, model in models],
+        "differences": [
+            (run, NAMES[one.model], NAMES[one.beside], by_part(one))
+            for run, metrics in found
+            for one in metrics.differences
+        ],
+        "verdicts": [(run, metrics.verdicts) for run, metrics in found],
+        "settings": settings,
+        "seeds": first.settings["seeds"],
+        "grouped": first.data.groups > 0,
+        "year": first.data.source.kind == "embedded",
+        "f1": any(model.macro_f1 is not None for _, _, model in models),
+    }
+
+
 def provenance(results: Results) -> dict:
     """Digests of every artefact, the configuration, package versions, how to reproduce."""
     packages: dict[str, set[str]] = {}
     for package, version in (p for run in results.runs for p in run.training.packages.items()):
         packages.setdefault(package, set()).add(version)
     return {
-        "artefacts": digest_rows(results, MOST_SHOWN),
+        "artefacts": results.digests_of_files(MOST_SHOWN),
         "most": MOST_SHOWN,
         "shards_left_out": _shards_left_out(results),
         "config": canonical_json(results.config),
@@ -185,12 +381,12 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "shards": ("Shards", shards),
     "preflight": ("Preflight", compiled_steps),
     "preview": ("What the model is shown", preview),
-    "training": ("Training", sections_of_runs.training),
-    "runs": ("Runs compared", sections_of_runs.runs),
-    "evaluation": ("Evaluation", sections_of_runs.evaluation),
-    "fill_mask": ("Fill in the mask", sections_of_runs.fill_mask),
-    "samples": ("Best and worst samples", sections_of_runs.samples),
-    "asked": ("The nearest training text", sections_of_runs.asked),
-    "finetune": ("Fine-tuning", sections_of_runs.finetuning),
+    "training": ("Training", training),
+    "runs": ("Runs compared", runs),
+    "evaluation": ("Evaluation", evaluation),
+    "fill_mask": ("Fill in the mask", fill_mask),
+    "samples": ("Best and worst samples", samples),
+    "asked": ("The nearest training text", asked),
+    "finetune": ("Fine-tuning", finetuning),
     "provenance": ("Provenance", provenance),
 }

@@ -1,18 +1,26 @@
-"""Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page."""
+"""Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page.
+
+Samples are shown as coloured pieces: what was hidden, what stood there, what was guessed.
+"""
 
 import itertools
 import re
 import unicodedata
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from mlm.evaluation.artefacts import PredictedSample, PredictedToken
 from mlm.foundations.errors import HIDDEN
+from mlm.samples.artefacts import PreviewSample, PreviewToken
 
 #: Longer than any word: nothing but a line that may end inside keeps it on the page.
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
 _WORD_LIKE = re.compile(r"[!-~]{30,}")
 #: Where the line of a path or a key may end.
 _JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])")
+#: Shown in place of a token that is nothing but a space.
+_BLANK = "␠"
 
 
 def is_shown_by_name(character: str) -> bool:
@@ -40,8 +48,6 @@ def visible(text: object) -> Markup:
 
 def _with_breaks(text: str) -> str:
     """`text` escaped; a line may end inside what is too long for any line."""
-    if len(text) < 30 or not _WORD_LIKE.search(text):
-        return str(escape(text))
     broken = _WORD_LIKE.sub(lambda word: _ENDLESS.sub("\\1\0", word[0]), text)
     return str(escape(broken)).replace("\0", "<wbr>")
 
@@ -70,3 +76,63 @@ def spaced(tokens: list[str]) -> list[str]:
     if any(token.startswith("##") for token in tokens):
         return [t[2:] if t.startswith("##") and len(t) > 2 else f" {t}" for t in tokens]
     return [f" {token}" for token in tokens]
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """A run of text of one kind.
+
+    `state` is plain or special; in a preview masked, random or kept; in a prediction right or
+    wrong. `shown` is what the model saw, or its guess. `probability` is that of the guess.
+    """
+
+    text: str
+    state: str = "plain"
+    shown: str | None = None
+    probability: float | None = None
+    space: str = ""
+
+
+def pieces_of(
+    sample: PreviewSample | PredictedSample, special: dict[str, str]
+) -> tuple[TextPiece, ...]:
+    """A sample's text without padding: each chosen token with what the model was shown in its
+    place, or guessed; neighbours that are plain are one piece. `special` has the texts of the
+    special tokens by name."""
+    tokens = list(sample.tokens)
+    while tokens and tokens[-1].text == special["pad"]:
+        tokens.pop()
+    pieces: list[TextPiece] = []
+    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
+        if (said := _said(token, special["mask"])) is not None:
+            state, shown, probability = said
+            bare = text.lstrip(" ")
+            space = text[: len(text) - len(bare)]
+            pieces.append(
+                TextPiece(bare.strip() or _BLANK, state, _bare(shown), probability, space)
+            )
+            continue
+        state = "special" if text.strip() in special.values() else "plain"
+        if pieces and pieces[-1].state == state:
+            text = pieces.pop().text + text
+        pieces.append(TextPiece(text, state))
+    if pieces:
+        pieces[0] = replace(pieces[0], text=pieces[0].text.lstrip(" "), space="")
+    return tuple(pieces)
+
+
+def _said(token: PreviewToken | PredictedToken, mask: str) -> tuple[str, str, float | None] | None:
+    """State, what was shown or guessed, and its probability; None for a token not chosen."""
+    if isinstance(token, PredictedToken):
+        if (guess := token.predicted) is None:
+            return None
+        return "right" if guess.correct else "wrong", guess.text, guess.probability
+    if (shown := token.masked) is None:
+        return None
+    kept = "kept" if shown == token.text else "random"
+    return "masked" if shown == mask else kept, shown, None
+
+
+def _bare(text: str) -> str:
+    """A single token's text without its mark of a word's beginning or continuation."""
+    return spaced([text])[0].strip() or _BLANK
