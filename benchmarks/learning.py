@@ -265,7 +265,7 @@ def draw(options) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel("validation loss, all predictions (nats)")
     axes.grid(alpha=0.3)
-    axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize="small")
+    axes.legend(loc="upper right", framealpha=1, fontsize="small")
     figure.tight_layout()
     figure.savefig(BASE / options.figure, metadata={"Date": None})
     print(options.figure)
