@@ -64,7 +64,10 @@ def text_of(config: dict) -> tuple[Text, Encoder]:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "text.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": documents}), file)
-        trained = train_tokenizer(SplitDocuments.of_files([file]), settings)
+        trained = train_tokenizer(
+            SplitDocuments([(file, len(documents))], sum(len(d.encode()) for d in documents)),
+            settings,
+        )
     encoder = Encoder(trained.tokenizer, config["tokenizer"]["special_tokens"])
     ids = [np.array(tokens, np.int32) for tokens in encoder.encode(documents)]
     gaps = np.array([a != b for a, b in pairwise(groups)], np.int64)

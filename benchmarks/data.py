@@ -63,11 +63,19 @@ def write_corpus(path: Path, megabytes: float) -> None:
     writer.close()
 
 
+def _documents(corpus: Path):
+    import pyarrow.parquet as pq
+
+    from mlm.corpus.split_documents import SplitDocuments
+
+    texts = pq.read_table(corpus, columns=["text"])["text"]
+    return SplitDocuments([(corpus, len(texts))], sum(len(t.as_py().encode()) for t in texts))
+
+
 def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
     from mlm.config.resolution import resolve
     from mlm.config.tokenizer import Tokenizer
-    from mlm.corpus.split_documents import SplitDocuments
     from mlm.tokenizer.tokenizer_files import write_tokenizer
     from mlm.tokenizer.training import train_tokenizer
 
@@ -75,7 +83,7 @@ def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     config = resolve(sampled)
     settings = Tokenizer.of_param(config["tokenizer"])
     special = settings.special_tokens.model_dump()
-    trained = train_tokenizer(SplitDocuments.of_files([corpus]), settings)
+    trained = train_tokenizer(_documents(corpus), settings)
     write_tokenizer(directory, trained.tokenizer, special, None)
 
 
@@ -85,7 +93,6 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     import tokenizers  # noqa: F401
 
     from mlm.config.tokenizer import Shards
-    from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
 
@@ -95,7 +102,7 @@ def run_shards(corpus: Path, directory: Path) -> dict:
         Shards(sequence_length=SEQUENCE_LENGTH, read_batch=READ_BATCH),
         Encoder.load(directory / "tokenizer.json"),
         directory / "tokenizer.json",
-        SplitDocuments.of_files([corpus]),
+        _documents(corpus),
         directory / "shards.tfrecord",
     )
     return {"seconds": time.perf_counter() - start, "tokens": summary.num_tokens}

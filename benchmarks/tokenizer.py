@@ -40,7 +40,7 @@ def write_corpus(directory: Path, config: dict) -> dict[str, SplitDocuments]:
         texts = [p for speech in speeches.values() for p in paragraphs(speech)]
         file = directory / f"{split}.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), file)
-        files[split] = SplitDocuments.of_files([file])
+        files[split] = SplitDocuments([(file, len(texts))], sum(len(t.encode()) for t in texts))
     return files
 
 

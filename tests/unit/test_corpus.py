@@ -273,7 +273,7 @@ def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monke
         out = tmp_path / str(count)
         build(plan | {"count": {"train": count}}, 3, out)
         documents = SplitDocuments.described(out / "train.json")
-        assert documents.bytes == 50 * 7 == SplitDocuments.of_files(documents.paths).bytes
+        assert documents.bytes == 50 * 7
         assert documents.evenly(350).is_all
         share = documents.evenly(100)
         assert not share.is_all and share.bytes == pytest.approx(350 * 4 / 13)

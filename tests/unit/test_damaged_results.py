@@ -39,10 +39,8 @@ def refused(path: Path, read) -> str:
 
 READERS = {
     "documents": lambda path: list(SplitDocuments([(path, 500)]).texts()),
-    "bytes": lambda path: SplitDocuments([(path, 500)]).bytes,
     "rows": lambda path: list(SplitDocuments([(path, 500)]).batches(["text", "group"], 100)),
     "column": lambda path: SplitDocuments([(path, 500)]).column("text"),
-    "number": lambda path: SplitDocuments.of_files([path]),
 }
 
 

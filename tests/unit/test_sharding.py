@@ -32,7 +32,7 @@ def make(directory: Path, corpus: Path, shard=0, shards=1, batch=2):
     section = Shards(sequence_length=LENGTH, read_batch=batch)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
     encoder = CharacterTokenizer()
-    documents = SplitDocuments.of_files([corpus])
+    documents = SplitDocuments([(corpus, pq.read_metadata(corpus).num_rows)])
     made = write_shard("train", shard, shards, section, encoder, tokenizer, documents, file)
     return file, made
 
@@ -86,7 +86,7 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
     texts = [os.urandom(500).hex() for _ in range(4000)]
     corpus = corpus_of(tmp_path, texts, row_group_size=20)
     before, peak = pa.total_allocated_bytes(), 0
-    for _ in SplitDocuments.of_files([corpus]).batches(["text", "group"], 20):
+    for _ in SplitDocuments([(corpus, 4000)]).batches(["text", "group"], 20):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert corpus.stat().st_size > 4_000_000
     assert peak < 1_000_000

@@ -36,7 +36,9 @@ def make(folder, families=(), **changes):
         file = folder / f"{split}.parquet"
         table = pyarrow.table({"text": texts, "group": range(len(texts))})
         pyarrow.parquet.write_table(table, file)
-        corpora[split] = SplitDocuments.of_files([file])
+        corpora[split] = SplitDocuments(
+            [(file, len(texts))], sum(len(text.encode()) for text in texts)
+        )
     outputs = SimpleNamespace(
         tokenizer=folder / "tokenizer" / "tokenizer.json",
         stats=folder / "tokenizer" / "tokenizer_stats.json",

@@ -57,7 +57,7 @@ def corpus(folder: Path, texts: list[str]) -> SplitDocuments:
     pyarrow.parquet.write_table(
         pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}), path
     )
-    return SplitDocuments.of_files([path])
+    return SplitDocuments([(path, len(texts))], sum(len(text.encode()) for text in texts))
 
 
 def settings(**changes) -> Tokenizer:
@@ -150,7 +150,8 @@ from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
-corpus, section = SplitDocuments.of_files([sys.argv[1]]), json.loads(sys.argv[2])
+path, section, documents, size = sys.argv[1:]
+corpus, section = SplitDocuments([(path, int(documents))], int(size)), json.loads(section)
 sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section)).tokenizer))
 """
 
@@ -160,7 +161,7 @@ sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section))
     ["unigram", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bpe", "wordpiece"))],
 )
 def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
-    path = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
+    made = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
     section = json.dumps(SECTION | {"kind": kind, "vocabulary_size": 900})
     seen = set()
     for run in range(5):
@@ -170,7 +171,12 @@ def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         done = subprocess.run(
-            [sys.executable, "-c", TRAIN_ONCE, str(path.paths[0]), section],
+            [
+                sys.executable,
+                "-c",
+                TRAIN_ONCE,
+                *map(str, (*made.paths, section, len(made), made.bytes)),
+            ],
             env=environment,
             capture_output=True,
             check=True,

@@ -3,12 +3,10 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import CorpusSplit, together_sha256
@@ -61,13 +59,12 @@ class SplitDocuments:
     """The documents of a split in their order, numbered from 0.
 
     `files` are its Parquet files (columns `text` and `group`) with the number of documents in each,
-    and opened if needed. Whatever is damaged raises MlmError.
+    opened if needed; `bytes` is the size of all texts. Whatever is damaged raises MlmError.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int]], size: int | None = None):
-        self.paths = [Path(path) for path, _ in files]
+    def __init__(self, files: Sequence[tuple[Path, int]], size: int = 0):
+        self.paths, self.bytes = [Path(path) for path, _ in files], size
         self._ends = list(accumulate(count for _, count in files))
-        self._recorded_bytes = size
 
     @classmethod
     def described(cls, record: str | os.PathLike) -> "SplitDocuments":
@@ -75,11 +72,6 @@ class SplitDocuments:
         split = CorpusSplit.read(record)
         files = [(Path(record).with_name(file.name), file.documents) for file in split.files]
         return cls(files, split.bytes)
-
-    @classmethod
-    def of_files(cls, paths: Sequence[str | os.PathLike]) -> "SplitDocuments":
-        """Those of Parquet files without a description."""
-        return cls([(Path(path), _number_of_documents(Path(path))) for path in paths])
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -89,14 +81,6 @@ class SplitDocuments:
         """The files, in words."""
         more = len(self.paths) - 1
         return f"{self.paths[0]}{f' and {more} more' if more else ''}"
-
-    @cached_property
-    def bytes(self) -> int:
-        """UTF-8 bytes of all texts: as recorded, or else as they are read."""
-        if self._recorded_bytes is not None:
-            return self._recorded_bytes
-        texts = (rows.column(0) for rows in self.batches(["text"], 65_536))
-        return sum(pc.sum(pc.binary_length(text)).as_py() or 0 for text in texts)
 
     def evenly(self, most: int) -> EvenShare:
         """Stretches with about `most` bytes of text, whatever the files; or all."""
@@ -156,11 +140,6 @@ class SplitDocuments:
         # By read_table, pandas would be imported.
         chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
         return pa.chunked_array(chunks)
-
-
-def _number_of_documents(path: Path) -> int:
-    with reading(path, "parquet"), pq.ParquetFile(path) as file:
-        return file.metadata.num_rows
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> None:
