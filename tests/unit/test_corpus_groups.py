@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from test_corpus_sources import WRITERS
 
 from mlm.config.resolution import resolve
-from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches_by_split
 from mlm.corpus.parts import files_of_sources
 from mlm.foundations.errors import MlmError
 
@@ -69,22 +68,6 @@ def test_without_a_column_each_document_is_its_own_group(tmp_path):
     assert (found["groups"], found["documents"], found["group_by"]) == (3, 3, "document")
 
 
-def test_the_groups_of_the_embedded_corpus_are_its_addresses(tmp_path):
-    build({}, 0, tmp_path)
-    speeches = speeches_by_split(0, {"validation": 0.05, "test": 0.05})["test"]
-    table = pq.read_table(tmp_path / "test.parquet")
-    owner = {}
-    for name, speech in speeches.items():
-        for text in paragraphs(speech):
-            # Of equal paragraphs the first is kept.
-            owner.setdefault(text, address_of(name))
-    pairs = zip(table["text"].to_pylist(), table["group"].to_pylist(), strict=True)
-    assert all(owner[text] == group for text, group in pairs)
-    found = described("test", tmp_path)
-    assert found["groups"] == len(set(map(address_of, speeches))) == 12
-    assert found["group_by"] == "address"
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_document_without_a_group_or_with_one_of_another_type_is_named(tmp_path, kind, value):
@@ -109,52 +92,35 @@ def test_a_column_that_names_one_group_for_everything_is_refused(tmp_path):
 
 def test_what_has_no_columns_is_told_before_anything_is_read(tmp_path):
     (tmp_path / "a.txt").write_text("text\n")
-    corpus = {
-        "source": "files",
-        "files": {"train": [str(tmp_path / "a.txt")]},
-        "group_by": "author",
-    }
+    corpus = resolve({"corpus": section({"train": [str(tmp_path / "a.txt")]})})["corpus"]
     with pytest.raises(MlmError, match=r"corpus\.group_by: 'author' .*a\.txt is a text file"):
-        files_of_sources(resolve({"corpus": corpus})["corpus"], print)
+        files_of_sources(corpus, print)
 
 
-ARTICLES = [
-    " = Robert Boulter = ",
-    "",
-    " Robert Boulter is an English actor . ",
-    " = = Career = = ",
-    " In 2000 he had a role . ",
-    " = = = 2004 – present = = = ",
-    " = Gold dollar = ",
-    " The gold dollar was a coin . ",
-]
+TEXTS = {
+    "train": " Before all . \n = Robert Boulter = \n\n He is an actor . \n = = Career = = \n"
+    " A role . \n = = = 2004 – present = = = \n = Gold dollar = \n A coin . \n",
+    "validation": "v\n = A = \nw\n",
+    "test": "t\n",
+}
 
 
-def test_a_heading_groups_the_lines_up_to_the_next(tmp_path):
-    lines = "\n".join([" Before all . ", *ARTICLES]) + "\n"
-    files = {}
-    for split, text in {"train": lines, "validation": "v\n = A = \nw\n", "test": "t\n"}.items():
-        (tmp_path / f"{split}.txt").write_text(text)
-        files[split] = [str(tmp_path / f"{split}.txt")]
-    build(section(files, group_by=None, group_per="heading"), 0, tmp_path)
+@pytest.mark.parametrize(
+    ("per", "groups"),
+    [("heading", ["Robert Boulter"] * 5 + ["Gold dollar"] * 2), ("file", None)],
+)
+def test_a_heading_or_a_file_groups_its_lines(tmp_path, per, groups):
+    files = {split: [str(tmp_path / f"{split}.txt")] for split in TEXTS}
+    for split, text in TEXTS.items():
+        Path(files[split][0]).write_text(text)
+    files["train"].append(str(tmp_path / "z.txt"))
+    Path(files["train"][1]).write_text("more\n")
+    build(section(files, group_by=None, group_per=per), 0, tmp_path)
     found = pq.read_table(tmp_path / "train.parquet")["group"].to_pylist()
-    assert found[0].startswith("train.txt ")
-    assert found[1:] == ["Robert Boulter"] * 5 + ["Gold dollar"] * 2
-    assert described("train", tmp_path)["group_by"] == "heading"
-
-
-def test_the_documents_of_a_file_are_a_group(tmp_path):
-    files = {"train": [], "validation": [], "test": []}
-    for split in files:
-        for i in range(2):
-            path = tmp_path / f"{split}-{i}.txt"
-            path.write_text(f"{split} {i} one\n{split} {i} two\n")
-            files[split].append(str(path))
-    build(section(files, group_by=None, group_per="file"), 0, tmp_path)
-    found = pq.read_table(tmp_path / "train.parquet")["group"].to_pylist()
-    assert found[0] == found[1] != found[2] == found[3]
     # No directory of this machine, and still told apart from a file of the same name.
-    assert str(tmp_path) not in found[0] and found[0].startswith("train-0.txt ")
+    assert found[0].startswith("train.txt ") and str(tmp_path) not in found[0]
+    assert found[1:-1] == (groups or [found[0]] * 7) and found[-1].startswith("z.txt ")
+    assert described("train", tmp_path)["group_by"] == per
 
 
 @given(
@@ -180,19 +146,14 @@ def test_no_group_is_on_both_sides_of_a_carved_split(tmp_path_factory, lengths, 
 
 def test_a_group_that_fills_a_carved_split_is_refused(tmp_path):
     rows = [(f"{i} {j}", f"author {i}") for i in range(4) for j in range(5)]
-    train = write(tmp_path / "train.jsonl", rows)
+    train, held_out = write(tmp_path / "train.jsonl", rows), {"validation": 0.4, "test": 0.3}
+    told = ""
     for seed in range(40):
-        held_out = {"validation": 0.4, "test": 0.3}
-        try:
+        with pytest.raises(MlmError) as caught:
             build(section({"train": [str(train)]}, held_out=held_out), seed, tmp_path)
-        except MlmError as error:
-            if "would be a single one" in str(error):
-                assert "too few or too large: " in str(error) and "(author)" in str(error)
-                break
-            assert "is left without a document" in str(error)
-            assert "in whole groups (author)" in str(error) or "train is left" in str(error)
-    else:
-        pytest.fail("no seed gave a split of one group")
+        told += str(caught.value)
+    assert "The groups (author) are too few or too large: " in told
+    assert "is left without a document" in told and "in whole groups (author)" in told
     assert not list(tmp_path.glob("*.parquet"))
 
 

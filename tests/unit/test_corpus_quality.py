@@ -19,16 +19,12 @@ from mlm.foundations.errors import MlmError
 ROOT = Path(__file__).parents[2]
 
 
-def rules(**on) -> Quality:
-    section, problems = checked(Section, on)
-    assert not problems
-    return Quality(section.model_dump())
-
-
 def judged(text: str, **on):
     """What is left of `text`, the rule that refuses it, and what was taken by rule."""
+    section, problems = checked(Section, on)
+    assert not problems
     taken = {}
-    left, refusal = rules(**on).judged(text, taken)
+    left, refusal = Quality(section.model_dump()).judged(text, taken)
     return left, refusal, {rule: one.characters for rule, one in taken.items()}
 
 
@@ -122,19 +118,18 @@ def test_presets_hold_the_published_thresholds():
         overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
         assert overlay["corpus"]["filters"]["quality"] == {name: True}
     # Rae et al., appendix A1.1, and the table of A1.
-    repetition = dict(zip(range(5, 11), (0.15, 0.14, 0.13, 0.12, 0.11, 0.1), strict=True))
+    words = {"min_words": 50, "max_words": 100_000, "min_mean_word_length": 3}
+    words |= {"max_mean_word_length": 10, "max_symbols_per_word": 0.1, "max_bullet_lines": 0.9}
+    words |= {"max_ellipsis_lines": 0.3, "min_words_with_letter": 0.8, "min_stop_words": 2}
     assert SETS["gopher"] == {
-        **{"min_words": 50, "max_words": 100_000},
-        **{"min_mean_word_length": 3, "max_mean_word_length": 10, "max_symbols_per_word": 0.1},
-        **{"max_bullet_lines": 0.9, "max_ellipsis_lines": 0.3},
-        **{"min_words_with_letter": 0.8, "min_stop_words": 2},
+        **words,
         **{f"max_duplicate_{what}s": 0.3 for what in ("line", "paragraph")},
         **{f"max_duplicate_{what}_characters": 0.2 for what in ("line", "paragraph")},
-        **{"max_top_2_gram": 0.2, "max_top_3_gram": 0.18, "max_top_4_gram": 0.16},
-        **{f"max_duplicate_{n}_grams": share for n, share in repetition.items()},
+        **{f"max_top_{n}_gram": share for n, share in ((2, 0.2), (3, 0.18), (4, 0.16))},
+        **{f"max_duplicate_{n}_grams": (20 - n) / 100 for n in range(5, 11)},
     }
     # Each rule belongs to one of the sets, except a list of the user's; and all are off.
-    assert not rules().rules
+    assert not Quality(checked(Section, {})[0].model_dump()).rules
     both = {rule for rules in SETS.values() for rule in rules}
     assert set(Section.model_fields) - both == {"stop_words", "bad_words"}
 
@@ -149,19 +144,10 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monk
     assert found["train"] == ["one two three"]
     train = described("train")
     assert train["filters"]["quality"] == SAMPLES + 3
-    assert train["filters"]["read"] == sum(train["filters"].values()) - train["filters"]["read"]
-    assert train["rules"] == {
-        "quality.min_words": {
-            "documents": SAMPLES + 2,
-            "characters": 6 * (SAMPLES + 2),
-            "samples": [f"short{i}" for i in range(SAMPLES)],
-        },
-        "quality.max_mean_word_length": {
-            "documents": 1,
-            "characters": 2 * len(long) + 3,
-            "samples": [long[:-1] + "…"],
-        },
-    }
+    short, longer = (train["rules"][f"quality.{rule}"] for rule in quality)
+    assert (short["documents"], short["characters"]) == (SAMPLES + 2, 6 * (SAMPLES + 2))
+    assert short["samples"] == [f"short{i}" for i in range(SAMPLES)]
+    assert (longer["characters"], longer["samples"]) == (2 * len(long) + 3, [long[:-1] + "…"])
     assert described("test")["rules"]["quality.min_words"]["documents"] == 0
     build(files("train.txt"))
     assert "rules" not in described("train") and "quality" not in described("train")["filters"]

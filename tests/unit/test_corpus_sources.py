@@ -31,30 +31,21 @@ def in_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def as_txt(texts):
-    return "".join(text + "\n" for text in texts).encode()
-
-
-def as_jsonl(texts):
-    return "".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts).encode()
-
-
 def as_separated(texts, separator):
-    with open("separated", "w", encoding="utf-8", newline="") as handle:
-        writer = csv.writer(handle, delimiter=separator)
-        writer.writerow(["id", "text"])
-        writer.writerows([i, text] for i, text in enumerate(texts))
-    return Path("separated").read_bytes()
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator).writerows([["id", "text"], *enumerate(texts)])
+    return out.getvalue().encode()
 
 
 def as_parquet(texts):
-    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), "table")
-    return Path("table").read_bytes()
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), out)
+    return out.getvalue()
 
 
 WRITERS = {
-    "txt": as_txt,
-    "jsonl": as_jsonl,
+    "txt": lambda texts: "".join(text + "\n" for text in texts).encode(),
+    "jsonl": lambda texts: "".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts).encode(),
     "csv": lambda texts: as_separated(texts, ","),
     "tsv": lambda texts: as_separated(texts, "\t"),
     "parquet": as_parquet,
@@ -71,14 +62,6 @@ def test_every_format_and_compression_gives_the_same_documents(kind, compression
     assert build(files())["train"] == texts
 
 
-@pytest.mark.parametrize("per", ["line", "paragraph", "file"])
-def test_scripts_of_the_world_come_through_unchanged(per):
-    texts = KOREAN + JAPANESE + MIXED
-    Path("train.txt").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
-    expected = ["\n\n".join(texts)] if per == "file" else texts
-    assert build(files(files={"document_per": per}))["train"] == expected
-
-
 #: Any Unicode text but NUL, which the policy `strict` refuses (surrogates are no text at all).
 unicode_texts = st.lists(
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1),
@@ -93,10 +76,8 @@ unicode_texts = st.lists(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_columns_hold_any_unicode(kind, texts):
-    Path(f"any.{kind}").write_bytes(WRITERS[kind](texts))
-    with open(f"any.{kind}", "rb") as stream:
-        found = read_documents(stream, "any", kind, Corpus())
-        assert [document.text for document in found] == texts
+    found = read_documents(io.BytesIO(WRITERS[kind](texts)), "any", kind, Corpus())
+    assert [document.text for document in found] == texts
 
 
 @given(texts=unicode_texts, end=st.sampled_from(["\n", "\r\n"]))
@@ -131,14 +112,21 @@ def test_the_place_that_is_named_is_that_of_the_first_bad_byte(parts):
     assert int(found[2]) in bad and int(found[1]) == line
 
 
-def test_a_paragraph_is_what_stands_between_blank_lines():
-    Path("train.txt").write_bytes(b"\r\n\r\na\r\nb\r\n \t\r\n\r\nc\n\nd")
-    assert build(files(files={"document_per": "paragraph"}))["train"] == ["a\nb", "c", "d"]
-
-
-def test_only_line_feeds_end_a_line_and_a_byte_order_mark_is_no_text():
-    Path("train.txt").write_bytes("\ufeffa\u2028b\x0bc\x85d\r\n e \nf\rg\nh".encode())
-    assert build(files())["train"] == ["a\u2028b\x0bc\x85d", " e ", "f\rg", "h"]
+@pytest.mark.parametrize(
+    ("per", "text", "documents"),
+    [
+        (
+            "line",
+            "\ufeffa\u2028b\x0bc\x85d\r\n e \nf\rg\nh",
+            ["a\u2028b\x0bc\x85d", " e ", "f\rg", "h"],
+        ),
+        ("paragraph", "\r\n\r\na\r\nb\r\n \t\r\n\r\nc\n\nd", ["a\nb", "c", "d"]),
+        ("file", "a\n\nb\n", ["a\n\nb"]),
+    ],
+)
+def test_a_document_is_a_line_a_paragraph_between_blank_lines_or_a_file(per, text, documents):
+    Path("train.txt").write_bytes(text.encode())
+    assert build(files(files={"document_per": per}))["train"] == documents
 
 
 def test_lines_longer_than_a_block_of_reading_come_through():
@@ -156,15 +144,6 @@ def test_a_csv_field_may_hold_separators_quotes_and_line_ends():
     assert build(unquoted)["train"] == ['"open', '"Yes" he said']
     Path("train.csv").write_bytes(b'id,text\n1,"a, ""b""\nc"\n\n2,d\n')
     assert build(files("train.csv"))["train"] == ['a, "b"\nc', "d"]
-
-
-def test_another_column_can_hold_the_text():
-    Path("train.jsonl").write_text('{"body": "one", "text": 2}\n', encoding="utf-8")
-    Path("validation.jsonl").write_text('{"body": "two"}\n', encoding="utf-8")
-    Path("test.csv").write_text("body\nthree\n", encoding="utf-8")
-    named = {"train": ["train.jsonl"], "validation": ["validation.jsonl"], "test": ["test.csv"]}
-    found = build({"source": "files", "files": named, "text_column": "body"})
-    assert found == {"train": ["one"], "validation": ["two"], "test": ["three"]}
 
 
 def test_members_and_frames_one_after_the_other_are_one_file_and_zeros_are_padding():
@@ -192,8 +171,7 @@ def test_a_parquet_column_that_is_no_text_is_refused():
 
 
 def test_parquet_columns_of_every_string_type_are_read():
-    kinds = [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
-    for kind in kinds:
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         column = pa.array(["one", None, "two"], pa.string()).cast(kind)
         pq.write_table(pa.table({"text": column}), "train.parquet")
         assert build(files())["train"] == ["one", "two"], kind
