@@ -29,13 +29,9 @@ _Paths = dict[str, list[str]]
 def build_corpus(
     settings: dict, files: _Paths, parquet: _Paths, described: dict[str, str]
 ) -> dict[str, CorpusSplit]:
-    """Write the corpus and return the descriptions of its splits.
-
-    `settings` are those of `file_patterns.used_settings`, `files` the matched files by split,
-    `parquet` and `described` the outputs by split: files, each with an equal share of the
-    documents, and the description. All outputs appear together, or none. Raises MlmError for bad
-    input and for a split that is left without documents.
-    """
+    """Write the corpus of `files`, by split, to `parquet` and `described`, by split, and return the
+    descriptions. All outputs appear together, or none. Raises MlmError for bad input and empty
+    splits."""
     # A fixed name, so that what a kill has left behind is removed by the next run.
     scratch = Path(parquet["train"][0]).parent / ".corpus-in-progress"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -54,10 +50,8 @@ def build_corpus(
 def after_reading(
     parts: list[Path], filters: Mapping, shares: dict[str, int], directory: Path
 ) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
-    """All passes over `parts`, records of `read_part`, which leave their files in `directory`.
-
-    Returns the descriptions of the splits and, by split, the records of its `shares` files.
-    """
+    """All passes over `parts`, records of `read_part`: the descriptions of the splits and, by
+    split, the records of the `shares` files that were written to `directory`."""
     leaks, beside, numbers = filters["remove_leakage"], parts[0].parent, range(len(parts))
     removed = [beside / "removed.json"]
     deduplicate(parts, filters["deduplicate"], leaks, *removed)
@@ -93,11 +87,8 @@ def _written_records(directory: Path, split: str, shares: int) -> list[Path]:
 def take_over(
     directory: Path, parquet: _Paths, described: dict[str, str], threads: int
 ) -> tuple[dict[str, CorpusSplit], dict[str, str]]:
-    """Make what the jobs of all parts wrote below `directory` the corpus, and describe it.
-
-    Returns the descriptions by split, and the sha256 of each Parquet file by its path. Raises
-    MlmError if a file is not what was written.
-    """
+    """Make what the jobs of all parts wrote below `directory` the corpus: the descriptions by
+    split, and the sha256 of each Parquet file by path. Raises MlmError for a damaged file."""
     made = {split: CorpusSplit.read(directory / f"{split}.json") for split in described}
     written = {s: _written_records(directory / "written", s, len(of)) for s, of in parquet.items()}
 

@@ -30,12 +30,9 @@ def write_file(
     held_out_files: Mapping[str, Sequence[Path]],
     record: Path,
 ) -> None:
-    """Write Parquet file `share` of `shares` of `split`, and beside it its groups.
-
-    `held_out_files`, given for train, are the records of validation and test: which of their runs
-    of words it shares is written as well. Raises MlmError if a split is left empty or has fewer
-    documents than files, or a file is damaged.
-    """
+    """Write Parquet file `share` of `shares` of `split`, and beside it its groups and, given the
+    records `held_out_files` for train, the runs of words that they share. Raises MlmError if a
+    split has fewer documents than files, or a file is damaged."""
     refuse_empty_splits(corpus)
     documents = sum(segment.documents for segment in corpus.segments(split))
     if documents < shares:
@@ -63,12 +60,9 @@ def write_file(
 
 
 class CorpusWriter:
-    """One of a split's Parquet files: columns `text` and `group`, one document a row.
-
-    `group` is the name of the document's group, a string; if `group_by` is `groups.OWN`, its number
-    in the split, int64, from `first` on. The bytes depend on the documents and on pyarrow's version
-    alone, not on the batches that come in. `groups` are the `group_ids` of the names.
-    """
+    """One of a split's Parquet files: columns `text` and `group`, the name of a document's group
+    or, by `OWN`, its number from `first` on. The bytes do not depend on the batches that come in.
+    `groups` are the `group_ids` of the names."""
 
     def __init__(self, path: Path, group_by: str, first: int = 0):
         self._next, self._own = first, group_by == OWN

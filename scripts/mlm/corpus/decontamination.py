@@ -1,7 +1,5 @@
-"""Documents of train that share an n-gram of words with texts that the model is judged by.
-
-As in Brown et al., 2020, arXiv 2005.14165, appendix C, but the whole document is left out.
-"""
+"""Documents of train that share an n-gram of words with texts that the model is judged by, as in
+Brown et al., 2020, arXiv 2005.14165, appendix C, but left out as a whole."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +24,9 @@ _WORD = re.compile(r"\w+")
 
 
 class Decontamination:
-    """The n-grams of texts that the model is judged by.
-
-    `settings` are the section `corpus.filters.decontamination`, with `texts` and `table` as
-    `file_patterns.corpus_settings` adds them; held-out splits are added later. Raises MlmError if a
-    file cannot be read, or there are more than MOST n-grams.
-    """
+    """The n-grams of texts that the model is judged by, as `settings`, the section as
+    `corpus_settings` has it, and `add` name them. Raises MlmError if a file cannot be read, or for
+    more than MOST n-grams."""
 
     def __init__(self, settings: Mapping):
         self._words = settings.get("words", 13)
@@ -80,11 +75,9 @@ class Decontamination:
 
 
 def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
-    """Note in `record` the documents of train in part `number` that have words of held-out ones.
-
-    `settings` are `also` and `words` of `corpus.filters.decontamination`. Held-out duplicates
-    count, too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
-    """
+    """Note in `record` the documents of train in part `number` that have words of the held-out
+    splits that `settings` name, duplicates among these included. Raises MlmError for more n-grams
+    than a job can hold, and if a spool is damaged."""
     known, splits = Decontamination({"words": settings["words"]}), held_out(settings)
     for split in splits:
         for part in range(len(corpus.parts)):

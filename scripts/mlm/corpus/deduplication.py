@@ -1,8 +1,5 @@
-"""Exact duplicates within a split and leaks between splits, found outside of memory.
-
-Documents leave a 128-bit digest on disk, by its first byte; one such bucket at a time is sorted in
-memory: of a billion documents, 100 MB.
-"""
+"""Exact duplicates within a split and leaks between splits, by 128-bit digests on disk. Of these,
+one bucket of 256 at a time is sorted in memory: of a billion documents, 100 MB."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -46,12 +43,9 @@ def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
 
 
 def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
-    """Note in `record` which documents to leave out: `duplicates`, `leaks` or both.
-
-    `parts` are the records of all parts, with the digests beside; MlmError if these are damaged.
-    The first of equal documents of a split is kept, in the order of the parts, later ones are
-    duplicates. A document that is also in a split of higher precedence is leaked.
-    """
+    """Note in `record` the `duplicates` (of a split, all but the first), the `leaks` (documents of
+    a split of higher precedence), or both, by the records of all `parts`. MlmError for damaged
+    digests."""
     for part in parts:
         check_outputs(part, [part.with_suffix(".digests")])
     digests = [Buckets(part.with_suffix(".digests"), _DIGEST, _BUCKETS) for part in parts]

@@ -23,11 +23,9 @@ _END = "\0"
 
 
 def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """A 64-bit hash of each word of `texts`, one text after the other, and how many each has.
-
-    Text is in the form NFKC with cases folded. A word is a run of letters, marks and digits
-    (Unicode's general categories L, M, N); in `UNSPACED` scripts each is a word by itself.
-    """
+    """A 64-bit hash of each word of `texts`, in turn, and how many each has. Text is in the form
+    NFKC with cases folded. A word is a run of letters, marks and digits (general categories L, M,
+    N); in `UNSPACED` scripts each is a word by itself."""
     counts = np.zeros(len(texts), np.int64)
     hashes = []
     for numbers, pieces in _pieces(texts):
@@ -38,10 +36,8 @@ def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ngram_hashes(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """A 32-bit hash of each n-gram of `size` words, and how many each text has.
-
-    `words` and `counts` come from `word_hashes`. A shorter text is one n-gram of all its words.
-    """
+    """A 32-bit hash of each n-gram of `size` of the `words` of `word_hashes`, and how many each
+    text has. A shorter text is one n-gram of all its words."""
     factors = np.cumprod(np.full(size, 0xA24BAED4963EE407, np.uint64))
     following = np.concatenate([words, np.zeros(size - 1, np.uint64)])
     sums = np.zeros(len(words), np.uint64)
@@ -57,10 +53,8 @@ def ngram_hashes(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.n
 
 
 def minhashes(ngrams: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray:
-    """The smallest value of each of `hashes` functions, uint32 [texts, hashes].
-
-    `ngrams` and `counts` come from `ngram_hashes`; a text without any has the largest value.
-    """
+    """The smallest value of each of `hashes` functions of the `ngrams`, uint32 [texts, hashes]; the
+    largest number for a text without any."""
     smallest = np.full((hashes, len(counts)), np.iinfo(np.uint32).max, np.uint32)
     drawn = mixed(np.arange(1, 2 * hashes + 1, dtype=np.uint64)).astype(np.uint32)
     masks, factors = drawn[:hashes], drawn[hashes:] | np.uint32(1)
@@ -82,10 +76,8 @@ def minhashes(ngrams: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray
 
 
 def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
-    """A 64-bit key of each band of `smallest`, which `minhashes` gave: uint64 [texts, bands].
-
-    Locality-sensitive hashing (Indyk and Motwani 1998).
-    """
+    """A 64-bit key of each band of `smallest`: uint64 [texts, bands]. Locality-sensitive hashing
+    (Indyk and Motwani 1998)."""
     rows = smallest.reshape(len(smallest), bands, smallest.shape[1] // bands).astype(np.uint64)
     keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64), rows.shape[:2])
     for row in range(rows.shape[2]):
@@ -94,10 +86,8 @@ def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
 
 
 def low_bytes(smallest: np.ndarray) -> np.ndarray:
-    """A byte of each of the hashes `smallest`: what two signatures are compared by, uint8.
-
-    Different hashes have the same byte one time in 256 (b-bit minwise hashing, Li and König 2010).
-    """
+    """A byte of each hash, by which signatures are compared; different hashes share it one time in
+    256 (b-bit minwise hashing, Li and König 2010)."""
     return ((smallest * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
 
 

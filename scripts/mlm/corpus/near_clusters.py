@@ -23,13 +23,10 @@ _CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
 def cluster(
     corpus: SpooledCorpus, signed: Sequence[Path], near: NearDuplicates, leaks: bool, record: Path
 ) -> None:
-    """Note in `record` the near-duplicates to leave out of `corpus`, by the records of `sign`.
-
-    Of a cluster its first document stays. One that is linked with one in a split of higher
-    precedence, directly or through others of its own split or a higher one, is leaked; without
-    `leaks`, splits are apart. Raises MlmError for damaged files and if more than `largest_share`
-    would go.
-    """
+    """Note in `record` which near-duplicates to leave out, by the records of `sign`: all but the
+    first of a cluster. One linked with a split of higher precedence, directly or through others, is
+    leaked; without `leaks`, splits are apart. Raises MlmError for damaged files and if more than
+    `largest_share` would go."""
     numbering, splits, total = Numbering(corpus.parts), {}, 0
     with (
         TemporaryDirectory(prefix=".near-", dir=record.parent) as scratch,

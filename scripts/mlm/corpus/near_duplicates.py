@@ -1,8 +1,5 @@
-"""Pairs of documents that have most of their words in common, found outside of memory.
-
-Documents with a key of their signatures (`minhash`) in common are linked if the signatures agree in
-a share of `threshold` or more. Links depend on the documents and their order, not on the parts.
-"""
+"""Pairs of documents that have most of their words in common, found outside of memory: those with a
+key of their signatures (`minhash`) in common that agree in a share of `threshold` or more."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -34,10 +31,8 @@ _WINDOW = 32
 
 
 class Numbering:
-    """The documents of all parts as one sequence: test, validation, train, each in its order.
-
-    A part's `rows` are its own documents, its splits one after the other.
-    """
+    """The documents of all parts as one sequence: test, validation, train, each in its order. A
+    part's `rows` are its own documents, its splits one after the other."""
 
     def __init__(self, parts: Sequence[ReadPart]):
         counts = np.array([[p.splits[s].documents for p in parts] for s in PRECEDENCE], np.int64)
@@ -106,8 +101,7 @@ def sign(corpus: SpooledCorpus, number: int, near: NearDuplicates, record: Path)
 
 
 class SignedCorpus:
-    """What `sign` left beside the records `signed`; with `leaks`, different splits are linked as
-    well. Raises MlmError if it is damaged."""
+    """What `sign` left beside the records `signed`; with `leaks`, splits are linked as well."""
 
     def __init__(
         self, parts: Sequence[ReadPart], signed: Sequence[Path], near: NearDuplicates, leaks: bool

@@ -24,10 +24,7 @@ _PROGRESS_SECONDS = 5.0
 
 
 def read_part(settings: dict, part: Mapping, files: PartFiles) -> None:
-    """Read a part (of `parts.planned_parts`) and write `files`; MlmError for bad input.
-
-    `settings` are those of `file_patterns.used_settings`.
-    """
+    """Read a part (of `planned_parts`) and write `files`; MlmError for bad input."""
     own = settings["mix"][part["source"]] if "source" in part else settings
     source, filters = _opened(settings, own, part), Filters(own["filters"])
     with ExitStack() as together:

@@ -58,10 +58,8 @@ def _check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
 def planned_parts(
     corpus: Mapping, files: Mapping[str | None, dict], note: Callable[[str], None]
 ) -> list[dict]:
-    """What each part of the corpus reads: of which source, bytes of files or a share of rows.
-
-    `files` are those of `files_of_sources`; `note` is told of a source that cannot be divided.
-    """
+    """What each part reads of the `files_of_sources`: bytes of files or a share of rows; `note` is
+    told of a source that cannot be divided."""
     asked, found = corpus["parts"], []
     for name, section in sections(corpus).items():
         own = [{"files": whole(files[name]), "share": [0, 1]}]
@@ -82,10 +80,8 @@ def planned_parts(
 
 
 def divided(files: Mapping[str, Sequence[str]], corpus: Mapping, parts: int) -> list[Pieces]:
-    """At most `parts` parts of about the same number of bytes, without those that hold nothing.
-
-    `corpus` is the section. A file that cannot be divided is whole in the part where it begins.
-    """
+    """At most `parts` parts of about equal bytes, none empty; a file that cannot be divided is
+    whole where it begins."""
     sizes = [(split, p, Path(p).stat().st_size) for split, paths in files.items() for p in paths]
     total = sum(size for _, _, size in sizes)
     found: list[dict[str, list[Piece]]] = [{} for _ in range(parts)]

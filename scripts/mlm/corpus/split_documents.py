@@ -56,11 +56,8 @@ class EvenShare:
 
 
 class SplitDocuments:
-    """The documents of a split in their order, numbered from 0.
-
-    `files` are its Parquet files (columns `text` and `group`) with the number of documents in each,
-    opened if needed; `bytes` is the size of all texts. Whatever is damaged raises MlmError.
-    """
+    """The documents of a split, numbered from 0, in Parquet `files` of so many each, opened if
+    needed; `bytes` is the size of all texts. Whatever is damaged raises MlmError."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], size: int = 0):
         self.paths, self.bytes = [Path(path) for path, _ in files], size
@@ -99,10 +96,8 @@ class SplitDocuments:
     def row_groups(
         self, columns: Sequence[str], documents: range | None = None
     ) -> Iterator[RowGroup]:
-        """The row groups that hold `documents` (None: all), in order, to read `columns` of them.
-
-        One by one: pyarrow holds the buffers of all groups of a call until its end.
-        """
+        """The row groups that hold `documents` (None: all), to read `columns` of them, one by one:
+        pyarrow holds the buffers of all groups of a call until its end."""
         documents = range(len(self)) if documents is None else documents
         for path, end, start in zip(self.paths, self._ends, [0, *self._ends], strict=False):
             if end <= documents.start or start >= documents.stop:

@@ -90,12 +90,9 @@ class PartFiles:
 
 
 class SpooledCorpus:
-    """What all parts of a source left, in order, and what the passes with the records `removed`
-    leave out of it.
-
-    `near` describes the near-duplicates of each split, if these were looked for. Raises MlmError if
-    the numbers beside a record are damaged.
-    """
+    """What all parts left, in order, and what passes with the records `removed` leave out of it;
+    `near` describes the near-duplicates by split. Raises MlmError for damaged numbers beside a
+    record."""
 
     def __init__(self, removed: Iterable[str | Path]):
         paths = list(map(Path, removed))
@@ -139,10 +136,8 @@ class SpooledCorpus:
         verdicts: np.ndarray | None = None,
         wanted: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The spooled documents of `split` in `part`, batch by batch.
-
-        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all.
-        """
+        """The spooled documents of `split` in `part` that `verdicts` keep, of these those with the
+        numbers `wanted` (None: all), batch by batch."""
         read, start, number = self.parts[part].splits[split], 0, 0
         verdicts = np.full(read.documents, KEPT, np.uint8) if verdicts is None else verdicts
         wanted = range(read.documents) if wanted is None else wanted

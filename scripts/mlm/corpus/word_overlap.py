@@ -1,8 +1,6 @@
-"""Words of validation and test in runs of 13 that train has too.
-
-As in Brown et al., 2020, arXiv 2005.14165, appendix C. Of train, five words in nine are hashed: if
-the held-out text has these five too, the 13-grams around them are compared.
-"""
+"""Words of validation and test in runs of 13 that train has too, as in Brown et al., 2020, arXiv
+2005.14165, appendix C. Of train, five words in nine are hashed: if the held-out text has these five
+too, the 13-grams around them are compared."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -31,10 +29,7 @@ _LOW, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
 
 
 class HeldOutRuns:
-    """Which 13-grams of train held-out splits may have.
-
-    `splits` are the records (`WrittenFile`) of the files of each, with the Parquet files beside.
-    """
+    """Which 13-grams of train held-out splits may have, given the records of the files of each."""
 
     def __init__(self, splits: Iterable[Sequence[Path]]):
         self._probes, self._runs = _Bits(), _Bits()

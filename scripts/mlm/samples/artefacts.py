@@ -8,8 +8,7 @@ from mlm.foundations.typed_artefacts import Artefact
 
 @dataclass(frozen=True)
 class ShardSummary(Artefact):
-    """The file beside a shard: `tokens_in` counts what left the tokenizer, `num_tokens` what was
-    written; `first_document` and `documents` are the range that it was made from."""
+    """The file beside a shard: `tokens_in` left the tokenizer, `num_tokens` were written."""
 
     split: str
     shard: int
@@ -60,8 +59,8 @@ class PreviewToken:
 
 @dataclass(frozen=True)
 class PreviewSample:
-    """Sample `index` of the split: its text, plain and masked, and its tokens; `turn` is its
-    number, from 1, in the order of the first epoch."""
+    """Sample `index` of the split, plain and masked; the first epoch uses it as number `turn`, from
+    1."""
 
     index: int
     turn: int

@@ -1,5 +1,4 @@
-"""Where whole documents are in the samples of a split, with the special tokens around them; and the
-holes that they leave when a run is trained without them."""
+"""Where whole documents are in the samples of a split, and what a run without them does without."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,9 +1,6 @@
-"""Tokens of the train split that a run is trained without: `pretraining.forget`.
-
-A hole is padding, as long as the removed tokens, that nothing attends to and nothing is asked for
-in. Packing, order, all keyed random numbers and the targets elsewhere are those of the run without
-holes.
-"""
+"""Tokens of the train split that a run is trained without (`pretraining.forget`): padding in their
+place, which nothing attends to and nothing is asked for in. All else, also each mask, is as without
+holes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,8 +72,8 @@ class Holes:
         return int(np.unique(self.samples, return_counts=True)[1].max(initial=0))
 
     def punched(self, batch: dict, index) -> dict:
-        """A batch of `mask_batch`, of the samples `index`, with the holes; targets in them have the
-        weight 0."""
+        """A batch of `mask_batch` with the holes of its samples `index`; targets in them weigh
+        0."""
         xp, pad = index.__array_namespace__(), self.padding_id
         hole = self.within(index, batch["input_ids"].shape[1])
         asked = xp.take_along_axis(hole, batch["positions"], axis=1)

@@ -29,8 +29,8 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
 
 
 def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
-    """The batches as they were stored: (epoch, sample index, ids, attention), [batch] and
-    [batch, sequence]."""
+    """The batches as stored: (epoch, sample index, ids, attention), [batch] and [batch,
+    sequence]."""
     shape = (order.global_batch_size,)
     stored = tf.data.Dataset.from_generator(
         partial(_stored, stored_batches, shards, order),
@@ -103,11 +103,9 @@ def evaluation_batches(
     batch_size: int,
     samples: int | None = None,
 ) -> tf.data.Dataset:
-    """Batches of the split in order, with masks that depend on (seed, sample index) alone.
-
-    All samples, or `samples` of them at equal distances, which are kept in memory. The last batch
-    is filled up with rows of weight 0. Adds `sample_index` [batch] int64, -1 for the filling.
-    """
+    """Batches of all samples, or of `samples` at equal distances kept in memory, with masks that
+    depend on (seed, sample index) alone and `sample_index` [batch] int64. The last batch is filled
+    up with rows of index -1 and weight 0."""
     shape = (batch_size,)
     stored = tf.data.Dataset.from_generator(
         partial(_stored, evaluation_samples, shards, batch_size, samples),
@@ -129,11 +127,8 @@ def evaluation_batches(
 def replica_shares(
     batches: tf.data.Dataset, context: tf.distribute.InputContext, global_batch_size: int
 ) -> tf.data.Dataset:
-    """One element for each replica that the input worker `context` feeds, batch after batch.
-
-    Replica r gets samples r × share to (r + 1) × share of every global batch, whatever the number
-    of workers and of shards: each worker reads the whole stream and keeps its part.
-    """
+    """One element for each replica that the input worker `context` feeds, batch after batch:
+    replica r gets the r-th share of every global batch, whatever the number of workers."""
     local = context.num_replicas_in_sync // context.num_input_pipelines
     share = global_batch_size // context.num_replicas_in_sync
     first = context.input_pipeline_id * local * share

@@ -1,7 +1,5 @@
-"""The manifest: what a split's shards are, and the check that they are still that.
-
-`results/manifests/{split}.json` is written last, and is all that consumers depend on.
-"""
+"""The manifest of a split, `results/manifests/{split}.json`, and whether its shards are as it
+says."""
 
 import os
 from dataclasses import dataclass
@@ -16,8 +14,8 @@ from mlm.samples.object_storage import file_size, is_remote
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it;
-    `num_tokens` counts mask 1, `num_padding` mask 0; at `block_offsets` its blocks start."""
+    """A shard: `path` is relative to the project's root, or as given; `num_tokens` counts mask
+    1."""
 
     name: str
     path: str
@@ -31,11 +29,8 @@ class ShardEntry:
 
 @dataclass(frozen=True)
 class Manifest(Artefact):
-    """All shards of a split, in order, and their totals.
-
-    `corpus_sha256`, `documents` and `tokenizer_sha256` are None if they are not known. `group_by`
-    is what the groups in the samples are called; None if the samples carry none.
-    """
+    """A split's shards, in order, and totals; None is what is not known, and `group_by` if there
+    are no groups."""
 
     split: str
     sequence_length: int
@@ -64,16 +59,14 @@ class Manifest(Artefact):
 
 
 def project_root(path: str | os.PathLike) -> Path:
-    """The directory above `results/manifests/`, which the shards' paths are relative to: below
-    .snakemake/storage if Snakemake has fetched results from a bucket, "." for a manifest
-    elsewhere."""
+    """The directory above `results/manifests/`, also of fetched results, which paths are relative
+    to; "." for a manifest elsewhere."""
     place = Path(path)
     return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
 
 
 def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
-    """The directory that the paths in the manifest at `path` are relative to: for prebuilt shards
-    the working directory."""
+    """What the paths in the manifest at `path` are relative to: of prebuilt shards "."."""
     return Path() if manifest.corpus_sha256 is None else project_root(path)
 
 
@@ -92,8 +85,7 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
 
 
 def shard_problem(shard: ShardEntry, file: str | os.PathLike) -> str | None:
-    """What is wrong with a shard's file, or None; in object storage only the size is checked, since
-    the content would have to be downloaded."""
+    """What is wrong with a shard's file, or None; in object storage only the size is looked at."""
     size = file_size(str(file))
     if size is None:
         return f"{shard.path}: is missing"

@@ -1,13 +1,10 @@
-"""Which tokens are predicted, and what the model sees in their place.
+"""Which tokens are predicted, and what the model sees in their place: a function of (seed, epoch,
+index of the sample) alone.
 
 The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), section 3.1; new masks
-in every epoch follow Liu et al., "RoBERTa" (2019). Whole words are drawn by systematic sampling. A
-sample's mask is a function of (seed, epoch, index of the sample) alone.
-
-Written once, for arrays of NumPy and of JAX. All that is drawn, compared and sorted are integers,
-so that a host and an accelerator choose the same tokens. Random bits are a function of a key and a
-counter (`threefry`): TensorFlow's and JAX's generators take one key a call, and TensorFlow's draws
-other bits under XLA than without.
+in every epoch Liu et al., "RoBERTa" (2019). Written once, for arrays of NumPy and of JAX, in
+integers, so that a host and an accelerator choose the same tokens; random bits are a function of a
+key and a counter.
 """
 
 import math
@@ -42,11 +39,8 @@ _WHOLE_WORD_ROOM = 8
 
 @dataclass(frozen=True)
 class MaskingPlan:
-    """All that masking needs besides the sample itself.
-
-    `special_ids` are never chosen and never put in. `word_starts` [vocabulary_size], for whole
-    words only, says whether a word starts with an id.
-    """
+    """All that masking needs besides the sample; `word_starts` [vocabulary_size], for whole words
+    only, says whether a word starts with an id."""
 
     mlm_probability: float
     mask_token: float
@@ -63,8 +57,7 @@ class MaskingPlan:
 
     @property
     def slots(self) -> int:
-        """Prediction slots in a sequence: all that can be chosen, if words are no longer than the
-        extra room for whole words."""
+        """Prediction slots in a sequence, enough for whole words of usual lengths."""
         if self.fixed_slots is not None:
             return min(self.fixed_slots, self.sequence_length)
         needed = math.ceil(self.mlm_probability * self.sequence_length - 1e-9)
@@ -129,9 +122,7 @@ def mask_batch(
 ) -> dict:
     """Choose tokens, replace them, and say where and what they were.
 
-    `input_ids` and `attention_mask` are [batch, sequence], arrays of NumPy or of JAX, whose kind
-    the results are of. `sample_index` is [batch] and below 2^32, `epoch` a number or [batch].
-    Returns
+    Arrays are [batch, sequence] and [batch], all of NumPy or all of JAX. Returns
 
     - input_ids, attention_mask [batch, sequence] int32, with the replacements
     - positions [batch, slots] int32, where predictions are asked for
@@ -206,13 +197,10 @@ def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan)
 
 
 def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
-    """As `_single_tokens`, of whole words.
-
-    A sample's n eligible tokens are laid in a circle, word after word in the order of their first
-    tokens' scores. A word that takes the places c to c + s is chosen if its point c + u × s lies in
-    the window [v × n, v × n + p × n), with p = mlm_probability and u, v uniform in [0, 1), drawn
-    once for a sample: every word is chosen with the probability p, and p × n tokens in expectation.
-    """
+    """As `_single_tokens`, of whole words, by systematic sampling: words lie in a circle of n
+    tokens, in the order of their scores. One at the places c to c + s is chosen if c + u × s lies
+    in the window [v × n, v × n + p × n), with u, v uniform in [0, 1): each with the probability
+    p."""
     length, slots = plan.sequence_length, plan.slots
     # Distances in parts of a token, as small as 31 bits allow.
     parts = 30 - length.bit_length()
@@ -262,11 +250,8 @@ def _running_maximum(xp, x):
 
 
 def threefry(key: tuple, counter: tuple) -> tuple:
-    """Two words of 32 random bits for each counter: Threefry-2x32 with 20 rounds, after Salmon,
-    Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
-
-    `key` and `counter` are pairs of uint32 arrays that broadcast; so are the results.
-    """
+    """Two words of 32 random bits for each counter, pairs of uint32 like `key`: Threefry-2x32 with
+    20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)."""
     k0, k1 = key
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = counter[0] + k0, counter[1] + k1

@@ -20,8 +20,7 @@ def is_remote(path: str) -> bool:
 
 
 def list_files(place: str) -> list[str]:
-    """The sorted paths of all files directly in directory `place`, or starting with the prefix
-    `place`; MlmError if gs:// cannot be read."""
+    """The sorted paths of all files in directory `place`, or with that prefix."""
     if is_remote(place):
         with _in_words("list", place):
             found = _objects(place)

@@ -1,8 +1,5 @@
-"""Shards that were made elsewhere: found by their names, read through, and given a manifest.
-
-They are called `name-<shard>-<samples>.tfrecord`, as in transformers' TPU example of masked
-language modelling; what they hold is counted, and a name must agree.
-"""
+"""Shards that were made elsewhere, `name-<shard>-<samples>.tfrecord` as in transformers' TPU
+example of masked language modelling: found, read through, and given a manifest."""
 
 import re
 import sys
@@ -28,8 +25,7 @@ class PrebuiltShard(NamedTuple):
 
 
 def find_shards(place: str, split: str) -> list[PrebuiltShard]:
-    """The shards in directory or under prefix `place`, in the order of their numbers. Raises
-    MlmError if there is none, if two have the same number, or if one is missing."""
+    """The shards in directory or under prefix `place`, by number. MlmError for none and gaps."""
     key, files = f"shards.prebuilt.{split}", list_files(place)
     matches = [match for path in files if (match := _NAME.fullmatch(path))]
     shards = sorted(PrebuiltShard(int(m[2]), m[0], m[1], int(m[3])) for m in matches)
@@ -57,8 +53,8 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
 
 
 def prebuilt_manifest(split: str, place: str, schema) -> Manifest:
-    """The manifest of the shards in `place`, each record of which was checked. Raises MlmError,
-    naming every record that is not what `schema`, or its shard's name, says."""
+    """The manifest of the shards in `place`. Raises MlmError that names every record that is not
+    what `schema`, or its shard's name, says."""
     shards = find_shards(place, split)
     print(
         f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "

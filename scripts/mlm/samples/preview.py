@@ -18,8 +18,7 @@ FIRST_EPOCH = 0
 
 
 def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
-    """(shard, place in it) of `count` samples, or all there are: the first ones of each shard, so
-    that little is read."""
+    """(shard, place in it) of `count` samples, or of all: the first ones of each shard."""
     chosen: list[tuple[int, int]] = []
     for place in range(max((s.num_samples for s in manifest.shards), default=0)):
         long_enough = [i for i, s in enumerate(manifest.shards) if s.num_samples > place]

@@ -1,8 +1,5 @@
-"""Making the shards of a split, each of its own contiguous range of documents, and its manifest.
-
-Documents are packed: tokens one after the other, cut into samples of a fixed length (RoBERTa's
-FULL-SENTENCES without the limit of a document; Liu et al., 2019, section 4.2).
-"""
+"""Shards of a split, each of its own range of documents, and their manifest. Tokens are packed as
+by RoBERTa's FULL-SENTENCES without the limit of a document (Liu et al., 2019, section 4.2)."""
 
 import itertools
 import os
@@ -41,11 +38,8 @@ def write_shard(
     corpus: SplitDocuments,
     shard_file: str | os.PathLike,
 ) -> ShardSummary:
-    """Write shard `number` of `shards` and, after it, its summary beside it (.json); the bytes
-    depend on no thread count.
-
-    Raises MlmError if there are fewer documents than shards.
-    """
+    """Write shard `number` of `shards` and its summary beside it (.json). Raises MlmError if there
+    are fewer documents than shards."""
     _check(encoder, tokenizer_json, corpus, split, shards)
     documents = document_range(len(corpus), number, shards)
     progress = Progress(f"{split} shard {number} of {shards}", len(documents), "documents")
@@ -140,10 +134,7 @@ def merged_manifest(
     root: str | os.PathLike = ".",
 ) -> Manifest:
     """The manifest of `split` from its shards' paths, relative to `root`, and summaries, in order.
-
-    Raises MlmError if they do not belong together: documents left out or used twice, tokens lost, a
-    file of another size.
-    """
+    Raises MlmError for documents left out or used twice, lost tokens, another size."""
     _check_belonging(summaries, corpus.documents, Path(root))
     entries = tuple(
         ShardEntry(

@@ -1,14 +1,9 @@
 """Which sample is used when, as a formula: known for any step without reading data.
 
-Every epoch orders the blocks of all shards (at most `BLOCK_SAMPLES` consecutive records) anew,
-takes so many at a time as a group, and orders the samples of a group among themselves. So reading
-takes whole blocks, and memory holds a group. Both orders are keyed permutations: functions of
-(seed, epoch, place) alone, which can be inverted.
-
-A permutation is a Feistel network (Luby and Rackoff, 1988) over the smallest even number of bits;
-what falls outside is permuted again until it falls inside (Black and Rogaway, "Ciphers with
-arbitrary finite domains", 2002). The rounds mix bits as SplitMix64 does (Steele, Lea and Flood,
-"Fast splittable pseudorandom number generators", 2014).
+Every epoch orders the blocks of all shards (at most `BLOCK_SAMPLES` records) anew, and the samples
+of so many blocks, a group, among themselves. Both orders are keyed permutations, functions of
+(seed, epoch, place) that can be inverted: Feistel networks (Luby and Rackoff, 1988), walked until
+within the size (Black and Rogaway, 2002), mixed as by SplitMix64 (Steele, Lea and Flood, 2014).
 """
 
 from collections.abc import Iterator
@@ -74,11 +69,9 @@ class KeyedPermutation:
 
 
 class EpochOrder:
-    """The order of an epoch over blocks that start at the samples `firsts` [blocks + 1].
-
-    `blocks` are their numbers as the epoch takes them, `starts` [blocks + 1] the places in the
-    epoch at which each begins, `group_starts` [groups + 1] those of the groups.
-    """
+    """The order of an epoch over blocks that start at samples `firsts` [blocks + 1]: their numbers
+    `blocks`, and the places at which blocks and groups begin, `starts` and `group_starts`, ends
+    included."""
 
     def __init__(self, firsts: np.ndarray, of_group: int, seed: int, epoch: int):
         count = len(firsts) - 1
@@ -120,8 +113,7 @@ class EpochOrder:
 
 @dataclass(frozen=True)
 class SampleOrder:
-    """The order of a split's samples, epoch after epoch; `window` samples on average make a
-    group."""
+    """The order of a split's samples; `window` samples on average make a group."""
 
     shard_samples: tuple[int, ...]
     seed: int

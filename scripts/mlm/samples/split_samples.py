@@ -1,8 +1,5 @@
-"""A split's samples as records and arrays, read from its shards without TensorFlow.
-
-Shards are read by blocks, runs of `BLOCK_SAMPLES` records (the last may be shorter), from the byte
-on at which each starts.
-"""
+"""A split's samples as records and arrays, read without TensorFlow by blocks of `BLOCK_SAMPLES`
+records (the last of a shard may be shorter)."""
 
 import io
 from collections.abc import Iterator
@@ -29,8 +26,8 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class ShardBlocks:
-    """One shard, read by blocks: `path` is a file here or in object storage, `name` its name in
-    messages, `offsets` [blocks] those of the manifest."""
+    """A shard at `path`, here or in object storage, `name` in messages; its blocks start at
+    `offsets`."""
 
     path: str
     name: str
@@ -42,8 +39,7 @@ class ShardBlocks:
         return -(-self.num_samples // BLOCK_SAMPLES)
 
     def read(self, number: int) -> list[bytes]:
-        """The records of block `number`, their checksums verified. Raises MlmError if the file
-        cannot be read, a record is damaged, or their number is wrong."""
+        """The records of block `number`; MlmError if it cannot be read or is not what it was."""
         start, *end = self.offsets[number : number + 2]
         name = f"{self.name}: block {number}, from byte {start} on"
         try:
@@ -69,8 +65,7 @@ class ShardFiles:
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> Self:
-        """The shards a manifest names, below `root` (a directory or gs:// prefix). Raises MlmError
-        for more samples than masks can be keyed for (2^32)."""
+        """The shards of a manifest below `root`. Raises MlmError for 2^32 samples or more."""
         if manifest.num_samples >= _LARGEST_INDEX:
             raise MlmError(
                 f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
@@ -125,8 +120,8 @@ class Samples(Rows):
 def read_samples(
     manifest: Manifest, root: str | Path = ".", chosen: np.ndarray | None = None
 ) -> Iterator[Samples]:
-    """The samples of a split in order, or those with the indices `chosen`, in batches. The
-    manifest's paths are relative to `root`. Raises MlmError for damaged and unfit records."""
+    """The samples in order, or those with the indices `chosen`, in batches; MlmError for bad
+    ones."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     grouped = manifest.group_by is not None
     for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):
@@ -142,8 +137,7 @@ def read_samples(
 def samples_in_order(
     shards: ShardFiles, chosen: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices and records [samples] of a split block by block: all, or those `chosen`, ascending.
-    Blocks without one of them are not read."""
+    """Indices and records [samples] block by block: of all, or of those `chosen`, ascending."""
     first = 0
     chosen = np.arange(shards.num_samples) if chosen is None else chosen
     for shard in shards.blocks:

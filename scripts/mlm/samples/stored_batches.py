@@ -1,8 +1,5 @@
-"""A split's samples as stored, in the order in which training and validation use them.
-
-The stream of a run, epoch after epoch (`mlm.samples.shuffling`), is cut into global batches without
-regard to epochs. Batch k is a function of (manifest, seed, batch size, shuffle window, k).
-"""
+"""A split's samples as stored, in the order in which training uses them: the stream of epochs
+(`mlm.samples.shuffling`) in global batches, each a function of (manifest, `BatchOrder`, number)."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +13,7 @@ from mlm.samples.split_samples import ShardFiles
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Batches `start_step` to `steps` of a run, each of `global_batch_size` samples, in an order
-    that `seed` and `shuffle_window` decide."""
+    """Batches `start_step` to `steps` of a run, of `global_batch_size` samples each."""
 
     seed: int
     global_batch_size: int
@@ -34,8 +30,7 @@ class BatchOrder:
         return places // self.global_batch_size + 1
 
     def first_update(self, shards: ShardFiles, samples: Iterable[int]) -> int | None:
-        """The first update, from 1, that uses one of the `samples` of the split; None if none of
-        `steps` does."""
+        """The first update, from 1, that uses one of the `samples`; None if none does."""
         index = np.unique(np.fromiter(samples, np.int64))
         stream, end = self.of_samples(shards), self.steps * self.global_batch_size
         for epoch in range(-(-end // stream.num_samples) if len(index) else 0):
@@ -46,8 +41,7 @@ class BatchOrder:
 
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
-    """(epoch, sample index, serialized record) of each batch, [batch]; the next group is read
-    meanwhile."""
+    """(epoch, sample index, record) of each batch, [batch]; the next group is read meanwhile."""
     samples = order.of_samples(shards)
     size = order.global_batch_size
     place, end = order.start_step * size, order.steps * size

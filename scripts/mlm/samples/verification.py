@@ -32,8 +32,7 @@ class SampleSchema:
 
 @dataclass
 class Scan:
-    """What a shard's records held, and the bytes at which its blocks start; each of `problems`
-    names its record."""
+    """What a shard's records held, where its blocks start, and `problems` that name records."""
 
     num_samples: int = 0
     num_tokens: int = 0
@@ -48,8 +47,7 @@ class Scan:
 
 
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
-    """Read every record of a TFRecord file, up to one whose frame is damaged, and compare it with
-    `schema`."""
+    """Compare every record of a file, up to one whose frame is damaged, with `schema`."""
     scan, batch, damage, offset = Scan(), [], [], 0
     with file.open("rb") as stream:
         try:
@@ -101,8 +99,8 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
 def verify_split(
     manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
 ) -> SplitVerification:
-    """What the records of every shard of a split below `root` hold, and each difference from the
-    manifest and from the tokenizer that is there now."""
+    """What the shards of a split below `root` hold, and each difference from the manifest and the
+    tokenizer."""
     problems, scans = [], []
     progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
     if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
