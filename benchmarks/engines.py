@@ -244,7 +244,7 @@ def curves() -> None:
     from learning import BASE, RECORDS, run_here
 
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run_inputs import read_checked_manifests, run_of
+    from mlm.training.run import read_checked_manifests, run_of
 
     config, files = run_here(["accelerator.precision=float32"], seed=0)
     manifests = read_checked_manifests(files, config.sequence_length)

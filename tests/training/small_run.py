@@ -182,7 +182,7 @@ def small_job(
 
 def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **how):
     """(Run, RunFiles) of a run below `root`, resolved; `how` is for `run_of`."""
-    from mlm.training.run_inputs import read_checked_manifests, run_of
+    from mlm.training.run import read_checked_manifests, run_of
 
     config, files = small_job(root, overrides=overrides)
     manifests = read_checked_manifests(files, config.sequence_length)

@@ -23,8 +23,7 @@ from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import RunFiles
-from mlm.training.run_inputs import read_manifests, run_of
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.

@@ -1,9 +1,9 @@
 from types import SimpleNamespace
 
 from mlm.config.pretraining import Optimizer
+from mlm.training.loop import Row, TrainingLog
 from mlm.training.optimisation import with_lengths
 from mlm.training.periodic_actions import Logging
-from mlm.training.training_log import Row, TrainingLog
 
 
 def test_cells_are_numbers_that_read_back_or_empty():

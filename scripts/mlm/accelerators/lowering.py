@@ -46,8 +46,7 @@ from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
 from mlm.training.in_tensorflow.train_step import replica_train_step, replica_validation_step
 from mlm.training.optimisation import orthogonalising_flops
-from mlm.training.run import Run, RunFiles
-from mlm.training.run_inputs import run_of
+from mlm.training.run import Run, RunFiles, run_of
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2

@@ -17,8 +17,7 @@ from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
-from mlm.training.run import Run, RunFiles
-from mlm.training.run_inputs import read_manifests, run_of
+from mlm.training.run import Run, RunFiles, read_manifests, run_of
 
 RESULTS = Path("results")
 #: The modules that decide what a step is shown. A saved state names them with their digests.

@@ -31,8 +31,7 @@ from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.training_text import CorpusTooSmall
 from mlm.training.engine import engine_of
 from mlm.training.local_devices import Devices
-from mlm.training.run import RunFiles
-from mlm.training.run_inputs import read_manifests, run_of
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 #: A corpus of at most so many bytes on disk goes through the stages as it is.
 READ_WHOLE = 16_000_000

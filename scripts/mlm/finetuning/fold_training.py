@@ -15,9 +15,8 @@ from mlm.finetuning.tables import EpochRow, Prediction, write_history, write_pre
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.loop import next_multiple, updates
+from mlm.training.loop import TrainingLog, next_multiple, updates
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import TrainingLog
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 FOLD_MODULES = (

@@ -67,20 +67,27 @@ def model_card(
         eval_results=results,
         model_name=training.run,
     )
-    beginning = (
-        "random weights"
-        if training.initialisation["embeddings"] == "random"
-        else "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
-    )
+    beginning = "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
+    if training.initialisation["embeddings"] == "random":
+        beginning = "random weights"
+    example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
     return card(
         metadata,
         f"# {training.run}",
         f"A masked language model of {training.parameters:,} parameters, trained from "
         f"{beginning} on {corpus}.",
         "## Use",
-        *_use(training, prompt, place),
+        "```python\n"
+        "from transformers import pipeline\n\n"
+        f'fill = pipeline("fill-mask", model="{place}")\n'
+        f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
+        needed_packages(training.model_type),
+        f"The model reads up to {training.sequence_length:,} tokens. `truncation` cuts longer "
+        "text, and the mask must come before the cut; without it, longer text is an error.",
+        "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
+        "its tokens' vectors.",
         "## Training",
-        card_table(["", ""], _settings(training).items()),
+        card_table(["", ""], _settings(training)),
         *([_left_out(training.without)] if training.without else []),
         "## Evaluation",
         "Of masked tokens only.",
@@ -113,18 +120,20 @@ def _results(figures: dict[str, dict[str, float]], corpus: str) -> list[EvalResu
     ]
 
 
-def _use(training: Training, prompt: str | None, place: str) -> list[str]:
-    example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
+def _settings(training: Training) -> list[tuple[str, Any]]:
+    bits = ", not the same bits in every run" if training.deterministic is False else ""
     return [
-        "```python\n"
-        "from transformers import pipeline\n\n"
-        f'fill = pipeline("fill-mask", model="{place}")\n'
-        f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
-        needed_packages(training.model_type),
-        f"The model reads up to {training.sequence_length:,} tokens. `truncation` cuts longer "
-        "text, and the mask must come before the cut; without it, longer text is an error.",
-        "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
-        "its tokens' vectors.",
+        ("Architecture", training.model_type),
+        ("Parameters", f"{training.parameters:,}"),
+        ("Steps", f"{training.steps:,}"),
+        ("Tokens seen", f"{training.tokens:,}"),
+        ("Epochs", f"{training.epochs:.4g}"),
+        ("Samples in a step", f"{training.global_batch_size:,}"),
+        ("Tokens in a sample", f"{training.sequence_length:,}"),
+        ("Seed", training.seed),
+        ("Precision", training.precision + bits),
+        ("Tokens masked", f"{training.masking['mlm_probability']:.0%}"),
+        ("Peak learning rate", f"{training.optimizer['learning_rate']:g}"),
     ]
 
 
@@ -136,29 +145,10 @@ def needed_packages(family: str) -> str:
     return f"{needed} transformers has no TensorFlow class for {family}."
 
 
-def _settings(training: Training) -> dict[str, Any]:
-    bits = ", not the same bits in every run" if training.deterministic is False else ""
-    return {
-        "Architecture": training.model_type,
-        "Parameters": f"{training.parameters:,}",
-        "Steps": f"{training.steps:,}",
-        "Tokens seen": f"{training.tokens:,}",
-        "Epochs": f"{training.epochs:.4g}",
-        "Samples in a step": f"{training.global_batch_size:,}",
-        "Tokens in a sample": f"{training.sequence_length:,}",
-        "Seed": training.seed,
-        "Precision": training.precision + bits,
-        "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
-        "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
-    }
-
-
 def _left_out(without: WithoutDocuments) -> str:
-    first = (
-        "which no step would have used"
-        if without.first_step is None
-        else f"which step {without.first_step:,} would have been the first to use"
-    )
+    first = "which no step would have used"
+    if without.first_step is not None:
+        first = f"which step {without.first_step:,} would have been the first to use"
     # Backticks within would end the code around them.
     what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
     several = "" if without.documents == 1 else "s"

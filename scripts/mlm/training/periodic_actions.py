@@ -9,11 +9,10 @@ import psutil
 
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import Engine
-from mlm.training.loop import next_multiple
+from mlm.training.loop import Row, TrainingLog, next_multiple
 from mlm.training.optimisation import rate_of_step
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row, TrainingLog
 
 #: Seconds between two lines on stderr.
 _BETWEEN_LINES = 5.0

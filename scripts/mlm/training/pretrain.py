@@ -18,14 +18,12 @@ from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.branching import Branch, branch_of, without_documents
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.local_devices import Devices
-from mlm.training.loop import PeriodicAction, updates
+from mlm.training.loop import PeriodicAction, Row, TrainingLog, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving, not_finite
-from mlm.training.run import Run, RunFiles
-from mlm.training.run_inputs import read_checked_manifests, run_of
+from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row, TrainingLog
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,22 @@
-"""A run as it trains: its configuration, and what follows from its data and its devices."""
+"""A run as it trains: its configuration and files, checked and resolved with its devices."""
 
 import json
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
-from mlm.foundations.digests import value_sha256
-from mlm.samples.masking import MaskingPlan
+from mlm.config.run import RunConfiguration
+from mlm.foundations.artefacts import check_outputs
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError
+from mlm.model.model_configuration import model_configuration
+from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
+from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.tokenizer.encoding import Encoder
+from mlm.training.optimisation import with_lengths
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Run:
     @property
     def batch_size(self) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
-        return batch_size(self.pretraining, self.replicas)
+        return _batch_size(self.pretraining, self.replicas)
 
     @property
     def validation_batch_size(self) -> int:
@@ -66,16 +74,13 @@ class Run:
 
     def step_sizes(self) -> dict:
         """What shapes its step, by the names in preflight.json."""
-        section = self.pretraining
-        return {
-            "attend": section.attend,
-            "rematerialise": section.rematerialise,
+        section, plan = self.pretraining, self.plan
+        own = ("attend", "rematerialise", "per_replica_batch_size")
+        planned = ("sequence_length", "vocabulary_size", "slots")
+        return {name: getattr(section, name) for name in own} | {
             "model_type": self.model_config.model_type,
-            "per_replica_batch_size": section.per_replica_batch_size,
             "gradient_accumulation_steps": section.optimizer.gradient_accumulation_steps,
-            "sequence_length": self.plan.sequence_length,
-            "vocabulary_size": self.plan.vocabulary_size,
-            "slots": self.plan.slots,
+            **{name: getattr(plan, name) for name in planned},
         }
 
     def basis(self) -> dict:
@@ -106,7 +111,84 @@ def _plan_basis(plan: MaskingPlan) -> dict:
     return values
 
 
-def batch_size(section: Pretraining, replicas: int) -> int:
-    """Samples in one update of so many replicas."""
+def _batch_size(section: Pretraining, replicas: int) -> int:
     accumulated = section.optimizer.gradient_accumulation_steps
     return section.per_replica_batch_size * replicas * accumulated
+
+
+def run_of(
+    config: RunConfiguration,
+    files: RunFiles,
+    manifests: dict[str, Manifest],
+    replicas: int,
+    with_model: bool = True,
+    encoder: Encoder | None = None,
+) -> Run:
+    """The run with every setting resolved against its data and the number of replicas; without its
+    model for those who ask for samples and masks alone. MlmError if the split is smaller than an
+    update."""
+    section, length = config.pretraining, config.sequence_length
+    encoder = encoder or Encoder.load(files.tokenizer)
+    batch, samples = _batch_size(section, replicas), manifests["train"].num_samples
+    if batch > samples:
+        raise MlmError(
+            f"pretraining: one step takes {batch} samples (batch × replicas × accumulation), but "
+            f"the train split has only {samples}. Lower pretraining.per_replica_batch_size"
+        )
+    steps = section.updates(samples, length, batch)
+    settled = {
+        "steps": steps,
+        "seed": config.seed if section.seed is None else section.seed,
+        "optimizer": with_lengths(section.optimizer, steps),
+    }
+    given = encoder, files.tokenizer, length
+    left_out = {"holes": config.holes, "manifest": files.manifests["train"]}
+    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
+    model = None
+    if with_model:
+        model = model_configuration(config.model, encoder, length, section.engine)
+    return Run(
+        name=config.name,
+        model=config.model,
+        pretraining=section.model_copy(update=settled),
+        plan=masking_plan(section.masking, *given, **left_out),
+        validation_plan=masking_plan(VALIDATION_MASKING, *given),
+        train=shards["train"],
+        validation=shards["validation"],
+        model_config=model,
+        replicas=replicas,
+    )
+
+
+def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of `read_manifests`; MlmError if a shard is not what they say."""
+    manifests = read_manifests(files, sequence_length)
+    for split, manifest in manifests.items():
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+    return manifests
+
+
+def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run; MlmError unless they fit the tokenizer and the length. No shard is
+    read."""
+    manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+    # If it is damaged, the shards are not to blame.
+    record = Path(files.tokenizer).with_name("tokenizer_stats.json")
+    if record.is_file():
+        check_outputs(record, [files.tokenizer])
+    tokenizer_sha256 = file_sha256(files.tokenizer)
+    for split, manifest in manifests.items():
+        if not manifest.num_samples:
+            raise MlmError(
+                f"{files.manifests[split]}: the {split} split has no samples; at least one is "
+                "needed"
+            )
+        check_sequence_length(manifest, sequence_length)
+        if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
+            raise MlmError(
+                f"{files.manifests[split]}: its shards were made with another tokenizer "
+                f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
+                f"({tokenizer_sha256[:12]}…). To have them made again: "
+                f"rm -r results/shards/{split}, then the same snakemake command"
+            )
+    return manifests

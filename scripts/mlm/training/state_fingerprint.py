@@ -4,8 +4,8 @@ from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.training.local_devices import Devices
+from mlm.training.loop import Row
 from mlm.training.run import Run, RunFiles
-from mlm.training.training_log import Row
 
 #: The modules that decide the bits of the weights, in both engines and in each: the model and
 #: where it starts, the order of the samples, their masks, the step, the optimizer. An edit
