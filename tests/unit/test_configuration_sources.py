@@ -1,7 +1,6 @@
 """What the user set is known from what is default, and no key of a file is silently lost."""
 
 import copy
-import json
 import os
 import re
 import subprocess
@@ -13,22 +12,11 @@ import yaml
 from snakemake.utils import update_config
 
 from mlm.config.resolution import model_of_run, resolve, run_section
-from mlm.config.sources import (
-    read_overlay,
-    read_settings,
-    repeated_keys,
-    set_by_user,
-    settings_from,
-)
+from mlm.config.sources import read_overlay, read_settings, set_by_user, settings_from
 from mlm.foundations.errors import ConfigError, MlmError
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-
-#: Ten levels of ten aliases each.
-ALIASES = b"a0: &a0 [1]\n" + b"".join(
-    b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 11)
-)
 
 
 def started_with(overlay: dict, edits: dict | None = None):
@@ -37,14 +25,6 @@ def started_with(overlay: dict, edits: dict | None = None):
     update_config(config, edits or {})
     update_config(config, overlay)
     return resolve(set_by_user(config, overlay))
-
-
-@pytest.fixture()
-def bert(tmp_path):
-    path = tmp_path / "config.json"
-    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
-    path.write_text(json.dumps({"model_type": "bert", **sizes}))
-    return str(path)
 
 
 def test_config_yaml_as_it_is_sets_nothing():
@@ -57,18 +37,17 @@ def test_config_yaml_as_it_is_sets_nothing():
     [
         ({"config": {"hidden_size": 128}}, {}, {"hidden_size": 128}),
         ({}, {}, {}),
-        ({"config": {"hidden_size": "128"}}, {}, {"hidden_size": 128}),
         ({}, {"config": {"hidden_size": 64}}, {"hidden_size": 64}),
     ],
-    ids=["said as it is by default", "not said", "text of the command line", "edited"],
+    ids=["said as it is by default", "not said", "edited"],
 )
-def test_beside_a_config_file_what_the_user_said_counts(bert, overlay, edits, expected):
+def test_beside_a_config_file_what_the_user_said_counts(tmp_path, overlay, edits, expected):
     """In an overlay, or in config.yaml, which may name the file as well."""
-    settings = started_with({"model": overlay | {"config_file": bert}}, {"model": edits})
-    assert model_of_run(settings, "base")["config"] == expected
-    settings = started_with({"model": overlay}, {"model": edits | {"config_file": bert}})
-    assert model_of_run(settings, "base")["config"] == expected
-    assert started_with({}, {"seed": 7})["seed"] == 7
+    file = {"config_file": str(tmp_path / "config.json")}
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 96}')
+    for over, under in ((overlay | file, edits), (overlay, edits | file)):
+        settings = started_with({"model": over}, {"model": under})
+        assert model_of_run(settings, "base")["config"] == expected
 
 
 def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
@@ -79,19 +58,14 @@ def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
     assert as_module["config"]["num_hidden_layers"] == 2
 
 
-def test_runs_that_an_overlay_names_are_trained_alone():
+def test_runs_that_an_overlay_names_are_trained_alone_with_what_config_yaml_says_of_them():
     hot = {"pretraining": {"optimizer": {"learning_rate": 0.01}}}
     assert started_with({"runs": {"hot": hot}})["runs"] == {"hot": hot}
     assert list(started_with({"runs": {"hot": hot, "base": {}}})["runs"]) == ["base", "hot"]
-    assert list(started_with({"seed": 1})["runs"]) == ["base"]
-
-
-def test_an_overlay_that_names_a_run_of_config_yaml_keeps_what_stands_there():
     edits = {"runs": {"wide": {"model": {"config": {"hidden_size": 256}}}}}
-    assert list(started_with({}, edits)["runs"]) == ["base", "wide"]
-    overlay = {"runs": {"wide": {"pretraining": {"seed": 1}}}}
-    assert started_with(overlay, edits)["runs"] == {
-        "wide": {"model": {"config": {"hidden_size": 256}}, "pretraining": {"seed": 1}}
+    assert list(started_with({"seed": 1}, edits)["runs"]) == ["base", "wide"]
+    assert started_with({"runs": {"wide": hot}}, edits)["runs"] == {
+        "wide": edits["runs"]["wide"] | hot
     }
 
 
@@ -139,7 +113,7 @@ def test_the_length_of_an_overlay_or_a_run_takes_the_place_of_another(own, said,
 
 def test_two_lengths_that_a_user_sets_or_none_stay_an_error():
     two = {"pretraining": {"steps": 5, "epochs": 3}}
-    words = r"found steps: 5, epochs: 3\.0; set the others to null"
+    words = r"set one, the others to null; found steps: 5, epochs: 3\.0"
     for overlay, edits in ((two, {}), ({}, two), ({"runs": {"base": two}}, {})):
         with pytest.raises(ConfigError, match=words):
             started_with(overlay, edits)
@@ -162,30 +136,12 @@ def test_an_overlay_with_problems_of_every_kind_is_told_whole():
     ]
 
 
-def test_a_key_that_stands_twice_is_told_with_both_lines(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "seed: 1\n"
-        "model:\n"
-        "  config: {hidden_size: 64, hidden_size: 32}\n"
-        "evaluation:\n"
-        "  top_k: 3\n"
-        "  prompts: []\n"
-        "  top_k: 4\n"
-        "seed: 2\n"
-    )
-    assert repeated_keys([file, file]) == [
-        f"model.config.hidden_size: is set twice in {file}, in lines 3 and 3; keep one",
-        f"evaluation.top_k: is set twice in {file}, in lines 5 and 7; keep one",
-        f"seed: is set twice in {file}, in lines 1 and 8; keep one",
-    ]
-    assert repeated_keys([ROOT / "config.yaml", *(ROOT / "presets").glob("*.yaml")]) == []
+TWICE = "line 4: not valid YAML: config is set in line 2 of the same section, too; keep one"
 
 
 @pytest.mark.parametrize(
     "content, words",
     [
-        (b"corpus: &a\n  filters: *a\n", "line 1: nested more than 100 levels deep"),
         (b"seed: 1\nreport: {title: Gr\xfc\xdfe}\n", "line 2: not UTF-8 (byte 0xfc). Save it"),
         (b"seed: 1\n---\nseed: 2\n", "line 2: a second document begins there"),
         (b"model:\n\tfamily: bert\n", "line 2: YAML is indented with spaces; replace the tab"),
@@ -193,9 +149,7 @@ def test_a_key_that_stands_twice_is_told_with_both_lines(tmp_path):
         (b"seed: [1\nreport: {}\n", "line 2: not valid YAML: did not find expected ',' or ']'"),
         (b"- 1\n", "holds no keys"),
         (b"? [a, b]\n: 1\n", "line 1: not valid YAML: found unhashable key"),
-        (b"a: " + b"[" * 200_000, "line 1: nested more than 100 levels deep"),
-        (b'{"a": ' + b"[" * 500 + b"]" * 500 + b"}", "nested more than 100 levels deep"),
-        (ALIASES, "more than 100,000 values with aliases (*) written out"),
+        (b"model:\n  config: {hidden_size: 4}\n  family: bert\n  config: {}\n", TWICE),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, content, words):
@@ -204,12 +158,12 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
     with pytest.raises(MlmError, match=re.escape(f"--configfile {file}")) as caught:
         read_overlay(file)
     assert words in str(caught.value) and "\n" not in str(caught.value)
-    if "nested" in words or "100,000" in words:
-        with pytest.raises(MlmError, match=re.escape(words)):
+    if words == TWICE:  # which Snakemake merges away
+        with pytest.raises(MlmError, match=TWICE):
             settings_from(DEFAULTS, {}, [file])
 
 
-@pytest.mark.parametrize("value", ["[1", "*x", "!!python/name:os.system", "\x1b", "[" * 3000])
+@pytest.mark.parametrize("value", ["[1", "*x", "!!python/name:os.system", "\x1b"])
 def test_a_value_of_the_command_line_that_is_no_yaml_is_named(value):
     with pytest.raises(MlmError, match=r"^--config seed=") as caught:
         read_settings(ROOT / "config.yaml", [], [f"seed={value}"])
@@ -227,16 +181,8 @@ def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
     ):
         with pytest.raises(MlmError, match=f"^--configfile {file}: {words}"):
             read_overlay(file)
-        assert repeated_keys([file]) == []
     # JSON is a configuration too.
     assert read_overlay(tmp_path / "mine.json") == {"seed": 3}
-
-
-def test_the_status_refuses_a_directory_before_snakemake_reads_it(tmp_path):
-    command = [sys.executable, str(ROOT / "scripts" / "status.py"), "--configfile", "."]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 1 and "--configfile .: is not a regular file" in ran.stderr
-    assert ran.stderr.count("\n") == 1
 
 
 def test_the_status_names_file_and_line_before_snakemake_reads_it(tmp_path):

@@ -171,7 +171,7 @@ def test_thresholds_that_are_no_such_are_told_all_at_once():
         "corpus.filters.quality.rules.min_words: found 0, expected integer from 1 to",
         "quality.rules.max_bullet_lines: found 1.5, expected number from 0 to 1",
         "quality.rules.max_wrods: unknown key; did you mean 'max_words'?",
-        "max_mean_word_length 4 is below min_mean_word_length 5",
+        "max_mean_word_length: 4 is below min_mean_word_length 5",
         "min_stop_words: 9, but stop_words has 8 different ones",
     ):
         assert words in str(told.value), words

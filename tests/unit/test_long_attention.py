@@ -84,17 +84,6 @@ def test_what_is_dropped_for_the_gradient_is_what_was_dropped():
     assert float(found) == pytest.approx(value.size, rel=0.2)
 
 
-def test_blocks_do_not_drop_alike():
-    # All queries and keys are alike: what differs between blocks is what they dropped.
-    query = np.zeros((1, 32, 1, 4), np.float32)
-    value = np.random.default_rng(0).normal(0, 1, query.shape).astype(np.float32)
-    tokens = Tokens(jnp.arange(32)[None], jnp.ones((1, 32), bool), None)
-    drawn = jax.random.key(0)
-    found = network._attention_by_queries(query, query, value, tokens, tokens, None, 0.5, drawn)
-    blocks = np.asarray(found).reshape(4, 8, 4)
-    assert len({block.tobytes() for block in blocks}) == 4
-
-
 @pytest.mark.parametrize("reach", [None, 3])
 def test_memory_grows_with_the_length_and_not_with_its_square(reach):
     def temporaries(length):

@@ -64,13 +64,6 @@ def test_a_prediction_is_right_where_no_class_is_likelier():
     assert masked_cross_entropy(*given, np.float32([1, 10, 100]))[1] == 101
 
 
-def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
-    for bad in (np.nan, np.inf):
-        states, table, bias, labels, weights = sample(20)
-        bias[3] = bad
-        assert not np.isfinite(masked_cross_entropy(states, table, bias, labels, weights)[0])
-
-
 def test_products_in_bfloat16_are_close_and_added_up_in_float32():
     given = sample(50)
     exact, kept = gradients(masked_cross_entropy, given)

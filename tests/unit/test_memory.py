@@ -102,10 +102,7 @@ BUILT = {
     "albert": 1_288_704,
     "bert": 1_462_464,
     "deberta-v2": 1_462_208,
-    "layoutlm": 2_003_264,
     "longformer": 1_561_536,
-    "mobilebert": 3_428_160,
-    "rembert": 16_049_728,
     "xlm": 1_445_440,
 }
 

@@ -1,5 +1,6 @@
 """Sections `accelerator` and `preflight`: the device, and what its compiler is asked ahead."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -25,8 +26,8 @@ class Accelerator(Section):
     """Processes that train a run together, each with its own devices (engine: jax;
     docs/cluster.md). null: one, or one on each host with start: hosts."""
     start: Literal["here", "srun", "hosts"] = "here"
-    """How these processes start. here: by the job, on its machine. srun: by the job through Slurm,
-    as tasks on its nodes. hosts: by this same command on every host."""
+    """How processes start. here: by the job, on its machine. srun: by the job through Slurm, as
+    tasks on its nodes. hosts: by this same command on every host."""
     join_seconds: Annotated[int, Field(ge=1, le=604_800)] = 300
     """Seconds that a process waits for its peers."""
     deterministic: bool = True
@@ -34,11 +35,8 @@ class Accelerator(Section):
     fastest, so that two runs may end in different weights (engine: jax)."""
 
     def lanes(self, batch: int) -> int:
-        """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow.
-
-        At the default's size this takes three quarters of the time of operations that are divided
-        among all threads. Logical devices have a thread each anyway.
-        """
+        """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow, in
+        three quarters of the time of one; logical devices have a thread each anyway."""
         if self.virtual_replicas:
             return 1
         most = max(1, min(self.cpu_threads, batch // LEAST_IN_LANE))
@@ -47,21 +45,14 @@ class Accelerator(Section):
     @property
     def together(self) -> bool:
         """Whether several processes train."""
-        return self.several() is not None
+        return self.start == "hosts" or (self.processes or 1) > 1
 
-    def several(self) -> str | None:
-        """What asks for several processes, in words."""
-        if self.start == "hosts":
-            return "accelerator.start: hosts"
-        many = self.processes is not None and self.processes > 1
-        return f"accelerator.processes: {self.processes}" if many else None
-
-    def contradictions(self) -> list[str]:
-        line = (
-            "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu for "
-            "a rehearsal, and not to gpu"
-        )
-        return [line] if self.virtual_replicas and self.kind == "gpu" else []
+    def contradictions(self) -> Iterator[str]:
+        if self.virtual_replicas and self.kind == "gpu":
+            yield (
+                "virtual_replicas: these are logical CPU devices; set accelerator.kind to cpu, or "
+                "to tpu for a rehearsal"
+            )
 
 
 class Preflight(Section):
@@ -70,10 +61,7 @@ class Preflight(Section):
     required: bool = True
     """Train on a TPU only after a passed preflight, which accelerator.kind: tpu runs first."""
     targets: Annotated[list[Text], Field(min_length=1)] = [
-        "v3:2x2",
-        "v4:2x2x1",
-        "v5e:2x2",
-        "v6e:2x2",
+        *("v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2")
     ]
     """Topologies to compile for: a generation (v3, v4, v5e, v5p, v6e) and a grid of chips."""
     effort: Literal["auto", "quick", "full"] = "auto"
@@ -83,7 +71,6 @@ class Preflight(Section):
     """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
     bfloat16. Compiles many times."""
 
-    def contradictions(self) -> list[str]:
-        problems = named_twice("preflight.targets", self.targets)
-        wrong = (target_problem(target) for target in self.targets)
-        return problems + [f"preflight.targets: {problem}" for problem in wrong if problem]
+    def contradictions(self) -> Iterator[str]:
+        yield from named_twice("targets", self.targets)
+        yield from (f"targets: {line}" for t in self.targets if (line := target_problem(t)))

@@ -1,12 +1,9 @@
 """What Google publishes of each TPU generation, and the names of its topologies.
 
-From the architecture page of each generation in the Cloud TPU documentation, which gives no figures
-of a v2. The interconnect is that of one direction of all of a chip's links: half of a page's figure
-for a chip, or a chip's part of the all-reduce over a pod.
-
-A v3 chip is two replicas, each a core with half of the HBM. The driver joins the cores of a v4 or
-v5p chip ("megacore") to one replica (https://github.com/pytorch/xla/issues/5258); the compiler
-describes its devices in the same way, and a test holds the table against it.
+From the architecture page of each generation in the Cloud TPU documentation. The interconnect is
+that of one direction of all of a chip's links. A v3 chip is two replicas, each a core with half of
+the HBM; the driver joins the cores of a v4 or v5p chip ("megacore") to one replica
+(https://github.com/pytorch/xla/issues/5258).
 """
 
 import difflib
@@ -20,10 +17,8 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class ChipFacts:
-    """Datasheet figures of one chip, shared by its `replicas_per_chip`.
-
-    `bf16_flops` are operations per second, `largest_grid` that of the chips in one slice.
-    """
+    """Datasheet figures of one chip, shared by its `replicas_per_chip`; `largest_grid` is that of
+    the chips in one slice."""
 
     generation: str
     hbm_bytes: int
@@ -48,14 +43,10 @@ CHIPS: dict[str, ChipFacts] = {
 
 _FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
-
 #: Topologies by generation: the usual ones, not all that there are.
-TOPOLOGIES: dict[str, tuple[str, ...]] = {
-    "v3": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
-    "v4": _DEEP,
-    "v5e": _FLAT,
-    "v5p": _DEEP,
-    "v6e": _FLAT,
+TOPOLOGIES = {
+    "v3": (*(grid for grid in _FLAT if grid != "2x4"), "16x32", "32x32"),
+    **{"v4": _DEEP, "v5e": _FLAT, "v5p": _DEEP, "v6e": _FLAT},
 }
 
 #: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
@@ -70,11 +61,8 @@ def generation_of(target: str) -> str:
 
 
 def nearest_targets(target: str, count: int = 3) -> list[str]:
-    """Names of targets that `target` was most likely meant to be, best first.
-
-    The marketing form counts TensorCores or chips ("v5e-8", "v3-8"), the compiler's form gives the
-    grid of chips ("v5e:2x4", "v3:2x2").
-    """
+    """Names of targets that `target` was most likely meant to be, best first: the marketing form
+    "v5e-8" counts chips or TensorCores, the compiler's form "v5e:2x4" gives the grid of chips."""
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
     asked = target.strip().lower()
     generation, chips = generation_of(asked), 0
@@ -100,35 +88,33 @@ def replicas_of(target: str) -> int:
 
 
 def hosts_of(target: str, described: int) -> int:
-    """Machines of `target`, of which libtpu describes `described`.
-
-    libtpu counts a machine for every four chips. Machines with a v5e or v6e have up to eight
-    (v5litepod-8, v6e-8; "Chips per host" in the Cloud TPU documentation).
-    """
+    """Machines of `target`, of which libtpu describes `described`, one for every four chips:
+    machines with a v5e or v6e have up to eight ("Chips per host" in the documentation)."""
     one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
     return 1 if one_machine else described
 
 
 def target_problem(target: str) -> str | None:
     """What is wrong with the name of a target, in words; None where it can be compiled for."""
-    generation = generation_of(target)
-    if _TARGET.fullmatch(target) and generation in CHIPS:
-        largest, grid = CHIPS[generation].largest_grid, _grid(target)
-        fits = len(grid) == len(largest) and all(
-            1 <= side <= most for side, most in zip(grid, largest, strict=True)
-        )
+    if _TARGET.fullmatch(target) and (facts := CHIPS.get(generation_of(target))):
+        grid = _grid(target)
         # A machine holds 2 × 2 chips of a slice.
-        if fits and grid[0] % 2 == grid[1] % 2 == 0:
+        even = grid[0] % 2 == grid[1] % 2 == 0
+        largest = facts.largest_grid
+        if (
+            even
+            and len(grid) == len(largest)
+            and all(1 <= side <= most for side, most in zip(grid, largest, strict=True))
+        ):
             return None
-    nearest = ", ".join(nearest_targets(target))
-    return f"{target!r} is not a TPU topology; nearest: {nearest}. Accepted are {ACCEPTED}"
+    accepted = ", ".join(
+        f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()
+    )
+    return (
+        f"{target!r} is not a TPU topology; nearest: {', '.join(nearest_targets(target))}. Accepted"
+        f" are a generation and its grid of chips, whose first two sides are even: {accepted}"
+    )
 
 
 def _grid(target: str) -> tuple[int, ...]:
     return tuple(int(side) for side in target.split(":")[1].split("x"))
-
-
-#: The names of targets, in words.
-ACCEPTED = "a generation and its grid of chips, whose first two sides are even: " + ", ".join(
-    f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()
-)

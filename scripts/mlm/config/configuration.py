@@ -1,6 +1,7 @@
 """The whole configuration: its sections, its runs, and what one section says of another."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.families import engine_for
-from mlm.config.fields import SPLITS, Section, Seed, section, told
+from mlm.config.fields import SPLITS, Section, Seed, section
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
@@ -27,9 +28,9 @@ class Overrides(Section):
     pretraining: Pretraining = section(Pretraining)
     evaluation: Evaluation = section(Evaluation)
 
-
-#: Sections that a run may override.
-RUN_SECTIONS = tuple(Overrides.model_fields)
+    @property
+    def engine(self) -> str:
+        return engine_for(self.pretraining.engine, self.model.model_type)
 
 
 class Configuration(Section):
@@ -59,106 +60,102 @@ class Configuration(Section):
     pretraining.optimizer.learning_rate: [0.003, 0.006]} makes base_seed-0_learning_rate-0.003 and
     three more."""
 
-    def contradictions(self) -> list[str]:
-        """What the sections contradict each other in, and each its own lines; not the runs'."""
-        problems = []
-        for name in (
-            *("corpus", "tokenizer", "shards", "accelerator"),
-            *("preflight", "finetune", "report", "publish"),
-        ):
-            problems += getattr(self, name).contradictions()
-        problems += [
-            f"{path}: no run is called {name!r}; there are: {', '.join(self.runs)}"
-            for path, names in (
-                ("report.runs", self.report.runs),
-                ("publish.runs", self.publish.runs),
-            )
-            for name in dict.fromkeys(names or [])
-            if name not in self.runs
-        ]
-        problems += self.publish.clashes(list(self.runs))
-        if self.finetune.data.file is None:
-            problems += [
-                f"{place}.decontamination.also: finetuning, but finetune.data.file names no file. "
-                "Name one, or take it from the list"
-                for place, filters in self.corpus.all_filters().items()
-                if "finetuning" in (filters.decontamination.also or ())
-            ]
-        if self.publish.dataset and self.shards.source == "prebuilt":
-            problems += [
-                f"publish.dataset: the {split} shards are in {place}; set it to null, or copy them "
-                "to this machine"
-                for split in SPLITS
-                if (place := getattr(self.shards.prebuilt, split)) and "://" in place
-            ]
-        return problems + [
-            f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' (at most "
-            "64, the first a letter or digit)"
-            for name in self.runs
-            if not _RUN_NAME.fullmatch(name)
-        ]
-
-    def contradictions_between_runs(self, runs: dict[str, Overrides]) -> list[str]:
-        """What is wrong with `runs`, each with all its settings, taken together."""
-        engines = {n: engine_for(r.pretraining.engine, r.model.model_type) for n, r in runs.items()}
-        problems = told(
-            (
-                set(engines.values()) == {"tensorflow"} and not self.accelerator.deterministic,
+    def problems(self, runs: dict[str, Overrides]) -> Iterator[str]:
+        """A line for each contradiction; `runs` are those of the configuration with all their
+        settings."""
+        for name, value in self:
+            if isinstance(value, Section) and name not in Overrides.model_fields:
+                yield from value.all_contradictions(name)
+        yield from self.contradictions()
+        for name, run in runs.items():
+            own = self.runs[name]
+            where = f"runs.{name}: " if own and own.model_fields_set else ""
+            yield from (where + line for line in self._contradictions_of(run))
+        engines = {run.engine for run in runs.values()}
+        if engines == {"tensorflow"} and not self.accelerator.deterministic:
+            yield (
                 "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
-                "have. Set engine: jax, or leave it out",
+                "have. Set engine: jax, or leave it out"
             )
-        )
-        starts = {name: run.pretraining.continue_from for name, run in runs.items()}
-        for name, start in starts.items():
-            if start.run is None:
-                continue
-            where = f"runs.{name}: pretraining.continue_from"
-            if start.run not in runs:
-                problems.append(
-                    f"{where}.run: no run is called {start.run!r}; there are: {', '.join(runs)}"
-                )
-                continue
-            way, last = [name], runs[start.run].pretraining.steps
-            while (before := starts[way[-1]].run) in runs and before not in way:
-                way.append(before)
-            problems += told(
-                (
-                    engines[start.run] != engines[name],
-                    f"{where}.run: run {start.run!r} is trained by pretraining.engine: "
-                    f"{engines[start.run]}, this one by {engines[name]}; set one engine for both",
-                ),
-                (before == name, f"{where}.run: in a circle: {' → '.join([*way, name])}"),
-                (
-                    start.step and last and start.step > last,
-                    f"{where}.step: {start.step} is beyond the last step of run {start.run!r}, "
-                    f"{last}",
-                ),
-            )
-        return problems
+        if "jax" in engines and installed_version("jax") is None:
+            yield NO_JAX
+        for name, run in runs.items():
+            if run.pretraining.continue_from.run is not None:
+                where = f"runs.{name}: pretraining.continue_from."
+                yield from (where + line for line in _wrong_start(name, runs))
 
-    def contradictions_of_run(self, run: Overrides) -> list[str]:
-        """What the three sections of a run, its overrides merged in, contradict; one line each."""
-        problems = run.pretraining.contradictions() + run.evaluation.contradictions()
-        problems += run.model.contradictions_at(self.shards.sequence_length, run.pretraining.engine)
-        problems += run.pretraining.contradictions_with(run.model.model_type)
-        problems += self.finetune.contradictions_with(run.model.model_type)
-        if run.pretraining.forget and self.shards.source == "prebuilt":
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        for part in ("report", "publish"):
+            for name in dict.fromkeys(getattr(self, part).runs or []):
+                if name not in self.runs:
+                    yield _no_run(f"{part}.runs", name, self.runs)
+        yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
+        for place, filters in self.corpus.all_filters().items():
+            if "finetuning" in (filters.decontamination.also or ()) and not self.finetune.data.file:
+                yield (
+                    f"corpus.{place}.decontamination.also: finetuning, but finetune.data.file names"
+                    " no file. Name one, or take it from the list"
+                )
+        if self.publish.dataset and self.shards.source == "prebuilt":
+            for split in SPLITS:
+                if "://" in (place := getattr(self.shards.prebuilt, split) or ""):
+                    yield (
+                        f"publish.dataset: the {split} shards are in {place}; set it to null, or "
+                        "copy them to this machine"
+                    )
+        for name in self.runs:
+            if not _RUN_NAME.fullmatch(name):
+                yield (
+                    f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' "
+                    "(at most 64, the first a letter or digit)"
+                )
+
+    def _contradictions_of(self, run: Overrides) -> Iterator[str]:
+        model, pretraining, length = run.model, run.pretraining, self.shards.sequence_length
+        yield from pretraining.all_contradictions("pretraining")
+        yield from run.evaluation.all_contradictions("evaluation")
+        fitting = model.contradictions_at(length, pretraining.engine)
+        yield from (f"model.{line}" for line in fitting)
+        yield from (f"pretraining.{line}" for line in pretraining.unfit_engine(model.model_type))
+        yield from (f"finetune.{line}" for line in self.finetune.unfit_family(model.model_type))
+        if pretraining.forget and self.shards.source == "prebuilt":
+            yield (
                 "pretraining.forget: prebuilt shards have no text to find documents in. Set it to "
                 "[], or shards.source: corpus"
             )
-        engine = engine_for(run.pretraining.engine, run.model.model_type)
-        if engine == "tensorflow" and (several := self.accelerator.several()):
-            problems.append(
-                f"{several}, which pretraining.engine: tensorflow does not have. Set engine: jax, "
-                "or leave processes and start out"
+        if run.engine == "tensorflow" and self.accelerator.together:
+            yield (
+                "accelerator: several processes, which pretraining.engine: tensorflow does not "
+                "have. Set engine: jax, or leave processes and start out"
             )
-        if engine == "jax" and installed_version("jax") is None:
-            problems.append(NO_JAX)
         if self.tokenizer.kind != "pretrained":
-            problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
+            prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
             # Of several words, a replacement may make one token.
             if not any(" " in old.strip() for old, _ in self.tokenizer.replacements):
-                length = self.shards.sequence_length
-                problems += run.evaluation.too_long(length, run.model.longest_sequence(length))
-        return problems
+                prompts += run.evaluation.too_long(length, model.longest_sequence(length))
+            yield from (f"evaluation.{line}" for line in prompts)
+
+
+def _no_run(path: str, name: str, runs: dict) -> str:
+    return f"{path}: no run is called {name!r}; there are: {', '.join(runs)}"
+
+
+def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
+    """What is wrong with the run, and its step, that the run `name` continues."""
+    starts = {name: run.pretraining.continue_from for name, run in runs.items()}
+    start, way = starts[name], [name]
+    if start.run not in runs:
+        yield _no_run("run", start.run, runs)
+        return
+    while (before := starts[way[-1]].run) in runs and before not in way:
+        way.append(before)
+    if before == name:
+        yield f"run: in a circle: {' → '.join([*way, name])}"
+    if (other := runs[start.run].engine) != (own := runs[name].engine):
+        yield (
+            f"run: run {start.run!r} is trained by pretraining.engine: {other}, this one by {own}; "
+            "set one engine for both"
+        )
+    last = runs[start.run].pretraining.steps
+    if start.step and last and start.step > last:
+        yield f"step: {start.step} is beyond the last step of run {start.run!r}, {last}"

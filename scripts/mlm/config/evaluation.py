@@ -1,24 +1,12 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from mlm.config.fields import (
-    Confidence,
-    Count,
-    Fraction,
-    NotNegativeCount,
-    ProperFraction,
-    ResampleCount,
-    Section,
-    Seed,
-    Text,
-    TokenCount,
-    named_twice,
-    section,
-    told,
-)
+from mlm.config import fields
+from mlm.config.fields import Count, Section, Text, named_twice, section
 
 _Part = Literal[
     *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
@@ -27,25 +15,19 @@ _Part = Literal[
 
 
 class Bootstrap(Section):
-    resamples: ResampleCount = 1000
+    resamples: fields.ResampleCount = 1000
     """Number of resamples, each over groups."""
-    confidence: Confidence = 0.95
+    confidence: fields.Confidence = 0.95
     """Confidence level of the intervals."""
 
 
-class Evaluation(Section):
+class Evaluation(fields.MaskedShares):
+    seed: fields.Seed = 0
+    """Seed of the choice of the tokens to predict, the same for all runs."""
     batch_size: Count = 64
     """Samples in a batch; changes figures by rounding only."""
-    max_tokens: TokenCount = 2_000_000
+    max_tokens: fields.TokenCount = 2_000_000
     """Maximum number of tokens of the test split to evaluate, in samples at equal distances."""
-    mlm_probability: ProperFraction = 0.15
-    """Share of the tokens to predict."""
-    seed: Seed = 0
-    """Seed of the choice of these tokens, the same for all runs."""
-    mask_token: Fraction = 0.8
-    """Share of the chosen tokens replaced by the mask token."""
-    random_token: Fraction = 0.1
-    """Share of the chosen tokens replaced by a random token; the rest stay visible."""
     prompts: list[Text] = [
         "Goal of my life is to [MASK].",
         "The [MASK] of the United States.",
@@ -61,63 +43,43 @@ class Evaluation(Section):
     """Number of bins of the calibration curve."""
     samples: Annotated[int, Field(ge=0, le=100)] = 5
     """Best and worst predicted samples to show in the report, and masked ones."""
-    train_samples: NotNegativeCount | None = None
+    train_samples: fields.NotNegativeCount | None = None
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
 
-    def contradictions(self) -> list[str]:
-        replaced = self.mask_token + self.random_token
-        return told(
-            (
-                replaced > 1 + 1e-9,
-                f"evaluation: mask_token and random_token add up to {replaced:g}, more than 1",
-            ),
-            (
-                replaced <= 0,
-                "evaluation: mask_token and random_token are both 0; at least one must be more",
-            ),
-            *(
-                (
-                    first == second,
-                    f"evaluation.minimal_pairs: {first!r} is on both sides of a pair; change one",
-                )
-                for first, second in self.minimal_pairs
-            ),
-        )
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if not self.mask_token and not self.random_token:
+            yield "mask_token: it and random_token are both 0; at least one must be more"
+        for first, second in self.minimal_pairs:
+            if first == second:
+                yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
 
-    def unmasked_prompts(self, mask: str) -> list[str]:
+    def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
-        return [
-            f"evaluation.prompts: {prompt!r} holds {mask} {prompt.count(mask)} times; exactly once "
-            "is expected"
-            for prompt in self.prompts
-            if prompt.count(mask) != 1
-        ]
+        for prompt in self.prompts:
+            if (count := prompt.count(mask)) != 1:
+                yield f"prompts: {prompt!r} holds {mask} {count} times; exactly once is expected"
 
-    def too_long(self, sequence_length: int, positions: int | None) -> list[str]:
+    def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
         """A line for each prompt and sentence with more words than fit tokens.
 
-        A word is a token at least, and two special tokens surround the text. Samples, and a pair's
-        sentences, are of `sequence_length` tokens; the model takes `positions` (None: unknown).
+        A word is a token at least, and two special tokens surround the text. A pair's sentences
+        have room in `sequence_length` tokens, prompts in the model's `positions`.
         """
-        texts = [("prompts", prompt, positions) for prompt in self.prompts if positions]
+        texts = [("prompts", prompt, positions) for prompt in self.prompts]
         texts += [
-            ("minimal_pairs", text, sequence_length) for pair in self.minimal_pairs for text in pair
+            ("minimal_pairs", t, sequence_length) for pair in self.minimal_pairs for t in pair
         ]
-        return [
-            f"evaluation.{key}: {text!r} is of {tokens} tokens at least; at most {longest} fit. "
-            "Shorten it"
-            for key, text, longest in texts
-            if (tokens := len(text.split()) + 2) > longest
-        ]
+        for key, text, longest in texts:
+            if (tokens := len(text.split()) + 2) > longest:
+                yield f"{key}: {text!r} has at least {tokens} tokens; shorten it to {longest}"
 
     @classmethod
     def card_prompt(cls, prompts: list[str], embedded: bool) -> str | None:
-        """The one of `prompts` that a model's card shows, if any.
-
-        Those of the default are in English, and only for a corpus that is `embedded`.
-        """
+        """The one of `prompts` that a model's card shows, if any: of the default ones, which are in
+        English, only for the `embedded` corpus."""
         own = prompts != cls.model_fields["prompts"].default
         return prompts[0] if prompts and (own or embedded) else None
 
@@ -130,6 +92,6 @@ class Report(Section):
     runs: list[str] | None = None
     """Runs to show; null: all."""
 
-    def contradictions(self) -> list[str]:
-        problems = named_twice("report.sections", self.sections)
-        return problems + named_twice("report.runs", self.runs)
+    def contradictions(self) -> Iterator[str]:
+        yield from named_twice("sections", self.sections)
+        yield from named_twice("runs", self.runs)

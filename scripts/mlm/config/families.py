@@ -1,10 +1,9 @@
 """The families of models: which can be trained here, and what is special about some."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from mlm.config.fields import told
+from mlm.config.fields import did_you_mean
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
 ROBERTA_FAMILY = (
@@ -19,7 +18,6 @@ TENSORFLOW_FAMILIES = (
     *("layoutlm", "longformer", "mobilebert", "mpnet", "rembert", "roberta"),
     *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
 )
-
 #: Those that the encoder in JAX (`mlm.model`) has.
 JAX_FAMILIES = ("bert", "modernbert", "roberta", "roberta-prelayernorm", "xlm-roberta")
 
@@ -33,12 +31,9 @@ REFUSED_FAMILIES = {
 
 #: Families whose code branches on tensors, which TensorFlow's AutoGraph has to rewrite.
 BRANCHING_FAMILIES = ("longformer",)
-
-#: Families whose dropout draws from a generator that no saved state can hold.
-UNSAVED_DROPOUT = ("deberta", "deberta-v2")
-
-#: Families that may have no embedding of token types.
-NO_TOKEN_TYPES = ("deberta", "deberta-v2")
+#: Families whose dropout draws from a generator that no saved state can hold, and that may have no
+#: embedding of token types.
+DEBERTA_FAMILY = ("deberta", "deberta-v2")
 
 #: Families that `model.initialisation.attention: neighbour_heads` is made for: a table of
 #: absolute positions, or rotary ones, and a first layer of its own.
@@ -59,9 +54,8 @@ def engine_for(asked: str, family: str) -> str:
     return "jax" if family in JAX_FAMILIES and family not in TENSORFLOW_FAMILIES else "tensorflow"
 
 
-def unfit_family(family: str, asked: str = "auto") -> str | None:
-    """Why no model of this model_type is trained by the engine asked for, in words; None where it
-    is."""
+def unfit_family(family: str, asked: str) -> str | None:
+    """Why the engine asked for trains no model of this model_type, in words; None: it does."""
     if family in REFUSED_FAMILIES:
         return f"{family!r} is not supported: {REFUSED_FAMILIES[family]}; choose another"
     engine = engine_for(asked, family)
@@ -74,8 +68,7 @@ def unfit_family(family: str, asked: str = "auto") -> str | None:
             f"choose one of {', '.join(trained[engine])}"
         )
     known = sorted({*TENSORFLOW_FAMILIES, *JAX_FAMILIES})
-    close = difflib.get_close_matches(str(family), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+    hint = did_you_mean(family, known, f"there are: {', '.join(known)}")
     return f"{family!r} is not a masked language model that is trained here; {hint}"
 
 
@@ -87,46 +80,21 @@ def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | N
     width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     embedding = fields.get("embedding_size") or width
     kind = fields.get("position_embedding_type") or "absolute"
-    where = "model.initialisation.attention: neighbour_heads"
     if family not in NEIGHBOUR_FAMILIES:
-        return (
-            f"{where} is not made for {family}: it needs a table of absolute positions, or rotary "
-            f"ones, and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). Set standard"
-        )
-    needs = told(
-        (
-            width and embedding != width,
-            f"an embedding as wide as the layers, found embedding_size {embedding} and hidden_size "
-            f"{width}. Set standard",
-        ),
-        (kind != "absolute", f"position_embedding_type absolute, found {kind}. Set standard"),
-        (
-            heads == 1,
-            "two heads or more, found 1: positions would take all columns of the embeddings. Set "
-            "standard",
-        ),
-        (
-            width and heads and width // heads < 4,
-            f"heads at least 4 wide, found {(width or 0) // (heads or 1)}. Use fewer heads, or set "
-            "standard",
-        ),
-    )
-    return f"{where} needs {needs[0]}" if needs else None
+        need = f"one of the families {', '.join(NEIGHBOUR_FAMILIES)}, found {family}"
+    elif width and embedding != width:
+        need = f"embeddings as wide as hidden_size {width}, found embedding_size {embedding}"
+    elif kind != "absolute":
+        need = f"position_embedding_type absolute, found {kind}"
+    elif heads == 1:
+        need = "two heads or more, found 1"
+    elif width and heads and width // heads < 4:
+        need = f"heads at least 4 wide, found {width // heads}"
+    else:
+        return None
+    return f"neighbour_heads needs {need}. Set standard"
 
 
 def first_position(family: str) -> int:
     """The position of a sequence's first token: so many rows of the table lie before it."""
     return 2 if family in ROBERTA_FAMILY else 0
-
-
-def too_few_positions(family: str, positions: int, sequence_length: int) -> str | None:
-    """What is wrong with a table of so many positions, in words; None where it suffices."""
-    first = first_position(family)
-    needed = sequence_length + first
-    if positions >= needed:
-        return None
-    because = f" (positions of this family start at {first})" if first else ""
-    return (
-        f"model.config.max_position_embeddings: {positions}; sequences of {sequence_length} "
-        f"tokens need at least {needed}{because}"
-    )

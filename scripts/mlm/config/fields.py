@@ -1,19 +1,11 @@
 """What the sections of the configuration are made of: strict fields, their bounds, and words."""
 
+import difflib
 import re
 import types
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Self,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -41,15 +33,24 @@ Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 FileCount = Annotated[int, Field(ge=1, le=99_999)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 
+_BOUNDS = {"ge": " from {}", "gt": " above {}", "le": " to {}", "lt": " to below {}"}
+
 
 class Section(BaseModel):
     """A section of the configuration. Types are strict, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    def contradictions(self) -> list[str]:
-        """What no single key shows: settings that contradict each other, one line each."""
-        return []
+    def contradictions(self) -> Iterator[str]:
+        """A line for each contradiction among the keys of this section, beginning with a key."""
+        return iter(())
+
+    def all_contradictions(self, path: str) -> Iterator[str]:
+        """The contradictions of the section, which is at `path`, and of those that it holds."""
+        yield from (f"{path}.{line}" for line in self.contradictions())
+        for name, value in self:
+            if isinstance(value, Section):
+                yield from value.all_contradictions(f"{path}.{name}")
 
     @classmethod
     def of_param(cls, given: Mapping[str, Any]) -> Self:
@@ -74,13 +75,28 @@ class Section(BaseModel):
         return get_type_hints(cls, include_extras=True)
 
 
+class MaskedShares(Section):
+    """Which tokens are predicted, and what replaces them."""
+
+    mlm_probability: ProperFraction = 0.15
+    """Share of the tokens to predict."""
+    mask_token: Fraction = 0.8
+    """Share of the chosen tokens replaced by the mask token."""
+    random_token: Fraction = 0.1
+    """Share of the chosen tokens replaced by a random token; the rest stay visible."""
+
+    def contradictions(self) -> Iterator[str]:
+        replaced = self.mask_token + self.random_token
+        if replaced > 1 + 1e-9:
+            yield f"mask_token: it and random_token add up to {replaced:g}, more than 1"
+
+
 def section(model: type[Section]) -> Any:
     """A field that holds the section `model`, all defaults unless something in it is set."""
     return Field(default_factory=model)
 
 
 def is_section(bare: Any) -> bool:
-    """Whether the bare type of an annotation is a section."""
     return isinstance(bare, type) and issubclass(bare, Section)
 
 
@@ -102,7 +118,7 @@ def taken_apart(hint: Any) -> tuple[Any, list, bool]:
 def expected(hint: Any) -> str:
     """What a value annotated with `hint` must be, in words."""
     bare, bounds, nullable = taken_apart(hint)
-    names = ("ge", "gt", "le", "lt", "min_length", "max_length")
+    names = (*_BOUNDS, "min_length", "max_length")
     limits = {n: v for b in bounds for n in names if (v := getattr(b, n, None)) is not None}
     origin = get_origin(bare) or bare
     if origin is Literal:
@@ -115,33 +131,22 @@ def expected(hint: Any) -> str:
         words = "section with at least one key" if limits else "section of keys and values"
     else:
         words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
-        words += " that is not empty" if "min_length" in limits else _range_in_words(limits)
+        words += " that is not empty" * ("min_length" in limits)
+        words += "".join(form.format(limits[n]) for n, form in _BOUNDS.items() if n in limits)
     return words + (", or null" if limits else " or null") * nullable
 
 
-def _range_in_words(limits: Mapping[str, Any]) -> str:
-    """Every number has both bounds."""
-    if "ge" in limits:
-        most = f"{limits['le']}" if "le" in limits else f"less than {limits['lt']}"
-        return f" from {limits['ge']} to {most}"
-    if "gt" in limits:
-        most = f", at most {limits['le']}" if "le" in limits else f" and below {limits['lt']}"
-        return f" above {limits['gt']}{most}"
-    return ""
+def did_you_mean(name: Any, known: Iterable[str], otherwise: str = "") -> str:
+    """The one of `known` that `name` resembles, as a question."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def told(*checks: tuple[object, str]) -> list[str]:
-    """Of pairs of a condition and a line, the lines whose condition holds."""
-    return [line for wrong, line in checks if wrong]
-
-
-def named_twice(path: str, names: Iterable[str] | None) -> list[str]:
-    """A line for each of `names` that occurs more than once in the list at `path`."""
-    return [
-        f"{path}: {name!r} is named {count} times; once is enough"
-        for name, count in Counter(names or ()).items()
-        if count > 1
-    ]
+def named_twice(key: str, names: Iterable[str] | None) -> Iterator[str]:
+    """A line for each of `names` that occurs more than once in the list `key`."""
+    for name, count in Counter(names or ()).items():
+        if count > 1:
+            yield f"{key}: {name!r} is named {count} times; once is enough"
 
 
 def is_commit(revision: str | None) -> bool:
@@ -149,11 +154,11 @@ def is_commit(revision: str | None) -> bool:
     return re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
 
 
-def unpinned(path: str, revision: str | None) -> list[str]:
-    """A line if the `revision` at `path` is not a commit."""
-    found = f"{revision!r} is not a commit id" if revision else "missing"
-    line = (
-        f"{path}: {found}; expected the 40 hexadecimal digits of a commit, since a branch or a tag "
-        "can move. They are on the repository's page on the Hub, under Files, History"
-    )
-    return [] if is_commit(revision) else [line]
+def unpinned(key: str, revision: str | None) -> Iterator[str]:
+    """A line if the `revision`, set by `key`, is not a commit."""
+    if not is_commit(revision):
+        found = f"{revision!r} is not a commit id" if revision else "missing"
+        yield (
+            f"{key}: {found}; expected the 40 hexadecimal digits of a commit, since a branch or a "
+            "tag can move. They are on the repository's page on the Hub, under Files, History"
+        )

@@ -1,6 +1,6 @@
 """Section `corpus.filters`: which documents, lines and characters are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -92,19 +92,17 @@ class QualityRules(Section):
     bad_words: Text | None = None
     """Leave out documents with a word or phrase of this file: UTF-8, one a line."""
 
-    def contradictions_at(self, path: str) -> list[str]:
-        problems = []
+    def contradictions(self) -> Iterator[str]:
         for name in ("words", "mean_word_length"):
             low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
             if low is not None and high is not None and high < low:
-                problems.append(f"{path}: max_{name} {high:g} is below min_{name} {low:g}")
+                yield f"max_{name}: {high:g} is below min_{name} {low:g}"
         different = len({word.casefold() for word in self.stop_words})
-        if self.min_stop_words is not None and self.min_stop_words > different:
-            problems.append(
-                f"{path}.min_stop_words: {self.min_stop_words}, but stop_words has {different} "
-                "different ones, so that every document would be left out"
+        if (self.min_stop_words or 0) > different:
+            yield (
+                f"min_stop_words: {self.min_stop_words}, but stop_words has {different} different "
+                "ones, so that every document would be left out"
             )
-        return problems
 
 
 #: The rules of each publication, with their thresholds.
@@ -126,11 +124,9 @@ class QualityFilter(Section):
     rules: dict[str, Any] = {}
     """Single rules, which take precedence (docs/configuration.md lists them): {min_words: 20}."""
 
-    def contradictions(self) -> list[str]:
-        path = "corpus.filters.quality"
+    def contradictions(self) -> Iterator[str]:
         rules, problems = checked(QualityRules, _merged_rules(self.model_dump()))
-        problems = [f"{path}.rules.{line}" for line in problems]
-        return problems + rules.contradictions_at(path)
+        yield from (f"rules.{line}" for line in (*problems, *rules.contradictions()))
 
 
 def quality_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,18 +168,12 @@ class LanguageFilter(Section):
     min_probability: Fraction = 0.65
     """Minimum probability that the model gives to one of these languages."""
 
-    def contradictions(self) -> list[str]:
-        problems = named_twice("corpus.filters.language.keep", self.keep)
+    def contradictions(self) -> Iterator[str]:
+        yield from named_twice("keep", self.keep)
         if self.model is not None and not self.keep:
-            problems.append(
-                "corpus.filters.language.keep: empty, so that no document would be left; name the "
-                "languages, as the model calls them"
-            )
+            yield "keep: empty, so that no document would be left; name the model's languages"
         if self.model is None and self.keep:
-            problems.append(
-                "corpus.filters.language: keep is set, and model is not: name the file of a model"
-            )
-        return problems
+            yield "model: keep is set, and model is not; name the file of a model"
 
 
 class DecontaminationFilter(Section):
@@ -198,10 +188,9 @@ class DecontaminationFilter(Section):
     text_column: Text = "text"
     """The column that holds the text, in files of `against` with columns."""
 
-    def contradictions(self) -> list[str]:
-        path = "corpus.filters.decontamination"
-        problems = named_twice(f"{path}.against", self.against)
-        return problems + named_twice(f"{path}.also", self.also)
+    def contradictions(self) -> Iterator[str]:
+        yield from named_twice("against", self.against)
+        yield from named_twice("also", self.also)
 
 
 class NearDuplicates(Section):
@@ -239,16 +228,12 @@ class CorpusFilters(Section):
     language: LanguageFilter = section(LanguageFilter)
     decontamination: DecontaminationFilter = section(DecontaminationFilter)
 
-    def contradictions(self) -> list[str]:
-        problems = []
+    def contradictions(self) -> Iterator[str]:
         if self.near_duplicates.enabled and not self.deduplicate:
-            problems.append(
-                "corpus.filters: near_duplicates.enabled: true, but deduplicate: false would keep"
-                " exact duplicates. Set both to true, or near_duplicates.enabled to false"
+            yield (
+                "near_duplicates.enabled: true, but deduplicate: false would keep exact duplicates."
+                " Set both to true, or near_duplicates.enabled to false"
             )
         low, high = self.min_characters, self.max_characters
         if high is not None and high < low:
-            problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
-        for rules in (self.quality, self.language, self.decontamination):
-            problems += rules.contradictions()
-        return problems
+            yield f"max_characters: {high} is below min_characters {low}"

@@ -1,23 +1,13 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mlm.config import fields
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.config.fields import (
-    BelowOne,
-    Confidence,
-    Count,
-    NotNegative,
-    Positive,
-    ResampleCount,
-    Section,
-    Seed,
-    Text,
-    Threads,
-    section,
-)
+from mlm.config.fields import BelowOne, Count, Positive, Section, Text, section
 
 
 class FinetuneData(Section):
@@ -47,7 +37,7 @@ class FinetuneOptimizer(Section):
     """Decay rate of the second moment."""
     epsilon: Positive = 1e-8
     """Term added to the denominator for numerical stability."""
-    weight_decay: NotNegative = 0.01
+    weight_decay: fields.NotNegative = 0.01
     """Decoupled weight decay."""
     max_grad_norm: Positive | None = None
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
@@ -60,7 +50,7 @@ class Finetune(Section):
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
-    seed: Seed | None = None
+    seed: fields.Seed | None = None
     """Seed of the folds, the random weights and the order of each epoch; null: the seed above."""
     folds: Annotated[int, Field(ge=2, le=100)] = 5
     """Number of folds of the cross-validation, each one job."""
@@ -79,32 +69,28 @@ class Finetune(Section):
     dropout: BelowOne = 0.0
     """Dropout probability during fine-tuning."""
     optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
-    cpu_threads: Threads = 1
+    cpu_threads: fields.Threads = 1
     """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
     ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = [
         *(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
     ]
     """L2 penalties of the baseline, TF-IDF and ridge regression, of which each fold chooses one."""
-    resamples: ResampleCount = 2000
+    resamples: fields.ResampleCount = 2000
     """Number of bootstrap resamples, over groups or rows and over the trainings of each fold."""
-    confidence: Confidence = 0.95
+    confidence: fields.Confidence = 0.95
     """Confidence level of the intervals."""
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self) -> Iterator[str]:
         if self.data.source == "csv":
             if not self.data.file:
-                return ["finetune.data.file: missing; name the CSV file with your examples"]
+                yield "data.file: missing; name the CSV file with your examples"
         elif self.task != "regression":
-            return [
-                f"finetune.task: {self.task} needs data of its own; set finetune.data.source: csv"
-            ]
-        return []
+            yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
 
-    def contradictions_with(self, family: str) -> list[str]:
+    def unfit_family(self, family: str) -> Iterator[str]:
         """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
-        if not self.enabled or family in JAX_FAMILIES or family not in TENSORFLOW_FAMILIES:
-            return []
-        return [
-            f"finetune.enabled: {family!r} is not fine-tuned here; choose one of "
-            f"{', '.join(JAX_FAMILIES)}, or set it to false"
-        ]
+        if self.enabled and family in {*TENSORFLOW_FAMILIES} - {*JAX_FAMILIES}:
+            yield (
+                f"enabled: {family!r} is not fine-tuned here; choose one of "
+                f"{', '.join(JAX_FAMILIES)}, or set it to false"
+            )

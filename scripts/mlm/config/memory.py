@@ -18,14 +18,15 @@ from mlm.config.tokenizer import expected_vocabulary
 #: Parameters and ids of a model whose sizes are not known: about those of deberta-v2-xxlarge,
 #: and those of rembert, the largest of a family that is trained here.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
+#: Families with tables or layers that their common sizes do not show.
+_UNUSUAL_FAMILIES = ("layoutlm", "mobilebert", "rembert")
 
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
 #: Bytes of a parameter in training, in float32: weight, gradient, moments, what an update holds
 #: beside them, and the content of a file while it is saved; measured with 58 million parameters.
-_TRAINED_PARAMETER = 36
 #: Of these a gradient, of which each thread has one.
-_GRADIENT = 4
+_TRAINED_PARAMETER, _GRADIENT = 36, 4
 #: Bytes of a parameter as it is loaded: weight, the file's content and its transposed copy.
 _LOADED_PARAMETER = 12
 #: Bytes of a token read from a shard, of one of the test split with its answers, and of one that is
@@ -42,34 +43,20 @@ _NAMES = {
     "num_attention_heads": ("num_attention_heads", "n_heads"),
     "intermediate_size": ("intermediate_size", "hidden_dim"),
 }
-#: Fields of a few families that make more of the same sizes, as transformers sets them. Matrices of
-#: a layer's inner values are two elsewhere: a gated layer has three.
-_UNUSUAL = {
-    "layoutlm": {"max_2d_position_embeddings": 1024},
-    "mobilebert": {"embedding_size": 128, "num_feedforward_networks": 4},
-    "modernbert": {"inner_matrices": 3},
-    "rembert": {"input_embedding_size": 256, "output_embedding_size": 1664},
-}
-#: Widths of tables of embeddings that are not the layers'.
-_TABLES = ("embedding_size", "input_embedding_size", "output_embedding_size")
 
 
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
-    """At least as many parameters as the model has; `LARGEST_MODEL` if its sizes are not known.
-
-    `vocabulary` is the number of the tokenizer's ids, None if it is not known.
-    """
-    fields = _fields(model)
+    """At least as many parameters as the model has, with the tokenizer's `vocabulary` (None: not
+    known); `LARGEST_MODEL` if its sizes are not known."""
+    fields = model.architecture() | model.overrides()
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
-    if not width or not layers:
+    if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
         return LARGEST_MODEL
     inner, ids = _size(fields, "intermediate_size", 4 * width), _ids(fields, vocabulary)
     positions = fields.get("max_position_embeddings") or sequence_length + 2
-    positions += 4 * fields.get("max_2d_position_embeddings", 0)
-    tables = width + sum(fields.get(name) or 0 for name in _TABLES)
+    tables = width + (fields.get("embedding_size") or 0)
     # Some attend with a second set of projections: eight squares of the width where BERT has four.
-    matrices = (fields.get("num_feedforward_networks", 0) + 1) * fields.get("inner_matrices", 2)
-    a_layer = 8 * width**2 + matrices * width * inner + 20 * (width + inner)
+    a_layer = 8 * width**2 + _inner_matrices(model) * width * inner + 20 * (width + inner)
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
@@ -89,18 +76,19 @@ def memory_of_training(
     """MB of the training of `run` on a train split of `tokens` tokens (None: not known).
 
     `replicas` in this machine's memory, and whether they compute there (`on_host`), follow from
-    section `accelerator` unless they were measured. Under Slurm, each task asks for its own memory.
-    Activations are those of Korthikanti et al., "Reducing Activation Recomputation in Large
-    Transformer Models", 2022, equation 2, in float32, and what XLA sets aside beside them.
+    section `accelerator` unless they were measured. Activations are those of Korthikanti et al.,
+    "Reducing Activation Recomputation in Large Transformer Models", 2022, equation 2, in float32,
+    and what XLA sets aside beside them.
     """
     own = RunConfiguration.of(settings, run)
     section, accelerator, length = own.pretraining, own.accelerator, own.sequence_length
     if replicas is None:
+        # Under Slurm, each task asks for its own memory.
         here = accelerator.processes if accelerator.start == "here" else None
         replicas = (accelerator.virtual_replicas or 1) * (here or 1)
     if on_host is None:
         on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields, vocabulary = _fields(own.model), _tokenizer_ids(settings)
+    fields, vocabulary = own.model.architecture() | own.model.overrides(), _tokenizer_ids(settings)
     ids, width = _ids(fields, vocabulary), _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
     total = replicas * a_parameter * parameters(own.model, vocabulary, length)
@@ -108,17 +96,16 @@ def memory_of_training(
     total += samples * length * _STORED_TOKEN
     if on_host:
         heads = _size(fields, "num_attention_heads", width // 64 + 1)
-        inner = _size(fields, "intermediate_size", 4 * width)
-        inner *= 6 * fields.get("inner_matrices", 2)
-        a_token = 60 * width + inner + 14 * heads * length
-        a_token *= _size(fields, "num_hidden_layers", 48)
+        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _inner_matrices(own.model)
+        layers = _size(fields, "num_hidden_layers", 48)
         # Other families may predict the vocabulary at all positions.
         predicted = length
         if own.model.model_type in JAX_FAMILIES:
             enough = math.ceil(section.masking.mlm_probability * length) + 8
             predicted = min(section.masking.slots or enough, length)
         # Logits, their softmax and their gradient.
-        a_sample = length * a_token + predicted * ids * 12
+        a_sample = length * layers * (60 * width + inner + 14 * heads * length)
+        a_sample += predicted * ids * 12
         total += replicas * section.per_replica_batch_size * a_sample
     if own.model.initialisation.embeddings == "cooccurrence":
         total += _counts(tokens) + 4 * _SUBSPACES * ids * (width + 16)
@@ -127,9 +114,9 @@ def memory_of_training(
 
 def memory_of_evaluation(settings: Settings, run: str, train: int | None, test: int | None) -> int:
     """MB of the evaluation of `run` on splits of so many tokens (None: not known)."""
-    own, longest = RunConfiguration.of(settings, run), run_section(settings, run, "evaluation")
+    own, most = RunConfiguration.of(settings, run), run_section(settings, run, "evaluation")
     number = parameters(own.model, _tokenizer_ids(settings), own.sequence_length)
-    scored = min(test or longest["max_tokens"], longest["max_tokens"])
+    scored = min(test or most["max_tokens"], most["max_tokens"])
     return _megabytes(_LOADED_PARAMETER * number + _counts(train) + 2 * scored * _SCORED_TOKEN)
 
 
@@ -140,9 +127,9 @@ def tokens_of(manifest: str) -> int:
     return described["num_samples"] * described["sequence_length"]
 
 
-def _fields(model: ModelOfRun) -> dict[str, Any]:
-    """Fields of the transformers configuration, as far as they are known here."""
-    return _UNUSUAL.get(model.model_type, {}) | model.architecture() | model.overrides()
+def _inner_matrices(model: ModelOfRun) -> int:
+    """Matrices of a layer's inner values: a gated layer has three."""
+    return 3 if model.model_type == "modernbert" else 2
 
 
 def _size(fields: Mapping[str, Any], size: str, otherwise: int) -> int:

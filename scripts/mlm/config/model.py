@@ -2,14 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from mlm.config.families import (
-    NO_TOKEN_TYPES,
-    too_few_positions,
+    DEBERTA_FAMILY,
+    first_position,
     unfit_family,
     unfit_for_neighbour_heads,
 )
@@ -26,7 +27,7 @@ from mlm.config.fields import (
 from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
-SET_BY_THE_WORKFLOW = (
+_SET_BY_THE_WORKFLOW = (
     *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
     *("pad_token_id", "tie_word_embeddings"),
 )
@@ -53,6 +54,18 @@ class ModelFields(Section):
     """Dropout probability of the attention weights."""
 
 
+class _KnownFields(ModelFields):
+    """Fields of many families beside those of `config`, with their bounds."""
+
+    embedding_size: Count | None = None
+    vocab_size: Count | None = None
+    max_position_embeddings: Count | None = None
+    type_vocab_size: NotNegativeCount | None = None
+    initializer_range: Annotated[float, Field(ge=0, le=10)] | None = None
+    layer_norm_eps: ProperFraction | None = None
+    norm_eps: ProperFraction | None = None
+
+
 class Initialisation(Section):
     attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
     """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on.
@@ -72,30 +85,27 @@ class Model(Section):
     """Fields of the transformers configuration, these and any that the family has."""
     initialisation: Initialisation = section(Initialisation)
 
-    def overrides(self) -> dict[str, Any]:
-        """The fields of `config` that count: only the user's own beside a config file.
-
-        The defaults describe the embedded model, and would otherwise replace the sizes of the file
-        unasked. null leaves a field to the family or the file.
-        """
-        return {key: value for key, value in self.shown_fields().items() if value is not None}
-
     def shown_fields(self) -> dict[str, Any]:
-        """The fields of `config` for a reader of the whole configuration, null ones included."""
+        """The fields of `config` that count, null ones included: beside a config file, whose sizes
+        the defaults would replace unasked, only the user's own."""
         return self.config.model_dump(exclude_unset=bool(self.config_file))
 
-    def of_jobs(self) -> dict[str, Any]:
-        """The section as jobs get it, in plain types.
+    def overrides(self) -> dict[str, Any]:
+        """The fields of `config` that count; null leaves a field to the family or the file."""
+        return {key: value for key, value in self.shown_fields().items() if value is not None}
 
-        The content of the config file replaces its name, so that its edit trains again and
-        its state is not taken for another's.
-        """
+    def of_jobs(self) -> dict[str, Any]:
+        """The section as jobs get it, in plain types: with the content of the config file in the
+        place of its name, so that its edit trains again."""
         content = self.architecture() or None
         return self.model_dump() | {"config": self.overrides(), "config_file": content}
 
     def architecture(self) -> dict[str, Any]:
-        """The content of the config file; empty without one."""
-        return _read(self.config_file)[0] if self.config_file else {}
+        """The content of the config file; empty without a readable one."""
+        try:
+            return _read(self.config_file) if self.config_file else {}
+        except ValueError:
+            return {}
 
     @property
     def model_type(self) -> str:
@@ -107,43 +117,45 @@ class Model(Section):
         positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
-    def contradictions_at(self, sequence_length: int, engine: str) -> list[str]:
-        """What is wrong with the section for sequences of that length and `pretraining.engine`, one
-        line each."""
-        fields, family, where = self.overrides(), self.family, "model.family: "
-        problems = [
-            f"model.config.{name}: the workflow sets it itself, from tokenizer and family; leave it"
-            " out"
-            for name in SET_BY_THE_WORKFLOW
-            if name in fields
-        ]
+    def contradictions_at(self, sequence_length: int, engine: str) -> Iterator[str]:
+        """A line for whatever does not suit sequences of that length, and `pretraining.engine`."""
+        fields, family, where = self.overrides(), self.family, "family"
+        for name in (name for name in _SET_BY_THE_WORKFLOW if name in fields):
+            yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
         if self.config_file:
-            content, problem = _read(self.config_file)
-            if problem:
-                return [*problems, problem]
-            family, where = content["model_type"], f"model.config_file: {self.config_file}: "
-            fields = content | fields
+            where = f"config_file: {self.config_file}"
+            try:
+                content = _read(self.config_file)
+            except ValueError as error:
+                yield f"{where}: {error}; a config.json of transformers is expected"
+                return
+            family, fields = content["model_type"], content | fields
             if "family" in self.model_fields_set and self.family != family:
-                problems.append(
-                    f"model.family: {self.family} is set, but the model_type of "
-                    f"{self.config_file} is {family}; leave family out, or set it to {family}"
+                yield (
+                    f"family: {self.family} is set, but the model_type of {self.config_file} is "
+                    f"{family}; leave family out, or set it to {family}"
                 )
         if reason := unfit_family(family, engine):
-            return [*problems, where + reason]
-        if wrong := _field_problems(fields, family):
-            return problems + wrong
-        if self.initialisation.attention == "neighbour_heads":
-            problem = unfit_for_neighbour_heads(family, fields)
-            problems += [problem] if problem else []
+            yield f"{where}: {reason}"
+        elif wrong := [*_field_problems(fields, family)]:
+            yield from (f"config.{line}" for line in wrong)
+        else:
+            yield from self._unfit_sizes(fields, family, sequence_length)
+
+    def _unfit_sizes(self, fields: dict, family: str, sequence_length: int) -> Iterator[str]:
+        problem = unfit_for_neighbour_heads(family, fields)
+        if problem and self.initialisation.attention == "neighbour_heads":
+            yield f"initialisation.attention: {problem}"
         width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
         if width and heads and width % heads:
-            problems.append(
-                f"model.config: {heads} attention heads do not divide hidden_size {width}"
+            yield f"config: {heads} attention heads do not divide hidden_size {width}"
+        positions, needed = fields.get("max_position_embeddings"), first_position(family)
+        needed += sequence_length
+        if (positions or needed) < needed:
+            yield (
+                f"config.max_position_embeddings: {positions}; sequences of {sequence_length} "
+                f"tokens need at least {needed} in a {family}"
             )
-        positions = fields.get("max_position_embeddings")
-        if positions and (problem := too_few_positions(family, positions, sequence_length)):
-            problems.append(problem)
-        return problems
 
 
 class ModelOfRun(Model):
@@ -155,56 +167,25 @@ class ModelOfRun(Model):
         return self.config_file or {}
 
 
-class _KnownFields(ModelFields):
-    """Fields of many families beside those of `config`, with their bounds."""
-
-    embedding_size: Count | None = None
-    vocab_size: Count | None = None
-    max_position_embeddings: Count | None = None
-    type_vocab_size: NotNegativeCount | None = None
-    initializer_range: Annotated[float, Field(ge=0, le=10)] | None = None
-    layer_norm_eps: ProperFraction | None = None
-    norm_eps: ProperFraction | None = None
-
-
-def _field_problems(fields: dict[str, Any], family: str) -> list[str]:
+def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
     """Fields that no masked language model has in this form, from `config` and a config file."""
-    problems = [f"model.config.{line}" for line in checked(_KnownFields, fields)[1]]
-    if fields.get("type_vocab_size") == 0 and family not in NO_TOKEN_TYPES:
-        problems.append(f"model.config.type_vocab_size: found 0, expected {expected(Count)}")
-    for name, value in fields.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except ValueError:
-            if name not in _KnownFields.model_fields:
-                problems.append(f"model.config.{name}: found {value!r}, expected finite numbers")
-    return problems + [
-        f"model.config.{name}: {fields[name]!r} makes another kind of model of it; a "
-        "masked language model is an encoder. Leave it out"
-        for name in _DECODERS
-        if fields.get(name)
-    ]
+    yield from checked(_KnownFields, fields)[1]
+    if fields.get("type_vocab_size") == 0 and family not in DEBERTA_FAMILY:
+        yield f"type_vocab_size: found 0, expected {expected(Count)}"
+    for name in (name for name in _DECODERS if fields.get(name)):
+        yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
 
 
-def _read(path: str) -> tuple[dict, str | None]:
-    """The config file's content, and what is wrong with it, in words."""
-    problem, content = None, {}
+def _read(path: str) -> dict[str, Any]:
+    """The content of the config file at `path`; ValueError, in words, if it is none."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("is not a regular file")
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            problem = "is not a regular file"
-        else:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-                problem = "names no model_type"
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        problem = "no such file"
-    except RecursionError:
-        problem = "nested too deeply"
-    except (OSError, ValueError) as error:
-        problem = f"is not readable as JSON ({error})"
-    if problem:
-        return (
-            {},
-            f"model.config_file: {path}: {problem}; a config.json of transformers is expected",
-        )
-    return content, None
+        raise ValueError("no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"is not readable as JSON ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        raise ValueError("names no model_type")
+    return content

@@ -2,28 +2,23 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from mlm.config import fields
 from mlm.config.families import engine_for
 from mlm.config.fields import (
     BelowOne,
     Count,
     Fraction,
-    NotNegative,
-    NotNegativeCount,
     Positive,
-    ProperFraction,
     Section,
-    Seed,
     Text,
-    TokenCount,
     named_twice,
     section,
-    told,
 )
 from mlm.foundations.errors import MlmError
 
@@ -41,23 +36,16 @@ _MOST_STEPS = 2**31 - 1
 
 
 def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
-    """The section `own`, laid over `under`: a length that it sets takes the place of another.
-
-    That other one becomes null in it, unless `own` says something of it as well.
-    """
+    """The section `own`, laid over `under`: a length that it sets makes another, of which it says
+    nothing, null."""
     if not isinstance(own, Mapping) or all(own.get(key) is None for key in LENGTHS):
         return own
     displaced = {k: None for k in LENGTHS if k not in own and under.get(k) is not None}
     return {**own, **displaced}
 
 
-class Masking(Section):
-    mlm_probability: ProperFraction = 0.3
-    """Share of the tokens to predict."""
-    mask_token: Fraction = 0.8
-    """Share of the chosen tokens replaced by the mask token."""
-    random_token: Fraction = 0.1
-    """Share of the chosen tokens replaced by a random token; the rest stay unchanged."""
+class Masking(fields.MaskedShares):
+    mlm_probability: fields.ProperFraction = 0.3
     whole_word: bool = False
     """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
@@ -69,7 +57,7 @@ class Optimizer(Section):
     """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
     learning_rate: Positive = 0.006
     """Peak learning rate, shared by Muon and its AdamW."""
-    weight_decay: NotNegative = 0.0
+    weight_decay: fields.NotNegative = 0.0
     """Decoupled weight decay, not applied to biases and norms."""
     beta_1: BelowOne = 0.9
     """AdamW's decay rate of the first moment."""
@@ -83,13 +71,13 @@ class Optimizer(Section):
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
     warmup_ratio: Fraction = 0.05
     """Share of the schedule for a linear warmup to the peak."""
-    warmup_steps: NotNegativeCount | None = None
+    warmup_steps: fields.NotNegativeCount | None = None
     """Steps of the warmup, instead of warmup_ratio."""
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
     decay_ratio: Fraction | None = None
     """Share of the schedule for the decay, at its end; null: all after the warmup."""
-    decay_steps: NotNegativeCount | None = None
+    decay_steps: fields.NotNegativeCount | None = None
     """Steps of the decay, instead of decay_ratio."""
     min_lr_ratio: Fraction = 0.0
     """Final learning rate, as a share of the peak."""
@@ -128,7 +116,7 @@ class Pretraining(Section):
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
     """What computes the training, and part of the result. jax: bert, modernbert, roberta,
     roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow for all others."""
-    seed: Seed | None = None
+    seed: fields.Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = 64
@@ -138,7 +126,7 @@ class Pretraining(Section):
     a run's replaces the one set here."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Length in passes over the train split."""
-    tokens: TokenCount | None = None
+    tokens: fields.TokenCount | None = None
     """Length in tokens."""
     continue_from: ContinueFrom = section(ContinueFrom)
     forget: list[Text] = []
@@ -165,11 +153,9 @@ class Pretraining(Section):
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """Updates of the weights that `steps`, `epochs` or `tokens` come to.
-
-        `samples` are those of the train split, `batch` those of an update. A last batch that an
-        epoch only partly fills counts as one. Raises MlmError for more than a step counter holds.
-        """
+        """Updates of the weights that the length comes to, for a train split of so many `samples`
+        and `batch` of them in an update, the last of an epoch perhaps only partly filled. Raises
+        MlmError for more than a step counter holds."""
         if self.steps:
             steps = self.steps
         elif self.epochs:
@@ -184,55 +170,44 @@ class Pretraining(Section):
             )
         return steps
 
-    def contradictions_with(self, family: str) -> list[str]:
-        """What is asked for that the engine of a family does not have, one line each."""
+    def unfit_engine(self, family: str) -> Iterator[str]:
+        """A line for each setting that the engine of a family does not have."""
         engine, other = engine_for(self.engine, family), "tensorflow"
         asked = {"steps_per_execution": self.steps_per_execution != 1}
         if engine == "tensorflow":
             asked = {"attend": self.attend == "document", "rematerialise": self.rematerialise}
             other = "jax"
-        return [
-            f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: {engine} does "
-            f"not have. Set engine: {other}, or leave {name} out"
-            for name, beyond in asked.items()
-            if beyond
-        ]
+        for name in (name for name, beyond in asked.items() if beyond):
+            yield (
+                f"{name}: {getattr(self, name)}, which pretraining.engine: {engine} does not have. "
+                f"Set engine: {other}, or leave {name} out"
+            )
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self) -> Iterator[str]:
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
-        lengths_found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
-        start, momentum = self.continue_from, type(self.optimizer).model_fields["momentum"].default
-        return [
-            *problems_of("pretraining.forget", self.forget),
-            *named_twice("pretraining.forget", self.forget),
-            *told(
-                (
-                    len(lengths) != 1,
-                    "pretraining: exactly one of steps, epochs, tokens must be set; found "
-                    + lengths_found
-                    + "; set the others to null" * bool(lengths),
-                ),
-                (
-                    (start.run is None) != (start.step is None),
-                    "pretraining.continue_from: run and step go together; found "
-                    f"run: {start.run}, step: {start.step}",
-                ),
-                (
-                    start.run and start.step and self.steps and start.step >= self.steps,
-                    f"pretraining.continue_from.step: {start.step} leaves nothing to train of "
-                    f"steps: {self.steps}",
-                ),
-                (
-                    self.optimizer.name == "adamw" and self.optimizer.momentum != momentum,
-                    f"pretraining.optimizer.momentum: {self.optimizer.momentum}, which is for muon;"
-                    f" adamw has beta_1. Set name: muon, or leave momentum at {momentum}",
-                ),
-                (
-                    self.masking.mask_token + self.masking.random_token > 1 + 1e-9,
-                    "pretraining.masking: mask_token and random_token add up to more than 1",
-                ),
-            ),
-        ]
+        if len(lengths) != 1:
+            found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
+            yield f"steps: of steps, epochs and tokens set one, the others to null; found {found}"
+        start = self.continue_from
+        if (start.run is None) != (start.step is None):
+            yield (
+                "continue_from: run and step go together; found "
+                f"run: {start.run}, step: {start.step}"
+            )
+        elif start.run and self.steps and start.step >= self.steps:
+            yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
+        momentum, usual = self.optimizer.momentum, Optimizer.model_fields["momentum"].default
+        if self.optimizer.name == "adamw" and momentum != usual:
+            yield (
+                f"optimizer.momentum: {momentum}, which is for muon; adamw has beta_1. Set name: "
+                f"muon, or leave momentum at {usual}"
+            )
+        yield from named_twice("forget", self.forget)
+        for what in self.forget:
+            try:
+                parsed(what)
+            except ValueError as error:
+                yield f"forget: {error}"
 
 
 @dataclass(frozen=True)
@@ -265,14 +240,3 @@ def parsed(what: str) -> Forgotten:
         except re.error as error:
             raise ValueError(f"{what!r} is no regular expression: {error}") from None
     return Forgotten(kind, value)
-
-
-def problems_of(path: str, whats: Iterable[str]) -> list[str]:
-    """A line for each of `whats`, the list at `path`, that names nothing."""
-    problems = []
-    for what in whats:
-        try:
-            parsed(what)
-        except ValueError as error:
-            problems.append(f"{path}: {error}")
-    return problems

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import difflib
 import json
 import math
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -10,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mlm.config.fields import Section, expected, is_section, taken_apart
+from mlm.config.fields import Section, did_you_mean, expected, is_section, taken_apart
 
 _Model = TypeVar("_Model", bound=Section)
 
@@ -26,8 +25,10 @@ def canonical(value: Any, hint: Any) -> Any:
         children = bare.hints() if is_section(bare) else {}
         other = get_args(bare)[1] if get_origin(bare) is dict else Any
         # YAML reads some keys as numbers, dates or null.
-        texts = {k if isinstance(k, str) else _text(k): v for k, v in value.items()}
-        return {k: canonical(v, children.get(k, other)) for k, v in texts.items()}
+        texts = {
+            k: k if isinstance(k, str) else json.dumps(k, default=str).strip('"') for k in value
+        }
+        return {texts[k]: canonical(v, children.get(texts[k], other)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         item = get_args(bare)[0] if get_origin(bare) is list else Any
         return [canonical(v, item) for v in value]
@@ -40,10 +41,6 @@ def canonical(value: Any, hint: Any) -> Any:
     if kinds == {int} and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
-
-
-def _text(key: Any) -> str:
-    return json.dumps(key, default=str).strip('"')
 
 
 def _from_text(text: str, kinds: set, nullable: bool) -> Any:
@@ -79,10 +76,8 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     *way, last = detail["loc"]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in detail["loc"])[1:]
     if detail["type"] == "extra_forbidden":
-        holder = _hint(model, way)[0]
-        known = sorted(holder.model_fields)
-        close = difflib.get_close_matches(str(last), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+        known = sorted(_hint(model, way)[0].model_fields)
+        hint = did_you_mean(last, known, f"known keys: {', '.join(known)}")
         return f"{path}: unknown key; {hint}"
     value = detail["input"]
     if isinstance(value, float) and not math.isfinite(value):
@@ -90,9 +85,8 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     found = "null" if value is None else repr(value)
     hint, wanted = _hint(model, detail["loc"])
     words = expected(wanted)
-    if get_origin(hint) is Literal and isinstance(value, str):
-        close = difflib.get_close_matches(value, map(str, get_args(hint)), n=1)
-        words += f"; did you mean {close[0]!r}?" if close else ""
+    if get_origin(hint) is Literal and (meant := did_you_mean(value, map(str, get_args(hint)))):
+        words += f"; {meant}"
     return f"{path}: found {found}, expected {words}"
 
 

@@ -1,12 +1,12 @@
 """Section `publish`: what goes to the Hugging Face Hub, when asked."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Section, Text, named_twice, section, told
+from mlm.config.fields import Count, Section, Text, named_twice, section
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
@@ -44,50 +44,37 @@ class Publish(Section):
     """Number of attempts, with growing pauses, if the Hub or the network fails for a moment."""
     checkpoints: CheckpointPushes = section(CheckpointPushes)
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self) -> Iterator[str]:
         branch = self.checkpoints.branch
-        return [
-            *named_twice("publish.runs", self.runs),
-            *_unfit_names("publish.tokenizer", self.tokenizer),
-            *_unfit_names("publish.dataset", self.dataset),
-            *told(
-                (
-                    self.checkpoints.every and not self.model,
-                    "publish.checkpoints.every: needs publish.model, the repository to push to",
-                ),
-                (
-                    not _BRANCH.fullmatch(branch) or branch == "main",
-                    f"publish.checkpoints.branch: {branch!r} cannot be the branch; letters, "
-                    "digits, '-', '_' and '.' are expected, and main is the finished model's",
-                ),
-            ),
-        ]
+        yield from named_twice("runs", self.runs)
+        for key in ("tokenizer", "dataset"):
+            yield from _unfit_name(key, getattr(self, key))
+        if self.checkpoints.every and not self.model:
+            yield "checkpoints.every: needs publish.model, the repository to push to"
+        if not _BRANCH.fullmatch(branch) or branch == "main":
+            yield (
+                f"checkpoints.branch: {branch!r} cannot be the branch; letters, digits, '-', '_' "
+                "and '.' are expected, and main is the finished model's"
+            )
 
-    def clashes(self, runs: list[str]) -> list[str]:
+    def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
-        problems, taken = [], {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
+        taken = {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
         section = self.model_dump()
         for run in published_runs(section, runs):
             name = model_repository(section, run)
-            if wrong := _unfit_names("publish.model", name):
-                problems += wrong
-            elif name in taken:
-                problems.append(
-                    f"publish.model: {taken[name]} and the model of run {run} would both go to "
-                    f"{name}. Put {RUN} into the name, or choose another"
+            yield from _unfit_name("model", name)
+            if name in taken:
+                yield (
+                    f"model: {taken[name]} and the model of run {run} would both go to {name}. Put "
+                    f"{RUN} into the name, or choose another"
                 )
             taken.setdefault(name, f"the model of run {run}")
-        return problems
 
 
 def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:
-    """Those of `runs` whose models are published, sorted; none without `publish.model`.
-
-    `section` is the section `publish` in plain types.
-    """
-    if not section["model"]:
-        return []
-    return sorted(section["runs"] if section["runs"] is not None else runs)
+    """Those of `runs` whose models are published, sorted; `section` is that of `publish`."""
+    return sorted(runs if section["runs"] is None else section["runs"]) if section["model"] else []
 
 
 def model_repository(section: dict[str, Any], run: str) -> str | None:
@@ -95,11 +82,9 @@ def model_repository(section: dict[str, Any], run: str) -> str | None:
     return section["model"] and section["model"].replace(RUN, run)
 
 
-def _unfit_names(path: str, name: str | None) -> list[str]:
-    """A line if the Hub does not take `name` for a repository; by its rules."""
-    if name is None or (_REPOSITORY.fullmatch(name) and len(name) <= 96):
-        return []
-    return [
-        f"{path}: {name!r} cannot be the name of a repository; expected owner/name of letters, "
-        "digits, '-', '_' and '.' (none of '--', '..', '.git' at the end), at most 96 characters"
-    ]
+def _unfit_name(key: str, name: str | None) -> Iterator[str]:
+    if name is not None and not (_REPOSITORY.fullmatch(name) and len(name) <= 96):
+        yield (
+            f"{key}: {name!r} cannot be the name of a repository; expected owner/name of letters, "
+            "digits, '-', '_' and '.' (not '--', '..' or '.git' at the end), at most 96 characters"
+        )

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
-from mlm.config.families import engine_for
+from mlm.config.configuration import Configuration, Overrides
 from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import canonical, checked, merged
 from mlm.config.sweep import swept
@@ -25,28 +24,22 @@ class Settings(dict):
 def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
     """The configuration with every default filled in, in canonical types.
 
-    `given` holds what the user set and nothing else: it counts as wanted even
-    if it equals a default. `problems` are reported together with those found here.
-
-    Raises ConfigError with every problem.
+    `given` holds what the user set and nothing else: it counts as wanted even if it equals a
+    default. Raises ConfigError with every problem, `problems` among them.
     """
     given, wrong = swept(canonical(given, Configuration))
     configuration, found = checked(Configuration, given)
-    found = [*problems, *wrong, *found, *configuration.contradictions()]
     plain = configuration.model_dump(exclude_unset=True)
+    common = configuration.pretraining.model_dump()
     plain["runs"] = {
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
         for name, overrides in configuration.runs.items()
     }
     for own in plain["runs"].values():
         if "pretraining" in own:
-            common = configuration.pretraining.model_dump()
             own["pretraining"] = with_its_length_alone(own["pretraining"], common)
     runs = {name: _sections_of_run(plain, name) for name in plain["runs"]}
-    for name, run in runs.items():
-        where = f"runs.{name}: " if plain["runs"][name] else ""
-        found += [where + line for line in configuration.contradictions_of_run(run)]
-    found += configuration.contradictions_between_runs(runs)
+    found = [*problems, *wrong, *found, *configuration.problems(runs)]
     if found := found or _identical(runs, configuration.seed):
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
@@ -59,13 +52,10 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
     """A line for each group of `runs` with the same settings, which would train one model twice."""
     alike: dict[str, list[str]] = {}
     for name, run in runs.items():
-        settings = run.model_dump() | {"model": run.model.of_jobs()}
-        pretraining = settings["pretraining"]
-        if pretraining["seed"] is None:
-            pretraining["seed"] = seed
-        pretraining["engine"] = engine_for(pretraining["engine"], run.model.model_type)
-        pretraining["forget"].sort()
-        del pretraining["checkpoint"]
+        own = run.pretraining.model_dump(exclude={"checkpoint"})
+        own |= {"engine": run.engine, "forget": sorted(own["forget"])}
+        own["seed"] = seed if own["seed"] is None else own["seed"]
+        settings = [run.model.of_jobs(), own, run.evaluation.model_dump()]
         alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)
     return [
         f"runs: {', '.join(map(printable, names))} have the same settings; keep one of them. The "
@@ -87,5 +77,5 @@ def model_of_run(settings: Settings, run: str) -> dict[str, Any]:
 
 def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
     """The sections that a run may override, with the overrides of `run` merged in."""
-    common = {name: given.get(name, {}) for name in RUN_SECTIONS}
+    common = {name: given.get(name, {}) for name in Overrides.model_fields}
     return Overrides.model_validate(merged(common, given["runs"][run]))

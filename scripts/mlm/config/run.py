@@ -12,11 +12,9 @@ from mlm.config.resolution import Settings, model_of_run, run_section
 
 
 class RunConfiguration(Section):
-    """The sections of one run, and what it shares with the others.
-
-    `seed` is that of the whole configuration, `corpus` its source. `holes` names the file that
-    says what the run is trained without, `parent` is the run that it continues.
-    """
+    """The sections of one run, and what it shares with the others: `seed` is that of the whole
+    configuration, `corpus` its source. `holes` names the file that says what the run is trained
+    without, `parent` is the run that it continues."""
 
     name: Text
     model: ModelOfRun = section(ModelOfRun)
@@ -29,31 +27,28 @@ class RunConfiguration(Section):
     parent: "RunConfiguration | None" = None
 
     @classmethod
-    def of(cls, settings: Settings, run: str, **others: Any) -> Self:
-        """That of `run` in the whole configuration; `others` are `parent` and `holes`."""
-        return cls.of_param(
-            {
-                "name": run,
-                "model": model_of_run(settings, run),
-                "pretraining": run_section(settings, run, "pretraining"),
-                "accelerator": settings["accelerator"],
-                "seed": settings["seed"],
-                "sequence_length": settings["shards"]["sequence_length"],
-                "corpus": settings["corpus"]["source"],
-                "holes": None,
-                "parent": None,
-            }
-        ).with_values(**others)
+    def of(cls, settings: Settings, run: str) -> Self:
+        """That of `run` in the whole configuration, without `holes` and `parent`."""
+        return cls(
+            name=run,
+            model=ModelOfRun.of_param(model_of_run(settings, run)),
+            pretraining=Pretraining.model_validate(run_section(settings, run, "pretraining")),
+            accelerator=Accelerator.model_validate(settings["accelerator"]),
+            seed=settings["seed"],
+            sequence_length=settings["shards"]["sequence_length"],
+            corpus=settings["corpus"]["source"],
+        )
 
     def with_values(self, **values: Any) -> Self:
         """The same but for `values`: a section's are given as a mapping of what differs in it."""
-        changed = {
-            name: getattr(self, name).model_copy(update=value)
-            if isinstance(value, Mapping)
-            else value
-            for name, value in values.items()
-        }
-        return self.model_copy(update=changed)
+        return self.model_copy(
+            update={
+                name: getattr(self, name).model_copy(update=value)
+                if isinstance(value, Mapping)
+                else value
+                for name, value in values.items()
+            }
+        )
 
     @property
     def engine(self) -> str:

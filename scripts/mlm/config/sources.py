@@ -4,9 +4,8 @@ Snakemake merges config.yaml, which contains defaults, the files of `--configfil
 `--config` before the workflow sees any of it. Commands without Snakemake do the same here.
 """
 
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,8 @@ from mlm.config.problems import canonical, merged
 from mlm.config.resolution import Settings, resolve
 from mlm.foundations.errors import MlmError
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Snakemake runs the Python in a file with this key.
 _PROGRAM = "__use_yte__"
-#: Levels and values in a file with every alias written out. Beyond, readers run out of stack, or
-#: take minutes or for ever.
-_DEEPEST, _MOST_VALUES = 100, 100_000
 
 
 def read_settings(
@@ -42,14 +37,14 @@ def read_settings(
     os.chdir(directory)
     overlay: dict[str, Any] = {}
     for file in overlays:
-        overlay = merged(overlay, read_overlay(Path(file)))
+        overlay = merged(overlay, read_overlay(file))
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not (key and equals):
             raise MlmError(f"--config {assignment}: expected KEY=VALUE")
-        overlay = merged(overlay, {key: _read_yaml(value, f"--config {assignment}")[0]})
+        overlay = merged(overlay, {key: _read_yaml(value, f"--config {assignment}")})
     whole = merged(read_overlay(defaults), overlay)
-    return settings_from(whole, overlay, [defaults, *overlays])
+    return resolve(set_by_user(whole, overlay))
 
 
 def settings_from(
@@ -57,19 +52,23 @@ def settings_from(
 ) -> Settings:
     """The resolved configuration of the merged `config`.
 
-    `overlay` is the part from `--configfile` and `--config`; `files` are all that were merged.
-    Raises ConfigError with every problem, and MlmError for a file that is too deep or too large.
+    `overlay` is the part from `--configfile` and `--config`; `files` are all that were merged, in
+    which Snakemake does not notice a key that is set twice. Raises MlmError for one, and
+    ConfigError with every problem.
     """
-    return resolve(set_by_user(config, overlay), repeated_keys(files))
+    for file in files:
+        if os.path.isfile(file):
+            _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
+    return resolve(set_by_user(config, overlay))
 
 
-def read_overlay(file: Path) -> dict[str, Any]:
+def read_overlay(file: str | Path) -> dict[str, Any]:
     """The content of a configuration file; MlmError with file, line and remedy if it has none."""
     where = f"--configfile {file}"
     if os.path.exists(file) and not os.path.isfile(file):
         raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
-        content, _ = _read_yaml(file.read_text(encoding="utf-8"), where)
+        content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise MlmError(
@@ -87,18 +86,24 @@ def read_overlay(file: Path) -> dict[str, Any]:
     return content
 
 
-def _read_yaml(text: str, where: str) -> tuple[Any, list[tuple[str, int, int]]]:
-    """What a YAML text holds, and each key that one section sets twice, with both lines."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Refuses a key that one section sets twice, of which YAML takes the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            # `<<` merges other mappings, and may be repeated.
+            if name in lines and name != "<<":
+                words = f"{name} is set in line {lines[name]} of the same section, too; keep one"
+                raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
+            lines[name] = line
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(text: str, where: str) -> Any:
     try:
-        depth = 0
-        # The composer would end the process.
-        for event in yaml.parse(text, _LOADER):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                raise _too_large(where, event.start_mark)
-        repeated = list(_repeated(yaml.compose(text, _LOADER), where))
-        return yaml.load(text, _LOADER), repeated
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = f"not valid YAML: {error.problem}"
@@ -109,64 +114,6 @@ def _read_yaml(text: str, where: str) -> tuple[Any, list[tuple[str, int, int]]]:
         raise MlmError(f"{where}, line {mark.line + 1}: {problem}") from None
     except (ValueError, yaml.YAMLError) as error:
         raise MlmError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
-
-
-def _too_large(where: str, mark: yaml.Mark) -> MlmError:
-    return MlmError(
-        f"{where}, line {mark.line + 1}: nested more than {_DEEPEST} levels deep, or more than "
-        f"{_MOST_VALUES:,} values with aliases (*) written out; remove aliases of aliases, or to "
-        "what contains them"
-    )
-
-
-def _repeated(
-    node: yaml.Node | None,
-    where: str,
-    path: str = "",
-    depth: int = 0,
-    visited: Iterator[int] | None = None,
-) -> Iterator[tuple[str, int, int]]:
-    visited = itertools.count() if visited is None else visited
-    if node and (depth > _DEEPEST or next(visited) >= _MOST_VALUES):
-        raise _too_large(where, node.start_mark)
-    if isinstance(node, yaml.SequenceNode):
-        for number, item in enumerate(node.value):
-            yield from _repeated(item, where, f"{path}[{number}]", depth + 1, visited)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    lines: dict[str, int] = {}
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            continue
-        here = f"{path}.{key.value}" if path else key.value
-        line = key.start_mark.line + 1
-        # `<<` merges other mappings, and may be repeated.
-        if key.value in lines and key.value != "<<":
-            yield here, lines[key.value], line
-        lines[key.value] = line
-        yield from _repeated(value, where, here, depth + 1, visited)
-
-
-def repeated_keys(files: Iterable[str | Path]) -> list[str]:
-    """A line for each key that is set twice in one section of a configuration file.
-
-    YAML readers take the last one and say nothing. Snakemake reported files that cannot be read.
-    Raises MlmError for a value that contains itself or is too deep or too large.
-    """
-    problems = []
-    for file in dict.fromkeys(map(str, files)):
-        if not os.path.isfile(file):
-            continue
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-            repeated = _read_yaml(text, f"--configfile {file}")[1]
-        except (OSError, ValueError):
-            continue
-        problems += [
-            f"{path}: is set twice in {file}, in lines {first} and {second}; keep one"
-            for path, first, second in repeated
-        ]
-    return problems
 
 
 def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, FileCount, Section, Text, section, told, unpinned
+from mlm.config.fields import LARGEST, SPLITS, FileCount, Section, Text, section, unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
@@ -35,17 +35,16 @@ class SpecialTokens(Section):
         """In the order of their ids."""
         return tuple(self.model_dump().values())
 
-    def contradictions(self) -> list[str]:
+    def contradictions(self) -> Iterator[str]:
         tokens = self.model_dump()
-        problems = [
-            f"tokenizer.special_tokens.{name}: {text!r} is ordinary text, or holds white space; "
-            "put it between marks, as in '[MASK]' or '<pad>'"
-            for name, text in tokens.items()
-            if len(text) < 3 or text[0].isalnum() or text[-1].isalnum() or len(text.split()) != 1
-        ]
-        if len(set(tokens.values())) != len(tokens):
-            problems.append(f"tokenizer.special_tokens: two are the same in {[*tokens.values()]}")
-        return problems
+        for name, text in tokens.items():
+            if len(text) < 3 or text[0].isalnum() or text[-1].isalnum() or len(text.split()) != 1:
+                yield (
+                    f"{name}: {text!r} is ordinary text, or holds white space; put it between "
+                    "marks, as in '[MASK]' or '<pad>'"
+                )
+            if self.texts.count(text) > 1:
+                yield f"{name}: {text!r} is another special token as well; give each its own"
 
 
 class PretrainedTokenizer(Section):
@@ -53,16 +52,6 @@ class PretrainedTokenizer(Section):
     """For kind pretrained: a directory, or a Hub id."""
     revision: str | None = None
     """The commit to pin a Hub id to."""
-
-    def contradictions(self) -> list[str]:
-        if not self.path:
-            return ["tokenizer.pretrained.path: missing; name a directory or a Hub id"]
-        if Path(self.path).is_dir():
-            return []
-        return [
-            f"{line}. ({self.path!r} is not a directory here, so it is taken for a Hub id)"
-            for line in unpinned("tokenizer.pretrained.revision", self.revision)
-        ]
 
 
 class Tokenizer(Section):
@@ -95,67 +84,54 @@ class Tokenizer(Section):
         """Ids that are not learned: the special tokens and the bytes."""
         return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
-    def contradictions(self) -> list[str]:
-        problems = told(
-            (
-                self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS,
-                f"tokenizer.byte_fallback: true is not possible for kind {self.kind}; set it to "
-                f"false, or choose {' or '.join(BYTE_FALLBACK_KINDS)}",
+    def contradictions(self) -> Iterator[str]:
+        if self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS:
+            kinds = " or ".join(BYTE_FALLBACK_KINDS)
+            yield (
+                f"byte_fallback: true is not possible for kind {self.kind}; set it to false, or "
+                f"choose {kinds}"
             )
-        )
         if self.kind == "pretrained":
-            return problems + self.pretrained.contradictions()
-        reserved = _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
-        return [
-            *problems,
-            *told(
-                (
-                    self.vocabulary_size is not None and self.vocabulary_size <= reserved,
-                    f"tokenizer.vocabulary_size: {self.vocabulary_size} leaves no room beside "
-                    f"{reserved} ids for special tokens and bytes; set at least {reserved + 100}",
-                ),
-                (
-                    self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE,
-                    f"tokenizer.character_coverage: {self.character_coverage}; sentencepiece, "
-                    f"which trains the kind unigram, takes {LEAST_UNIGRAM_COVERAGE} to 1. Set "
-                    "that, or choose bpe or wordpiece",
-                ),
-                (
-                    not all(old for old, _ in self.replacements),
-                    "tokenizer.replacements: the first text of a pair must not be empty",
-                ),
-            ),
-            *self.special_tokens.contradictions(),
-        ]
+            path = self.pretrained.path
+            if not path:
+                yield "pretrained.path: missing; name a directory or a Hub id"
+            elif not Path(path).is_dir():
+                for line in unpinned("pretrained.revision", self.pretrained.revision):
+                    yield f"{line}. ({path!r} is not a directory here, so it is taken for a Hub id)"
+            return
+        if (self.vocabulary_size or LARGEST) <= self.reserved:
+            yield (
+                f"vocabulary_size: {self.vocabulary_size} leaves no room beside {self.reserved} ids"
+                f" for special tokens and bytes; set at least {self.reserved + 100}"
+            )
+        if self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE:
+            yield (
+                f"character_coverage: {self.character_coverage}; sentencepiece, which trains the "
+                f"kind unigram, takes {LEAST_UNIGRAM_COVERAGE} to 1. Set that, or choose bpe or "
+                "wordpiece"
+            )
+        if not all(old for old, _ in self.replacements):
+            yield "replacements: the first text of a pair must not be empty"
 
 
 def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
-    """How many ids a tokenizer of the section `tokenizer` is expected to have, before it is made.
-
-    At most, where the corpus decides; None: it is a pretrained one.
-    """
-    if section["kind"] == "pretrained":
-        return None
-    size = section["vocabulary_size"]
-    return MOST_BY_ITSELF if size is None else size
+    """Ids of a tokenizer of the section `tokenizer`, at most where the corpus decides; None for a
+    pretrained one."""
+    return None if section["kind"] == "pretrained" else section["vocabulary_size"] or MOST_BY_ITSELF
 
 
 class Prebuilt(Section):
     train: str | None = None
     """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord."""
     validation: str | None = None
-    """The same for validation."""
     test: str | None = None
-    """The same for test."""
 
 
 class ShardCount(Section):
     train: FileCount = 4
     """Number of shards of train: each is one file and one job."""
     validation: FileCount = 1
-    """The same for validation."""
     test: FileCount = 1
-    """The same for test."""
 
 
 class Shards(Section):
@@ -168,11 +144,7 @@ class Shards(Section):
     read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Documents tokenised at a time: bounds a job's memory, and changes no byte."""
 
-    def contradictions(self) -> list[str]:
-        if self.source != "prebuilt":
-            return []
-        return [
-            f"shards.prebuilt.{split}: missing; a directory or gs:// prefix is expected"
-            for split in SPLITS
-            if not getattr(self.prebuilt, split)
-        ]
+    def contradictions(self) -> Iterator[str]:
+        for split in SPLITS if self.source == "prebuilt" else ():
+            if not getattr(self.prebuilt, split):
+                yield f"prebuilt.{split}: missing; a directory or gs:// prefix is expected"

@@ -106,19 +106,15 @@ _ONLY = {
 
 _ROBERTA_HEAD = ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
 _ROBERTA_NAMES = _bert_names("roberta", False, _ROBERTA_HEAD)
-_PREDICTIONS = "cls.predictions."
 _BERT_HEAD = tuple(
-    _PREDICTIONS + name for name in ("transform.dense", "transform.LayerNorm", "bias")
+    f"cls.predictions.{name}" for name in ("transform.dense", "transform.LayerNorm", "bias")
 )
 #: By model_type: its names, and the fields of its config.json.
 FAMILIES = {
     "bert": (_bert_names("bert", False, _BERT_HEAD), _BERT),
     "roberta": (_ROBERTA_NAMES, _ROBERTA),
     "xlm-roberta": (_ROBERTA_NAMES, _ROBERTA),
-    "roberta-prelayernorm": (
-        _bert_names("roberta_prelayernorm", True, _ROBERTA_HEAD),
-        _ROBERTA,
-    ),
+    "roberta-prelayernorm": (_bert_names("roberta_prelayernorm", True, _ROBERTA_HEAD), _ROBERTA),
     "modernbert": (
         Names(
             words="model.embeddings.tok_embeddings",
@@ -142,11 +138,8 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """An encoder's sizes and settings; hashable, so that a jitted function can take it as static.
-
-    `padding` is the id from which positions count (RoBERTa), None if they count from 0; `positions`
-    and `token_types` are rows of tables, 0 if there is none.
-    """
+    """An encoder's sizes and settings, hashable: a jitted function can take it as static. `padding`
+    is the id from which positions count (RoBERTa), None if they count from 0."""
 
     family: str
     vocabulary: int
@@ -180,8 +173,8 @@ class Architecture:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Architecture":
-        """That of a config.json of transformers, of version 4 or 5. Raises ConfigError with
-        everything in it that is missing or not built here."""
+        """That of a config.json of transformers 4. Raises ConfigError with everything in it that
+        is missing or not built here."""
         family = config.get("model_type")
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)
@@ -208,15 +201,10 @@ class Architecture:
         if not problems and family == "modernbert":
             more, problems = _layers_of_modernbert(given)
             found |= more
-        if not problems and found["width"] % found["heads"]:
+        if not problems and found.get("thetas") and (wide := found["width"] // found["heads"]) % 2:
             problems.append(
-                f"num_attention_heads: found {found['heads']}, expected a divisor of hidden_size "
-                f"{found['width']}"
-            )
-        elif not problems and found.get("thetas") and found["width"] // found["heads"] % 2:
-            problems.append(
-                f"num_attention_heads: found {found['heads']}, which makes heads "
-                f"{found['width'] // found['heads']} wide; rotary positions need an even width"
+                f"num_attention_heads: found {found['heads']}, which makes heads {wide} wide; "
+                "rotary positions need an even width"
             )
         if problems:
             raise ConfigError(list(dict.fromkeys(problems)))
@@ -246,38 +234,17 @@ class Architecture:
 
 
 def _layers_of_modernbert(given: Mapping[str, Any]) -> tuple[dict, list[str]]:
-    count, every = given["num_hidden_layers"], given.get("global_attn_every_n_layers", 3)
-    window = given.get("local_attention", 128)
-    if wrong := [
+    every, window = given.get("global_attn_every_n_layers", 3), given.get("local_attention", 128)
+    problems = [
         f"{name}: found {value!r}, expected a whole number of 1 or more"
         for name, value in (("global_attn_every_n_layers", every), ("local_attention", window))
         if type(value) is not int or value < 1
-    ]:
-        return {}, wrong
-    kinds = ("full_attention", "sliding_attention")
-    layers = given.get("layer_types", [kinds[i % every > 0] for i in range(count)])
-    problems = []
-    if len(layers) != count or not {*layers} <= {*kinds}:
-        problems.append(f"layer_types: found {layers!r}, expected {count} of {' and '.join(kinds)}")
-    parameters = given.get("rope_parameters", {})
-    if unknown := sorted({*parameters} - {*kinds}):
-        problems.append(
-            f"rope_parameters: found {unknown}, expected those of {' and '.join(kinds)}"
-        )
-        return {}, problems
-    rotary = [parameters.get(kind) or {} for kind in kinds]
-    problems += [
-        f"rope_parameters: found {own!r}, expected rope_type 'default'; nothing else is built here"
-        for own in rotary
-        if own.get("rope_type", "default") != "default"
     ]
-    older = (
-        given.get("global_rope_theta", 160_000.0),
-        given.get("local_rope_theta", 10_000.0),
-    )
-    thetas = tuple(own.get("rope_theta", old) for own, old in zip(rotary, older, strict=True))
-    local = tuple(i for i, kind in enumerate(layers) if kind == kinds[1])
-    return {"local_layers": local, "thetas": thetas}, problems
+    if problems:
+        return {}, problems
+    thetas = given.get("global_rope_theta", 160_000.0), given.get("local_rope_theta", 10_000.0)
+    local = tuple(layer for layer in range(given["num_hidden_layers"]) if layer % every)
+    return {"local_layers": local, "thetas": thetas}, []
 
 
 def parameter_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

@@ -55,11 +55,8 @@ def start_from_counts(
     weights: StartingWeights, shards: ShardFiles, plan: MaskingPlan, columns: int | None, seed: int
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
-    in place, by counts of the train split without what `plan` leaves out.
-
-    Tokens counted beside no other keep their embeddings. Raises MlmError if the shards cannot be
-    read.
-    """
+    in place, by counts of the train split without what `plan` leaves out. Tokens counted beside no
+    other keep their embeddings. Raises MlmError if the shards cannot be read."""
     words = weights.table("words")
     columns = columns or words.shape[1]
     vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, STRENGTHS, seed)
@@ -87,12 +84,7 @@ def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vectors_and_frequencies(
-    shards: ShardFiles,
-    plan: MaskingPlan,
-    vocabulary: int,
-    columns: int,
-    strengths: dict,
-    seed: int,
+    shards: ShardFiles, plan: MaskingPlan, vocabulary: int, columns: int, strengths: dict, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
     [vocabulary]."""

@@ -14,8 +14,7 @@ SENTENCE_ENCODER_FILES = ("modules.json", "sentence_bert_config.json", "1_Poolin
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A model at one step: its weights float32 by PyTorch's names, in PyTorch's layout, and its
-    configuration, transformers' class."""
+    """Weights float32 by PyTorch's names, and the configuration, transformers' class."""
 
     weights: dict[str, np.ndarray]
     config: object

@@ -18,11 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mlm.config.families import (
-    NEIGHBOUR_FIELDS,
-    first_position,
-    unfit_for_neighbour_heads,
-)
+from mlm.config.families import NEIGHBOUR_FIELDS, first_position, unfit_for_neighbour_heads
 from mlm.foundations.errors import MlmError
 
 #: Strengths, found by experiment: the score of a head's own neighbour in nats of attention above
@@ -40,11 +36,9 @@ def position_pairs(config) -> int:
 
 
 def peaked_frequencies(length: int, pairs: int) -> np.ndarray:
-    """[pairs] angular frequencies whose cosines add up to a peak at distance 0 alone.
-
-    The midpoints of (0, pi) cut into `pairs` parts; for longer sequences each is moved within its
-    part by the fractions of i^2 times the golden ratio (evenly spread, by Weyl's theorem).
-    """
+    """[pairs] angular frequencies whose cosines add up to a peak at distance 0 alone: the midpoints
+    of (0, pi) cut into `pairs` parts, for longer sequences each moved within its part by the
+    fractions of i^2 times the golden ratio (evenly spread, by Weyl's theorem)."""
     part = np.arange(pairs)
     within = 0.5 if length <= 4 * pairs else (part**2 * (np.sqrt(5) - 1) / 2) % 1
     return np.pi * (part + within) / pairs
@@ -57,26 +51,24 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
 
 
 class StartingWeights(Protocol):
-    """The weights that an initialisation reads and sets; kernels are [inputs, outputs]."""
+    """The weights that an initialisation reads and sets: tables [rows, width], of "words" or of
+    "positions"; the first layer's query, key, value and output kernels, each [inputs, outputs]; and
+    the bias of the logits, [vocabulary]."""
 
-    def table(self, name: str) -> np.ndarray:
-        """A copy of the word embeddings, "words", or of the table of "positions": [rows, width]."""
+    def table(self, name: str) -> np.ndarray: ...
 
-    def set_table(self, name: str, table: np.ndarray) -> None:
-        """Set them."""
+    def set_table(self, name: str, table: np.ndarray) -> None: ...
 
-    def set_first_attention(self, **kernels: np.ndarray) -> None:
-        """Set the first layer's query, key, value and output, each [width, width]."""
+    def set_first_attention(self, **kernels: np.ndarray) -> None: ...
 
-    def set_output_bias(self, bias: np.ndarray) -> None:
-        """Set the bias of the logits, [vocabulary]."""
+    def set_output_bias(self, bias: np.ndarray) -> None: ...
 
 
 def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
     """Overwrite embeddings and first attention layer of a fresh model, in place; MlmError for
     families whose attention cannot have it."""
     if problem := _unfit(config):
-        raise MlmError(problem)
+        raise MlmError(f"model.initialisation.attention: {problem}")
     random = np.random.Generator(np.random.Philox(key=seed))
     width = config.hidden_size
     if _is_rotary(config):

@@ -16,12 +16,11 @@ def masked_cross_entropy(states, table, bias, labels, weights, dtype=jnp.float32
 
     `states` [predictions, width], `table` [classes, width] and `bias` [classes] are those of
     `network.projection`; `labels` int32 and `weights` float32 are [predictions]. Right is a label
-    that no class is likelier than. Both sums are float32 scalars; products are in `dtype` and added
-    up in float32.
+    that no class is likelier than. Both sums are float32; products are in `dtype`.
 
     Logits, and at once their part of the gradient, are made for a block of predictions at a time
     (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh, call this inside of
-    `jax.shard_map`: a block is one device's.
+    `jax.shard_map`.
     """
 
     def add(sums, block):
@@ -71,8 +70,7 @@ masked_cross_entropy.defvjp(_forward, _backward)
 
 
 def _answers(block, rows, bias):
-    """exp(logits - highest) [predictions, classes]; its sums, losses, right answers
-    [predictions]."""
+    """exp(logits - highest) [predictions, classes]; sums, losses, right answers [predictions]."""
     states, labels, _ = block
     logits = jnp.matmul(states.astype(rows.dtype), rows.T, preferred_element_type=jnp.float32)
     logits += bias

@@ -1,13 +1,7 @@
 """The model's architecture, from the configuration and checked against the data."""
 
-import difflib
-
-from mlm.config.families import (
-    ROBERTA_FAMILY,
-    UNSAVED_DROPOUT,
-    engine_for,
-    first_position,
-)
+from mlm.config.families import DEBERTA_FAMILY, ROBERTA_FAMILY, engine_for, first_position
+from mlm.config.fields import did_you_mean
 from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
@@ -37,11 +31,8 @@ _OWN_NAMES = {
 def model_configuration(
     model: ModelOfRun, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
 ):
-    """The transformers configuration of the model, a PretrainedConfig.
-
-    `engine` is `pretraining.engine`. Raises ConfigError with everything that does not fit what was
-    not known before: vocabulary, pad id, heads.
-    """
+    """The transformers configuration of the model, a PretrainedConfig, for `pretraining.engine`.
+    Raises ConfigError with everything that does not fit: vocabulary, pad id, heads, fields."""
     from transformers import AutoConfig
 
     stored = model.architecture() or {"model_type": model.family}
@@ -66,9 +57,8 @@ def model_configuration(
     try:
         config = AutoConfig.for_model(family, **(base | asked))
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            [f"model.config: {family} does not take these fields: {error}"]
-        ) from error
+        problem = f"model.config: {family} does not take these fields: {error}"
+        raise ConfigError([problem]) from error
     given = base.keys() | asked.keys()
     vocabulary = config.vocab_size
     config.vocab_size = tokenizer.vocabulary_size
@@ -107,7 +97,7 @@ def _misfits(config) -> list[str]:
     width, heads = config.hidden_size, config.num_attention_heads
     if heads < 1 or width % heads:
         problems.append(f"model.config: {heads} attention heads do not divide width {width}")
-    if family in UNSAVED_DROPOUT:
+    if family in DEBERTA_FAMILY:
         problems += [
             f"model.config.{name}: {getattr(config, name)}; the dropout of {family} draws from a "
             "generator that no saved state holds, so that a resumed training would end in other "
@@ -120,13 +110,10 @@ def _misfits(config) -> list[str]:
 
 def _unknown_fields(known, given: dict) -> list[str]:
     """Fields that the family's configuration does not have: it would keep them unread."""
-    problems, fields = [], known.to_dict()
-    for name in sorted(given):
-        if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            problems.append(
-                f"model.config.{name}: {known.model_type} has no such field{hint} (null leaves out "
-                "one that config.yaml sets)"
-            )
-    return problems
+    fields = known.to_dict()
+    return [
+        f"model.config.{name}: {known.model_type} has no such field (null leaves out one that "
+        f"config.yaml sets); {did_you_mean(name, fields, 'see its configuration class')}"
+        for name in sorted(given)
+        if name not in fields
+    ]

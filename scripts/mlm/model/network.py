@@ -66,9 +66,7 @@ def hidden_states(
     slots] the last layer continues at these alone: [batch, slots, width]. `documents` int32 [batch,
     sequence] numbers documents: attention stays within, and positions begin anew, with each.
     Without `dropout_key` nothing is dropped. `rematerialise` keeps only each layer's input for the
-    gradient (Chen et al., "Training deep nets with sublinear memory cost", 2016).
-
-    Raises MlmError if a row is longer than the table of positions.
+    gradient (Chen et al., 2016). Raises MlmError if a row is longer than the table of positions.
     """
     a, names = architecture, architecture.names
     input_ids, length = jnp.asarray(input_ids), jnp.shape(input_ids)[1]
@@ -223,11 +221,8 @@ _product.defvjp(_product_forward, _product_backward)
 
 
 def dropped(x, rate: float, key):
-    """`x` with a share `rate` of zeros and the rest scaled up; unchanged without a key.
-
-    What is dropped is a hash of its place and the key: jax.random takes a CPU several times as
-    long, and more memory than the rest of a layer.
-    """
+    """`x` with a share `rate` of zeros and the rest scaled up; unchanged without a key. What is
+    dropped is a hash of its place and the key: jax.random takes a CPU several times as long."""
     if key is None or not rate:
         return x
     kept = _hashes(jax.random.key_data(key), x.shape) >= jnp.uint32(rate * 2**32)
@@ -235,9 +230,8 @@ def dropped(x, rate: float, key):
 
 
 def _hashes(key, shape):
-    """uint32 of `shape`: two rounds of the hash lowbias32 (Wellons, "Prospecting for hash
-    functions", 2018) of places modulo 2**32, with one word of the `key`, uint32 [2], before
-    each."""
+    """uint32 of `shape`: two rounds of the hash lowbias32 (Wellons, 2018) of places modulo 2**32,
+    with one word of the `key`, uint32 [2], before each."""
     places = jnp.zeros(shape, jnp.uint32)
     for axis, size in enumerate(shape):
         places = places * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
@@ -256,8 +250,7 @@ def _at(x, chosen):
 
 
 def _rotation(number, width: int, theta: float):
-    """Cosines and sines [1 or batch, sequence, 1, width / 2] of rotary positions (Su et al.,
-    2021)."""
+    """Cosines and sines [1 or batch, sequence, 1, width / 2] (Su et al., 2021)."""
     frequencies = theta ** (-jnp.arange(0, width, 2, dtype=jnp.float32) / width)
     angles = number[:, :, None, None].astype(jnp.float32) * frequencies
     return jnp.cos(angles), jnp.sin(angles)
@@ -293,8 +286,7 @@ def _whole_attention(query, key, value, queries, keys, reach, rate, dropout_key)
 
 
 def _attention_by_queries(query, key, value, queries, keys, reach, rate, dropout_key):
-    """`_attention` of some queries at a time, whose scores are made again for the gradient: memory
-    grows with the length of a row and not with its square."""
+    """`_attention` of some queries at a time, whose scores are made again for the gradient."""
     batch, length = query.shape[:2]
     dtype = query.dtype
     # The gradients of all blocks are added up, which bfloat16 is too short for.
@@ -320,12 +312,8 @@ def _attention_by_queries(query, key, value, queries, keys, reach, rate, dropout
 
 
 def _local_attention(query, key, value, queries, keys, reach, rate, dropout_key):
-    """`_attention` of blocks of the row to themselves and their two neighbours, so that memory
-    grows with the length of a row and not with its square.
-
-    Blocks are the shortest that divide the row and are no shorter than `reach`; rows too short for
-    it, or that nothing divides, are attended whole.
-    """
+    """`_attention` of blocks of the row to themselves and their two neighbours. Blocks are the
+    shortest that divide the row and are no shorter than `reach`; other rows are attended whole."""
     batch, length = query.shape[:2]
     size = next((n for n in range(max(reach, 1), length) if length % n == 0), length)
     if 3 * size >= length:

@@ -36,25 +36,19 @@ def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, n
 
     with reading(path, "safetensors"):
         stored = load_file(path)
-    problems = [
-        f"{name}: found {stored[name].shape if name in stored else 'nothing'}, expected {shape}"
-        for name, shape in parameter_shapes(architecture).items()
-        if name not in stored or stored[name].shape != shape
-    ]
-    if problems:
-        raise MlmError(
-            f"{path}: {len(problems)} weights do not fit the config.json beside it, the first "
-            f"being {problems[0]}. Give the model.safetensors and the config.json of one model "
-            f"of the family {architecture.family}"
-        )
-    return {name: stored[name].astype(np.float32) for name in parameter_shapes(architecture)}
+    shapes = parameter_shapes(architecture)
+    for name, shape in shapes.items():
+        found = stored[name].shape if name in stored else "nothing"
+        if found != shape:
+            raise MlmError(
+                f"{path}: {name}: found {found}, expected {shape}. Give the model.safetensors and "
+                f"the config.json of one model of the family {architecture.family}"
+            )
+    return {name: stored[name].astype(np.float32) for name in shapes}
 
 
 def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.ndarray]]:
     """Architecture and weights, float32 by name, of a directory with config.json and
-    model.safetensors.
-
-    Raises as `read_parameters`, and ConfigError for an architecture that is not built here.
-    """
+    model.safetensors. Raises as `read_parameters` and `Architecture.of`."""
     architecture = Architecture.of(read_json(Path(directory) / "config.json"))
     return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)
