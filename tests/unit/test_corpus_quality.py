@@ -12,9 +12,7 @@ from mlm.config.problems import checked
 from mlm.config.resolution import ConfigError, resolve
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.corpus.file_patterns import used_settings
-from mlm.corpus.parts import filter_files
 from mlm.corpus.quality import Quality
-from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,26 +91,6 @@ def test_lines_are_taken_out_of_a_document(rule, limit, kept, taken):
     assert cited == ("A fact. More \nNone [x]", None, {"quality.citations": len("[12][edit]")})
 
 
-def test_a_word_of_the_list_is_found_as_a_word(tmp_path):
-    path = tmp_path / "words.txt"
-    settings = Section(bad_words=str(path)).model_dump()
-    filters = resolve({"corpus": {"filters": {"quality": {"rules": {"bad_words": str(path)}}}}})
-    used = used_settings(filters["corpus"], 0)["filters"]
-    with pytest.raises(MlmError, match=r"quality\.rules\.bad_words: .*words\.txt is not there"):
-        filter_files(used)
-    for content, told in ((b"\n", "names no word"), (b"\xff\n", "cannot be read")):
-        path.write_bytes(content)
-        with pytest.raises(MlmError, match=told):
-            Quality(settings)
-    path.write_text("Foul\nvery bad thing\nx+y\n\n", encoding="utf-8")
-    assert filter_files(used) == [str(path)]
-    bad = Quality(settings)
-    for text in ("a FOUL.", "A very bad thing", "it is x+y now"):
-        assert bad.judged(text, {})[1] == "bad_words", text
-    for text in ("fouls", "every bad thing", "very bad", "xx+y"):
-        assert bad.judged(text, {})[1] is None, text
-
-
 def test_presets_hold_the_published_thresholds():
     for name in SETS:
         overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
@@ -128,10 +106,10 @@ def test_presets_hold_the_published_thresholds():
         **{f"max_top_{n}_gram": share for n, share in ((2, 0.2), (3, 0.18), (4, 0.16))},
         **{f"max_duplicate_{n}_grams": (20 - n) / 100 for n in range(5, 11)},
     }
-    # Each rule belongs to one of the sets, except a list of the user's; and all are off.
+    # Each rule belongs to one of the sets, and all are off.
     assert not Quality(checked(Section, {})[0].model_dump()).rules
     both = {rule for rules in SETS.values() for rule in rules}
-    assert set(Section.model_fields) - both == {"stop_words", "bad_words"}
+    assert set(Section.model_fields) - both == {"stop_words"}
 
 
 def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monkeypatch):
@@ -183,4 +161,3 @@ def test_single_rules_take_precedence_over_published_sets():
     found = used_settings(corpus, 0)["filters"]["quality"]
     assert (found["min_words"], found["max_words"], found["min_sentences"]) == (20, 100_000, 3)
     assert not found["citations"] and found["javascript_lines"]
-    assert found["bad_words"] is None

@@ -89,8 +89,6 @@ class QualityRules(Section):
     """Leave out documents with a curly bracket ({)."""
     min_sentences: Count | None = _published(c4=3)
     """Minimum number of sentences in what remains."""
-    bad_words: Text | None = None
-    """Leave out documents with a word or phrase of this file: UTF-8, one a line."""
 
     def contradictions(self) -> Iterator[str]:
         for name in ("words", "mean_word_length"):

@@ -118,7 +118,6 @@ def held_out(decontamination: Mapping | None) -> list[str]:
 def filter_files(filters: Mapping) -> list[str]:
     """The paths that `filters` of `corpus_settings` name; MlmError if there is no such file."""
     named = [
-        ("quality.rules.bad_words", filters["quality"]["bad_words"]),
         ("language.model", filters["language"]["model"]),
         *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
     ]

@@ -8,11 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
 
 from mlm.corpus.artefacts import TakenByRule
-from mlm.foundations.errors import MlmError
 
 _ELLIPSES = ("...", "…")
 _POLICIES = re.compile(
@@ -22,7 +19,6 @@ _CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
 _SENTENCE_END = re.compile(r"[.?!]+[\"'”’»)\]]*(?=\s|$)")
 _LETTER = re.compile(r"[^\W\d_]")
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
-_WORD = re.compile(r"\w+")
 
 
 class _Page:
@@ -126,17 +122,15 @@ _OF_LINES: dict[str, Callable[[str, int], bool]] = {
 
 
 #: What each rule of whole texts refuses, by its limit, once the rules of lines have been tried.
-_OF_TEXTS: dict[str, Callable[[str, Any], bool]] = {
+_OF_TEXTS: dict[str, Callable[[str, int], bool]] = {
     "lorem_ipsum": lambda text, _: "lorem ipsum" in text.lower(),
     "curly_bracket": lambda text, _: "{" in text,
     "min_sentences": lambda text, least: sum(map(_sentences, text.split("\n"))) < least,
-    "bad_words": lambda text, words: words.occur_in(text.casefold()),
 }
 
 
 class Quality:
-    """The rules that `config.filters.quality_rules` switches on, thresholds by name; MlmError if
-    the list of words cannot be read."""
+    """The rules that `config.filters.quality_rules` switches on, thresholds by name."""
 
     def __init__(self, settings: Mapping):
         self._limits = {
@@ -154,8 +148,6 @@ class Quality:
             [name for name in rules if name in self._limits]
             for rules in (_OF_PAGES, ("citations", *_OF_LINES), _OF_TEXTS)
         )
-        if path := self._limits.get("bad_words"):
-            self._limits["bad_words"] = _WordList(Path(path))
 
     def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
         """What the rules leave of `text`, and the first that leaves all of it out, if any."""
@@ -195,27 +187,3 @@ def _sentences(line: str) -> int:
     # A line without an end of its own is a sentence too.
     *ended, rest = _SENTENCE_END.split(line.strip())
     return len(ended) + bool(rest)
-
-
-class _WordList:
-    """The words and phrases of a file, one a line; MlmError if it cannot be read, or is empty."""
-
-    def __init__(self, path: Path):
-        named = f"{path} (corpus.filters.quality.rules.bad_words)"
-        expected = "Expected: a word or phrase a line, in UTF-8"
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise MlmError(f"{named} cannot be read: {error}. {expected}") from None
-        entries = {line.strip().casefold() for line in lines} - {""}
-        if not entries:
-            raise MlmError(f"{named} names no word. {expected}. Fill it, or set the key to null")
-        self._words = frozenset(entry for entry in entries if _WORD.fullmatch(entry))
-        phrases = "|".join(map(re.escape, sorted(entries - self._words)))
-        self._phrases = re.compile(rf"(?<!\w)(?:{phrases})(?!\w)") if phrases else None
-
-    def occur_in(self, text: str) -> bool:
-        """Whether one of them is in the casefolded `text`, not as a part of a longer word."""
-        if not self._words.isdisjoint(_WORD.findall(text)):
-            return True
-        return self._phrases is not None and self._phrases.search(text) is not None
