@@ -93,7 +93,7 @@ def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
 def first_difference(one: Run, other: Run) -> int | None:
     """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
     if they begin with other weights, None if no update does."""
-    holes = [{tuple(s) for s in (r.plan.holes.spans if r.plan.holes else [])} for r in (one, other)]
+    holes = [set(r.plan.holes.spans if r.plan.holes else ()) for r in (one, other)]
     different = holes[0] ^ holes[1]
     if different and one.model.initialisation.embeddings == "cooccurrence":
         return 0
@@ -110,6 +110,6 @@ def without_documents(run: Run, holes: str | None) -> WithoutDocuments | None:
         documents=found.documents,
         tokens=found.tokens,
         samples=found.samples,
-        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
+        first_step=run.order_from(0).first_update(run.train, (s for s, *_ in run.plan.holes.spans)),
         holes=run.plan.holes.sha256,
     )
