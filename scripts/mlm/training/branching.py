@@ -1,9 +1,7 @@
 """A training that continues from a state of another one: `pretraining.continue_from`.
 
-Up to the step of that state both must be the same training, bit for bit, so that a branch saves
-time and changes no weight: a steady rate serves cool-downs of several lengths (Hägele et al., 2024,
-arXiv 2405.18392). Runs that leave out other documents of train (`pretraining.forget`) are the same
-until one of these is first used.
+Up to that step both are the same training, bit for bit: they may differ in how the rate falls
+later, and in documents that they leave out (`pretraining.forget`) and first use later.
 """
 
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class Branch:
 
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
-    both are the same training up to there, with the same documents left out."""
+    both are the same training up to there."""
     refused = (
         f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
         f"step {step}"
