@@ -12,20 +12,16 @@ import psutil
 import pytest
 
 from mlm.config.publish import Publish
-from mlm.publishing.artefacts import Destination
 from mlm.publishing.background import background_pushes
-from mlm.publishing.uploads import request_of
 from tests.publishing.conftest import TOKEN
 from tests.publishing.hub_model import Fault
 
 
-def publishing(
-    every: int = 2, wait: int = 120, model: str = "me/model", attempts: int = 1
-) -> Publish:
+def publishing(every: int = 2, wait: int = 120, attempts: int = 1) -> Publish:
     """The part of section `publish` that a training has."""
     checkpoints = {"every": every, "branch": "checkpoints", "wait": wait}
-    given = {"model": model, "private": True, "attempts": attempts, "checkpoints": checkpoints}
-    return Publish.of_param(given)
+    given = {"model": "me/model", "private": True, "attempts": attempts}
+    return Publish.of_param(given | {"checkpoints": checkpoints})
 
 
 class Held:
@@ -69,6 +65,10 @@ def until(condition, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
+def until_uploading(hub) -> None:
+    until(lambda: hub.count("POST", "batch") == 1)
+
+
 def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
     beside = tmp_path / "tokenizer.json"
     beside.write_text("{}\n")
@@ -76,7 +76,7 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
         step = 0
         while (step := pushes.due(step)) <= 6:
             pushes.act(step, Engine(step))
-            until(lambda s=step: pushed(hub)[-1:] == [s])
+            until(lambda: not pushes.busy)
     assert pushed(hub) == [2, 4, 6]
     assert hub.count("GET", "whoami") == 0, "the Hub counts such questions"
     found = hub.files("me/model", branch="checkpoints")
@@ -84,16 +84,15 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
     assert found["model.safetensors"] == b"\0" + np.full(500, 6, np.float32).tobytes()
     assert hub.files("me/model") == {} and hub.repos["model", "me/model"].private
     assert not (tmp_path / "pushes").exists()
-    told = capsys.readouterr().err
     commit = hub.repos["model", "me/model"].branches["checkpoints"]
-    assert f"step 6 is in me/model (checkpoints), commit {commit}" in told
+    assert f"step 6 is in me/model (checkpoints), commit {commit}" in capsys.readouterr().err
 
 
 def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
     hub.receiving.clear()
     with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
-        until(lambda: hub.count("POST", "batch") == 1)
+        until_uploading(hub)
         for step in (4, 6, 8):
             pushes.act(step, Engine(step))
         assert pushed(hub) == []
@@ -106,18 +105,13 @@ def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
 
 def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsys):
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
-    said = []
-
-    def given_up():
-        said.append(capsys.readouterr().err)
-        return "step 2 is not pushed" in "".join(said)
-
     with background_pushes(publishing(attempts=2), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))  # Fails twice, and is given up.
-        until(given_up)
+        until(lambda: not pushes.busy)
         pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
-    assert "warning: step 2 is not pushed: The Hub is out of order (500)" in "".join(said)
+    told = capsys.readouterr().err
+    assert "warning: step 2 is not pushed: The Hub is out of order (500" in told
 
 
 def test_without_a_token_the_training_goes_on(tmp_path, capsys, monkeypatch):
@@ -131,23 +125,20 @@ def test_the_end_waits_no_longer_than_it_is_told(hub, tmp_path, capsys):
     hub.receiving.clear()
     with background_pushes(publishing(wait=1), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
-        until(lambda: hub.count("POST", "batch") == 1)
-    assert pushed(hub) == []
+        until_uploading(hub)
+    assert pushed(hub) == [] and pushing_processes() == []
     told = capsys.readouterr().err
     assert "the push of step 2 was not done after 1 s and is given up" in told
 
 
 def test_a_training_that_is_stopped_does_not_wait(hub, tmp_path):
     hub.receiving.clear()
-    with (
-        pytest.raises(KeyboardInterrupt),
-        background_pushes(publishing(), str(tmp_path), ()) as pushes,
-    ):
+    pushing = background_pushes(publishing(), str(tmp_path), ())
+    with pytest.raises(KeyboardInterrupt), pushing as pushes:
         pushes.act(2, Engine(2))
-        until(lambda: hub.count("POST", "batch") == 1)
+        until_uploading(hub)
         raise KeyboardInterrupt
-    assert pushed(hub) == []
-    assert pushing_processes() == []
+    assert pushed(hub) == [] and pushing_processes() == []
 
 
 def test_a_pushing_process_that_dies_is_a_warning_and_the_next_push_goes_through(
@@ -156,25 +147,26 @@ def test_a_pushing_process_that_dies_is_a_warning_and_the_next_push_goes_through
     hub.receiving.clear()
     with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
-        until(lambda: hub.count("POST", "batch") == 1)
+        until_uploading(hub)
         (process,) = pushing_processes()
         assert process.nice() == 19, "the training goes first"
         process.kill()
         hub.receiving.set()
         pushes.act(4, Engine(4))
     assert pushed(hub) == [4]
-    assert "step 2 is not pushed: the pushing process ended with status -9" in (
-        capsys.readouterr().err
-    )
+    told = capsys.readouterr().err
+    assert "step 2 is not pushed: the pushing process ended with status -9" in told
 
 
-def test_a_full_disk_is_a_warning(hub, tmp_path, capsys, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_is_a_warning(hub, tmp_path, capsys):
+    class Large(Held):
+        def write(self, place: str) -> None:
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Held, "write", full)
+    engine = Engine(2)
+    engine.exported = lambda: Large(2)
     with background_pushes(publishing(), str(tmp_path), ()) as pushes:
-        pushes.act(2, Engine(2))
+        pushes.act(2, engine)
     assert "warning: step 2 is not pushed: OSError" in capsys.readouterr().err
 
 
@@ -182,19 +174,31 @@ def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_ar
     hub, tmp_path
 ):
     hub.receiving.clear()
-    (tmp_path / "model.safetensors").write_bytes(b"\0weights")
-    request = request_of(tmp_path, 2, Destination("me/model", "model", True), attempts=1)
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "mlm.publishing.uploads", request],
-        stdin=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "scripts")},
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.publishing.test_background import Engine, background_pushes, publishing
+with background_pushes(publishing(), {str(tmp_path)!r}, ()) as pushes:
+    pushes.act(2, Engine(2))
+    print(pushes._process.pid, flush=True)
+    time.sleep(600)
+"""
+    place = str(Path(__file__).parents[2] / "scripts")
+    training = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": place},
     )
-    until(lambda: hub.count("POST", "batch") == 1)
-    assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+    worker = psutil.Process(int(training.stdout.readline()))
+    until_uploading(hub)
+    assert TOKEN not in " ".join(worker.cmdline())
     worker.send_signal(signal.SIGINT)
-    assert worker.poll() is None, "Ctrl-C is for the training to decide"
-    worker.stdin.close()
-    worker.wait(60)
+    time.sleep(0.1)
+    assert worker.is_running(), "Ctrl-C is for the training to decide"
+    training.kill()
+    training.wait()
+    psutil.wait_procs([worker], 60)
+    assert not worker.is_running()
 
 
 @pytest.mark.slow

@@ -34,6 +34,10 @@ from tests.unit import report_artefacts as made
 
 SECRET_TEXT = "Fellow citizens of the test split"
 SOURCE = "text of ours"
+MODEL = (
+    *("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", *SENTENCE_ENCODER_FILES),
+)
 
 
 def section(**given) -> Publish:
@@ -89,35 +93,18 @@ def published_model(results, tmp_path, **given) -> dict:
     return read_json(record)
 
 
-def test_a_model_goes_with_card_tokenizer_and_figures(hub, results, tmp_path):
+def test_a_model_goes_with_card_tokenizer_figures_and_a_record(hub, results, tmp_path):
     record = published_model(results, tmp_path)
     found = hub.files("me/model")
-    assert set(found) == {
-        *("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"),
-        *("special_tokens_map.json", "training.json", "evaluation.json", "README.md"),
-        *SENTENCE_ENCODER_FILES,
-    }
+    assert set(found) == {*MODEL, "training.json", "evaluation.json", "README.md"}
     told = header(found["README.md"])
     assert (told["license"], told["language"]) == ("cc-by-4.0", "en")
-    assert {"type": "loss", "value": 3.5}.items() <= told["model-index"][0]["results"][1][
-        "metrics"
-    ][0].items()
+    tested = told["model-index"][0]["results"][1]["metrics"][0]
+    assert (tested["type"], tested["value"]) == ("loss", 3.5)
     text = found["README.md"].decode()
     assert 'model="me/model"' in text and "text of ours" in text and "We must [MASK] on." in text
-    assert record["run"] == "base"
-
-
-def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
-    published_model(results, tmp_path)
-    found = hub.files("me/model")
-    assert json.loads(found["evaluation.json"])["verdicts"] == [{"tone": "plain", "text": "Fine."}]
-    assert not [name for name, content in found.items() if SECRET_TEXT.encode() in content]
-
-
-def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path):
-    record = published_model(results, tmp_path)
     keys = {"format_version", "what", "run", "destination", "commit", "files", "seal"}
-    assert set(record) == keys
+    assert set(record) == keys and record["run"] == "base"
     assert record["commit"] == hub.repos["model", "me/model"].branches["main"]
     told = {"repository": "me/model", "kind": "model", "private": True, "branch": "main"}
     assert record["destination"] == told
@@ -125,6 +112,13 @@ def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path
     assert weights["num_bytes"] == 8 and len(weights["sha256"]) == 64
     text = json.dumps(record)
     assert not [s for s in ("127.0.0.1", "http", TOKEN) if s in text]
+
+
+def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
+    published_model(results, tmp_path)
+    found = hub.files("me/model")
+    assert json.loads(found["evaluation.json"])["verdicts"] == [{"tone": "plain", "text": "Fine."}]
+    assert not [name for name, content in found.items() if SECRET_TEXT.encode() in content]
 
 
 def recorded_tokenizer(tmp_path) -> Path:
@@ -154,10 +148,8 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
     for shard in manifest["shards"]:
         assert len(found[shard["path"]]) == shard["num_bytes"]
     told = header(found["README.md"])["dataset_info"]
-    assert {s["name"]: s["num_examples"] for s in told["splits"]} == {
-        "train": 200,
-        "validation": 60,
-    }
+    sizes = {split["name"]: split["num_examples"] for split in told["splits"]}
+    assert sizes == {"train": 200, "validation": 60}
     assert {f["name"] for f in told["features"]} == {"input_ids", "attention_mask"}
     assert b"tokenizer.json: sha256" in found["README.md"]
     assert b"Licence: cc-by-4.0" in found["README.md"] and b"text of ours" in found["README.md"]
@@ -209,10 +201,7 @@ def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:
     publish_tokenizer(section(tokenizer="me/tokenizer"), SOURCE, directory, stats, of_corpus)
 
 
-MODEL = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
-
-
-@pytest.mark.parametrize("name", [*MODEL, "special_tokens_map.json", *SENTENCE_ENCODER_FILES])
+@pytest.mark.parametrize("name", MODEL)
 def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
     """One flipped byte beside a card and a training.json with the good digest."""
     path = tmp_path / "model" / name

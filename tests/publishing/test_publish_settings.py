@@ -7,6 +7,10 @@ from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
 RUNS = {"base": {}, "wide": {"pretraining": {"seed": 1}}}
+BUCKET = {
+    "source": "prebuilt",
+    "prebuilt": {"train": "gs://b/train", "validation": "data/v", "test": "data/t"},
+}
 
 
 def problems(publish: dict, **others) -> list[str]:
@@ -41,22 +45,10 @@ def test_names_that_the_hub_does_not_take(name):
 
 
 def test_every_run_has_a_repository_of_its_own():
-    assert "{run}" in problems({"model": "me/model"})[0]
     assert problems({"model": "me/model", "runs": ["wide"]}) == []
     assert problems({"model": "me/model-{run}"}) == []
-    assert "the tokenizer and the model of run wide" in "".join(
-        problems({"model": "me/{run}", "tokenizer": "me/wide"})
-    )
     # A dataset is of another kind, and may have the same name.
     assert problems({"model": "me/{run}", "dataset": "me/wide"}) == []
-
-
-def test_a_name_that_a_run_spoils_is_told():
-    found = problems({"model": "me/m-{run}"}, runs={"a-b": {}, "a--b": RUNS["wide"]})
-    assert len(found) == 1 and "'me/m-a--b'" in found[0]
-
-
-def test_runs_and_repositories():
     config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS})
     assert published_runs(config["publish"], config["runs"]) == ["wide"]
     assert model_repository(config["publish"], "wide") == "me/wide"
@@ -64,26 +56,25 @@ def test_runs_and_repositories():
 
 
 @pytest.mark.parametrize(
-    "publish, words",
+    "publish, others, words",
     [
-        ({"model": "me/{run}", "runs": ["bse"]}, "publish.runs: no run is called 'bse'"),
-        ({"checkpoints": {"every": 10}}, "publish.checkpoints.every: needs publish.model"),
-        ({"checkpoints": {"branch": "main"}}, "publish.checkpoints.branch: 'main'"),
-        ({"checkpoints": {"branch": "a b"}}, "publish.checkpoints.branch: 'a b'"),
-        ({"runs": ["base", "base"]}, "publish.runs: 'base' is named 2 times"),
-        ({"checkpoints": {"every": 0}}, "publish.checkpoints.every"),
-        ({"token": "hf_x"}, "publish.token"),
+        ({"model": "me/model"}, {}, "{run}"),
+        (
+            {"model": "me/{run}", "tokenizer": "me/wide"},
+            {},
+            "the tokenizer and the model of run wide",
+        ),
+        ({"model": "me/m-{run}"}, {"runs": {"a-b": {}, "a--b": RUNS["wide"]}}, "'me/m-a--b'"),
+        ({"model": "me/{run}", "runs": ["bse"]}, {}, "publish.runs: no run is called 'bse'"),
+        ({"checkpoints": {"every": 10}}, {}, "publish.checkpoints.every: needs publish.model"),
+        ({"checkpoints": {"branch": "main"}}, {}, "publish.checkpoints.branch: 'main'"),
+        ({"checkpoints": {"branch": "a b"}}, {}, "publish.checkpoints.branch: 'a b'"),
+        ({"runs": ["base", "base"]}, {}, "publish.runs: 'base' is named 2 times"),
+        ({"checkpoints": {"every": 0}}, {}, "publish.checkpoints.every"),
+        ({"token": "hf_x"}, {}, "publish.token"),
+        ({"dataset": "me/d"}, {"shards": BUCKET}, "the train shards are in gs://b/train; set it"),
     ],
 )
-def test_contradictions(publish, words):
-    found = problems(publish)
+def test_contradictions_are_told(publish, others, words):
+    found = problems(publish, **others)
     assert len(found) == 1 and words in found[0]
-
-
-def test_shards_in_a_bucket_are_not_published():
-    places = {"train": "gs://b/train", "validation": "data/v", "test": "data/t"}
-    found = problems({"dataset": "me/d"}, shards={"source": "prebuilt", "prebuilt": places})
-    assert found == [
-        "publish.dataset: the train shards are in gs://b/train; set it to null, or copy them to "
-        "this machine"
-    ]

@@ -91,7 +91,7 @@ def test_a_failure_in_passing_is_tried_again(hub, files, tmp_path, pauses, fault
 def test_a_rerun_goes_on_where_the_last_one_stopped(hub, files, tmp_path, pauses):
     # One file at a time, so that "half-way" is the same every time.
     hub.faults.append(Fault("PUT", "storage", status=500, times=100, after=2))
-    with pytest.raises(MlmError, match=r"out of order \(500\).*resumes"):
+    with pytest.raises(MlmError, match=r"out of order \(500.*resumes"):
         publish(PLACE, *upload(files, tmp_path, attempts=2))
     there = list(hub.uploads)
     assert len(there) == 2
@@ -116,16 +116,6 @@ def test_many_files_are_committed_in_groups_and_what_is_committed_stays(
     publish(PLACE, *upload(files, tmp_path))
     assert hub.files("me/model") == files
     assert len(hub.uploads) == 5
-
-
-def test_progress_resets_the_count_of_failures(hub, tmp_path, pauses, monkeypatch):
-    monkeypatch.setattr(uploads, "FILES_IN_A_COMMIT", 1)
-    files = {f"part-{i}.bin": content(f"{i}", 1000) for i in range(4)}
-    for after in (1, 2, 3):
-        hub.faults.append(Fault("POST", "/commit/", status=503, after=after))
-    publish(PLACE, *upload(files, tmp_path, attempts=2))
-    assert hub.files("me/model") == files
-    assert pauses == [1.0, 1.0, 1.0]
 
 
 def test_stale_shards_go_and_other_files_stay(hub, tmp_path):

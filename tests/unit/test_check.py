@@ -18,14 +18,13 @@ from mlm.check import rehearsal
 from mlm.check.check import (
     Forecast,
     check,
-    in_time,
     judge_machine,
     own_updates,
     show,
     stages_of_run,
     together,
 )
-from mlm.check.rehearsal import Size, Stage, Steps, rehearse_data
+from mlm.check.rehearsal import Size, Stage, Steps, estimated_size, rehearse_data
 from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
 from mlm.corpus.embedded_corpus import paragraphs, speeches
@@ -108,7 +107,8 @@ def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkey
 
 
 def steps(**others):
-    return Steps("cpu", 1, 64, **others)
+    settings = resolve({})
+    return Steps(1, estimated_size(settings, run_in(settings)), **others)
 
 
 SIZES = {
@@ -138,39 +138,35 @@ def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
         own_updates(epochs, SIZES, 40_000)
 
 
-def test_a_step_s_time_is_that_of_all_steps_and_runs_side_by_side_share_the_clock():
-    settings = resolve({})
-    stages = stages_of_run(settings, run_in(settings), SIZES, steps(step=1.0))
-    assert 2400 < stages[0].seconds < 2500
-    one, two = (together(stages, beside).seconds for beside in (1, 2))
-    assert one == pytest.approx(2 * two, rel=0.05)
+def test_a_step_s_time_is_that_of_all_steps_and_grows_with_the_model():
+    settings = resolve({"runs": {"base": {}, "wide": {"model": {"config": {"hidden_size": 256}}}}})
+    batch = run_in(settings).pretraining.per_replica_batch_size
+    timed = steps(step=1.0 / batch)
+    trained = {
+        name: stages_of_run(settings, run_in(settings, name), SIZES, timed)[0].seconds
+        for name in ("base", "wide")
+    }
+    assert 2400 < trained["base"] < 2500 and 2 < trained["wide"] / trained["base"] < 4
 
 
 def test_what_is_not_known_is_said_and_not_guessed():
     settings = resolve({"pretraining": {"epochs": 1}})
     stages = stages_of_run(settings, run_in(settings), None, steps())
     assert [stage.seconds for stage in stages] == [None, None]
-    total = together(stages, 1)
+    total = together(stages)
     assert total.seconds is None and total.disk is None
 
 
-@pytest.mark.parametrize(
-    "seconds, words", [(0.3, "1 s"), (4, "4 s"), (120, "2 min"), (7210, "2 h"), (2e5, "2.3 days")]
-)
-def test_a_time_has_the_unit_that_suits_it(seconds, words):
-    assert in_time(seconds) == words
-
-
 @pytest.mark.slow
-def test_a_tpu_that_is_not_here_is_left_to_the_preflight():
-    # In a process of its own: TensorFlow takes its number of threads once.
+def test_a_tpu_that_is_not_here_is_left_to_the_preflight(here, texts):
+    """In a process of its own: TensorFlow takes its number of threads once."""
+    (here / "small.txt").write_text("\n".join(texts[:2000]))
     program = """
-from mlm.check.check import Forecast, timed_steps
+from mlm.check.check import check
 from mlm.config.resolution import resolve
-from mlm.config.run import RunConfiguration
-settings, forecast = resolve({"accelerator": {"kind": "tpu"}}), Forecast()
-run = RunConfiguration.of(settings, "base")
-assert timed_steps(settings, run, None, {}, forecast) is None
+corpus = {"source": "files", "files": {"train": ["small.txt"]}}
+given = {"corpus": corpus, "tokenizer": {"vocabulary_size": 600}, "accelerator": {"kind": "tpu"}}
+forecast = check(resolve(given | {"pretraining": {"per_replica_batch_size": 4}}))
 assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.problems
 """
     scripts = str(Path(__file__).parents[2] / "scripts")

@@ -1,6 +1,5 @@
 """Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
 
-import gc
 import math
 import os
 import shutil
@@ -19,6 +18,7 @@ from mlm.check.rehearsal import (
     Stage,
     Steps,
     bytes_below,
+    estimated_size,
     in_bytes,
     rehearse_data,
     rehearse_steps,
@@ -27,11 +27,9 @@ from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import Settings, run_section
 from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError, error_in_words, listed
-from mlm.training.engine import open_devices
-from mlm.training.local_devices import Devices
+from mlm.model.model_configuration import model_configuration
+from mlm.tokenizer.encoding import Encoder
 
-#: Shapes of runs that are timed; the time of others is not known.
-_MOST_TIMED = 4
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
 #: Seconds of processes to start, import and open a model; of Snakemake itself with the report.
@@ -76,56 +74,25 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     _judge_data(settings, data, forecast)
     if forecast.problems:
         return
-    stages, cores = [*data.stages], len(os.sched_getaffinity(0))
-    timed: list[tuple[object, Steps | None]] = []
-    devices: dict[str, Devices] = {}
+    encoder = Encoder.load(data.files.tokenizer)
+    timed: dict[str, Steps | None] = {}
+    forecast.stages = [*data.stages]
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None, "start": "here"})
-        section = run.pretraining
-        shape = run.engine, run.model, section.per_replica_batch_size, section.attend
-        shape = *shape, section.optimizer.name, section.optimizer.gradient_accumulation_steps
-        steps = next((s for other, s in timed if other == shape), None)
-        if steps is None and len(timed) < _MOST_TIMED:
-            steps = timed_steps(settings, run, data, devices, forecast)
-            timed.append((shape, steps))
-        stages += stages_of_run(settings, run, data.sizes, steps)
-    # Runs go side by side if there are cores for more than one.
-    beside = min(len(settings["runs"]), cores // max(2, settings["accelerator"]["cpu_threads"]))
-    forecast.stages = [*stages, together(stages, max(1, beside))]
+        model_configuration(run.model, encoder, run.sequence_length, run.engine)
+        # The first run of an engine is timed, and the others by the sizes of their models.
+        if run.engine not in timed:
+            timed[run.engine] = rehearse_steps(settings, run, data.files, forecast.warnings)
+        forecast.stages += stages_of_run(settings, run, data.sizes, timed[run.engine])
+    forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
 
-def timed_steps(
-    settings: Settings,
-    run: RunConfiguration,
-    data: Data,
-    devices: dict[str, Devices],
-    forecast: Forecast,
-) -> Steps | None:
-    """The time of some steps of `run`; None, with a warning, if this machine cannot make them."""
-    try:
-        if run.engine not in devices:
-            batch = run.pretraining.per_replica_batch_size
-            devices[run.engine] = open_devices(run.engine, run.accelerator, batch)
-    except MlmError as error:
-        forecast.warnings.append(
-            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
-            f"them for a TPU or GPU and says whether they fit. {error}"
-        )
-        return None
-    steps = rehearse_steps(settings, run, data.files, devices[run.engine])
-    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
-    gc.collect()
-    return steps
-
-
 def own_updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
-    """Updates that `run` makes, less those that another run has made for it.
-
-    None if that depends on a size that is not known. `batch` is the global batch. Raises MlmError
-    if the split has too few samples for one.
-    """
+    """Updates of global batches of `batch` that `run` makes, less those that another run has made
+    for it; None if that depends on a size that is not known. MlmError if the split has too few
+    samples for one."""
     section, length = run.pretraining, run.sequence_length
     if sizes is None and section.epochs:
         return None
@@ -149,39 +116,37 @@ def stages_of_run(
     section, length = run.pretraining, run.sequence_length
     tokens = {split: size.samples * length for split, size in (sizes or {}).items()}
     train, test = tokens.get("train"), tokens.get("test")
-    on_host = steps.kind == "cpu"
-    trained_mb = memory_of_training(settings, run.name, train, steps.replicas, on_host)
+    trained_mb = memory_of_training(settings, run.name, train)
     evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
-    number = own_updates(run, sizes, steps.batch)
+    of_replica = section.per_replica_batch_size * section.optimizer.gradient_accumulation_steps
+    number = own_updates(run, sizes, of_replica * steps.replicas)
     if number is None:
         return [Stage(names[0], memory_mb=trained_mb), Stage(names[1], memory_mb=evaluated_mb)]
+    size = estimated_size(settings, run) / steps.size
     checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)
     kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with two moments.
-    disk = 4 * steps.parameters * (2 + 3 * kept)
-    seconds = _START_PRETRAIN + steps.begun + steps.step * number
+    disk = 4 * size * steps.parameters * (2 + 3 * kept)
+    seconds = _START_PRETRAIN + steps.begun + size * steps.step * of_replica * number
     evaluated = None
     if sizes:
         validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
-        seconds += steps.validated * validated * math.ceil(number / section.validation.every)
+        validated *= math.ceil(number / section.validation.every)
+        seconds += size * steps.validated * validated
         evaluation = run_section(settings, run.name, "evaluation")
         scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
         scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
         counted = _COUNTED * sizes["train"].text
-        evaluated = _START_EVALUATE + steps.validated * scored + counted
+        evaluated = _START_EVALUATE + size * steps.validated * scored + counted
     return [
         Stage(names[0], seconds, disk, trained_mb),
         Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
     ]
 
 
-def together(stages: list[Stage], beside: int) -> Stage:
-    """All stages, with `beside` runs side by side; what is missing in one is not known."""
-    seconds = [
-        s.seconds and s.seconds / (beside if s.name.startswith(("pretrain", "evaluate")) else 1)
-        for s in stages
-    ]
-    disks = [stage.disk for stage in stages]
+def together(stages: list[Stage]) -> Stage:
+    """All stages one after the other; what is missing in one is not known."""
+    seconds, disks = [stage.seconds for stage in stages], [stage.disk for stage in stages]
     return Stage(
         "in all",
         None if None in seconds else sum(seconds) + _START_ALL,
@@ -267,23 +232,9 @@ def _existing(place: Path) -> Path:
 
 def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
-    for line in forecast.lines:
-        print(line)
+    print("\n".join(forecast.lines))
     if forecast.stages:
-        rows = [("stage", "time, about", "disk", "memory, at most")]
-        rows += [
-            (
-                stage.name,
-                "not known" if stage.seconds is None else in_time(stage.seconds),
-                "not known" if stage.disk is None else in_bytes(stage.disk),
-                in_bytes(stage.memory_mb * 1e6) if stage.memory_mb else "",
-            )
-            for stage in forecast.stages
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        print()
-        for row in rows:
-            print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        print(f"\n{_table(forecast.stages)}")
         cores = len(os.sched_getaffinity(0))
         print(f"Times are of a run from nothing with --cores {cores}, on a machine as busy as now.")
         print()
@@ -297,6 +248,20 @@ def show(forecast: Forecast) -> None:
             f"{listed(forecast.problems)}"
         )
     print("Nothing was found that stands in the way.")
+
+
+def _table(stages: list[Stage]) -> str:
+    rows = [("stage", "time, about", "disk", "memory, at most")]
+    for stage in stages:
+        time = "not known" if stage.seconds is None else in_time(stage.seconds)
+        disk = "not known" if stage.disk is None else in_bytes(stage.disk)
+        rows.append(
+            (stage.name, time, disk, in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else "")
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def in_time(seconds: float) -> str:

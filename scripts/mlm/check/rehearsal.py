@@ -1,11 +1,12 @@
 """A sample of the corpus goes through the stages, and a run makes a few steps."""
 
+import gc
 import json
 import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,13 +25,13 @@ from mlm.corpus.embedded_corpus import PACKAGE
 from mlm.corpus.file_patterns import file_format, matched_files, used_settings
 from mlm.corpus.formats import decompressed, read_documents
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.training_text import CorpusTooSmall
-from mlm.training.engine import engine_of
-from mlm.training.local_devices import Devices
+from mlm.training.engine import engine_of, open_devices
 from mlm.training.run import RunFiles, read_manifests, run_of
 
 #: A corpus of at most so many bytes on disk goes through the stages as it is.
@@ -66,7 +67,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """What the sample says of the whole corpus.
+    """What the sample, whose files are `files`, says of the whole corpus.
 
     `sizes` are None if they are not known. `whole` says that the sample is all of the corpus,
     `enough` is the largest vocabulary that its text gives, if less than asked for.
@@ -91,17 +92,60 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
         corpus = resolve({})["corpus"]
     used, files, scale, source = _sample_of(corpus, settings["seed"], directory / "cut")
     whole = scale is not None and set(scale.values()) == {1.0}
-    results = directory / "results"
+    results, times = directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
-    began = time.monotonic()
     made = build_corpus(used, files, parquet, described)
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
-
-    section, enough, read = Tokenizer.of_param(settings["tokenizer"]), None, time.monotonic()
+    times.append(time.monotonic())
     tokenizer = results / "tokenizer" / "tokenizer.json"
-    outputs = SimpleNamespace(tokenizer=tokenizer, stats=results / "tokenizer_stats.json")
+    enough = _make_tokenizer(settings, corpora, tokenizer, whole)
+    times.append(time.monotonic())
+    encoder, own = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
+    manifests, shards = {}, {}
+    for split in SPLITS:
+        name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
+        (directory / name).parent.mkdir(parents=True)
+        shards[split] = write_shard(
+            split, 0, 1, own, encoder, tokenizer, corpora[split], directory / name
+        )
+        manifests[split] = str(results / "manifests" / f"{split}.json")
+        merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
+            manifests[split]
+        )
+    times.append(time.monotonic())
+    sizes = None
+    if scale is not None and from_corpus:
+        sizes = {
+            split: Size(
+                text=made[split].bytes * scale[split],
+                documents=made[split].documents * scale[split],
+                tokens=shards[split].num_tokens * scale[split],
+                samples=math.ceil(shards[split].num_samples * scale[split]),
+            )
+            for split in SPLITS
+        }
+    seconds = [after - before for before, after in pairwise(times)]
+    return Data(
+        source=source if from_corpus else "prebuilt shards",
+        whole=whole,
+        sizes=sizes,
+        stages=_stages_of_data(settings, sizes, made, shards, seconds),
+        files=RunFiles(str(tokenizer), {s: manifests[s] for s in ("train", "validation")}),
+        vocabulary=encoder.vocabulary_size,
+        enough=enough,
+    )
+
+
+def _make_tokenizer(
+    settings: Settings, corpora: Mapping[str, SplitDocuments], tokenizer: Path, whole: bool
+) -> int | None:
+    """The largest vocabulary that the text gives, if the sample is too small for that asked for."""
+    section = Tokenizer.of_param(settings["tokenizer"])
+    outputs = SimpleNamespace(
+        tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
+    )
     families = [RunConfiguration.of(settings, run).model.model_type for run in settings["runs"]]
     if section.kind != "pretrained":
         families = []
@@ -110,49 +154,10 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     except CorpusTooSmall as error:
         if whole:
             raise
-        enough = error.ids
-        section = section.model_copy(update={"vocabulary_size": enough})
+        section = section.model_copy(update={"vocabulary_size": error.ids})
         make_tokenizer(corpora, section, families, outputs)
-
-    trained, encoder = time.monotonic(), Encoder.load(tokenizer)
-    manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}
-    shards = {}
-    for split in SPLITS:
-        name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
-        (directory / name).parent.mkdir(parents=True)
-        own = Shards.of_param(settings["shards"])
-        shards[split] = write_shard(
-            split, 0, 1, own, encoder, tokenizer, corpora[split], directory / name
-        )
-        merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
-            manifests[split]
-        )
-    times = read - began, trained - read, time.monotonic() - trained
-    known = scale is not None and from_corpus
-    sizes = _whole_sizes(made, shards, scale) if known else None
-    return Data(
-        source=source if from_corpus else "prebuilt shards",
-        whole=whole,
-        sizes=sizes,
-        stages=_stages_of_data(settings, sizes, made, shards, times),
-        files=RunFiles(str(tokenizer), {s: manifests[s] for s in ("train", "validation")}),
-        vocabulary=encoder.vocabulary_size,
-        enough=enough,
-    )
-
-
-def _whole_sizes(
-    made: Mapping[str, CorpusSplit], shards: Mapping[str, ShardSummary], scale: Mapping[str, float]
-) -> dict[str, Size]:
-    return {
-        split: Size(
-            text=made[split].bytes * scale[split],
-            documents=made[split].documents * scale[split],
-            tokens=shards[split].num_tokens * scale[split],
-            samples=math.ceil(shards[split].num_samples * scale[split]),
-        )
-        for split in SPLITS
-    }
+        return error.ids
+    return None
 
 
 def _stages_of_data(
@@ -160,7 +165,7 @@ def _stages_of_data(
     sizes: dict[str, Size] | None,
     made: Mapping[str, CorpusSplit],
     shards: Mapping[str, ShardSummary],
-    seconds: tuple[float, float, float],
+    seconds: Sequence[float],
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
     if sizes is None:
@@ -245,37 +250,32 @@ def _size(path: str) -> int:
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a run's training: `begun` once, `step` for an update, `validated` for a sample of
-    validation; and what the devices and the model turned out to be."""
+    """Seconds of a training: `begun` once, `step` and `validated` for a sample of an update and of
+    validation. Those of another run follow from the estimated `size` of its model."""
 
-    kind: str
     replicas: int
-    batch: int
+    size: int
     begun: float = 0.0
     step: float = 0.0
     validated: float = 0.0
     parameters: int = 0
 
 
-def rehearse_steps(
-    settings: Settings, run: RunConfiguration, files: RunFiles, devices: Devices
-) -> Steps:
-    """Make a few updates of `run` on `devices`, and one validation.
-
-    If a batch is too large for moments, or for the sample, a part of it is timed. Raises MlmError
-    as the training does if the model cannot be built.
-    """
-    section, length = run.pretraining, run.sequence_length
-    accumulated = section.optimizer.gradient_accumulation_steps
-    manifests = read_manifests(files, length)
+def estimated_size(settings: Settings, run: RunConfiguration) -> int:
+    """About the parameters of the run's model."""
     vocabulary = expected_vocabulary(settings["tokenizer"])
-    operations = 6 * parameters(run.model, vocabulary, length) * length
-    most = min(int(_LARGEST_STEP / operations), manifests["train"].num_samples // devices.replicas)
+    return parameters(run.model, vocabulary, run.sequence_length)
+
+
+def rehearse_steps(
+    settings: Settings, run: RunConfiguration, files: RunFiles, warnings: list[str]
+) -> Steps | None:
+    """Make a few updates of `run`, with a batch that is neither too large for moments nor for the
+    sample, and one validation; None, with a warning, if this machine cannot."""
+    section, length = run.pretraining, run.sequence_length
+    manifests, estimated = read_manifests(files, length), estimated_size(settings, run)
+    most = min(int(_LARGEST_STEP / (6 * estimated * length)), manifests["train"].num_samples // 8)
     size = max(1, min(section.per_replica_batch_size, most))
-    if devices.framework == "tensorflow" and devices.kind == "cpu":
-        # The devices may have been opened for another run's batch.
-        lanes = run.accelerator.lanes(size)
-        devices = replace(devices, arithmetic=devices.arithmetic | {"lanes": lanes})
     timed = run.with_values(
         pretraining={
             "per_replica_batch_size": size,
@@ -285,6 +285,14 @@ def rehearse_steps(
             **{"steps": 1_000_000, "epochs": None, "tokens": None},
         },
     )
+    try:
+        devices = open_devices(run.engine, run.accelerator, size)
+    except MlmError as error:
+        warnings.append(
+            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
+            f"them for a TPU or GPU and says whether they fit. {error}"
+        )
+        return None
     times = [time.monotonic()]
     engine = engine_of(run_of(timed, files, manifests, devices.replicas), devices)
     if run.model.initialisation.embeddings == "cooccurrence":
@@ -300,15 +308,17 @@ def rehearse_steps(
     engine.validate()
     times.append(time.monotonic())
     begun, stepped, validated = (after - before for before, after in pairwise(times))
-    whole = section.per_replica_batch_size * accumulated
+    number = engine.parameters
+    del engine
+    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
+    gc.collect()
     return Steps(
-        kind=devices.kind,
         replicas=devices.replicas,
-        batch=whole * devices.replicas,
+        size=estimated,
         begun=begun,
-        step=stepped / made * whole / size,
+        step=stepped / made / size,
         validated=validated / max(1, min(_VALIDATED, manifests["validation"].num_samples)),
-        parameters=engine.parameters,
+        parameters=number,
     )
 
 

@@ -7,10 +7,8 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True)
 class Destination:
-    """A branch of a repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words.
-
-    `private` is what the configuration asks for.
-    """
+    """A branch of a repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words,
+    `private` what the configuration asks for."""
 
     repository: str
     kind: str
@@ -37,10 +35,8 @@ class SentFile:
 
 @dataclass(frozen=True)
 class PublishRecord(Artefact):
-    """A publication, without clock, address of the Hub, or anything secret.
-
-    `run` is that of a model.
-    """
+    """A publication, without clock, address of the Hub, or anything secret; `run` is that of a
+    model."""
 
     what: str
     destination: Destination

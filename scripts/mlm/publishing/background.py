@@ -1,18 +1,19 @@
 """Checkpoints pushed to the Hub while the training continues.
 
-At a step where one is due, the weights are copied to the host and the training continues. A thread
-writes them to a directory, and a process of the lowest priority uploads it (`uploads.main`). While
-one push is under way, the newest checkpoint waits and older ones are skipped. Nothing here stops or
-changes a training: what fails is a warning.
+At a step where one is due, the weights are written to a directory and the training continues, while
+a process of the lowest priority uploads them (`uploads.main`). Nothing here stops or changes a
+training: what fails is a warning.
 """
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from mlm.config.publish import Publish
@@ -21,16 +22,16 @@ from mlm.foundations.errors import MlmError
 from mlm.model.export import ExportedModel
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import token_from_environment
-from mlm.publishing.uploads import request_of
 from mlm.training.engine import Engine
-from mlm.training.loop import next_multiple
+from mlm.training.periodic_actions import next_multiple
 
 
 class BackgroundPushes:
-    """The pushes of one training, a periodic action of it; `act` never waits.
+    """The pushes of one training, a periodic action of it; `act` waits for none.
 
     `publish.model` names the repository; `directory` holds a checkpoint during its upload, and
-    `beside` are files that go with each of them.
+    `beside` are files that go with each of them. A checkpoint that falls due during an upload is
+    pushed at the next due step, or the end, if it is the newest by then.
     """
 
     def __init__(self, publish: Publish, directory: str | Path, beside: Sequence[Path]):
@@ -38,17 +39,23 @@ class BackgroundPushes:
         self._publish, self._directory, self._beside = publish, Path(directory), beside
         self._destination = Destination(publish.model, "model", publish.private, branch)
         self._place = f"{publish.model} ({branch})"
-        self._lock = threading.Lock()
         self._waiting: tuple[int, ExportedModel] | None = None
-        self._under_way: int | None = None
-        self._thread: threading.Thread | None = None
+        self._step = 0
         self._process: subprocess.Popen | None = None
-        self._stopped = False
 
     @property
     def busy(self) -> bool:
-        """Whether a checkpoint is under way or waits."""
-        return self._under_way is not None
+        """Whether an upload is under way; says how the last one ended."""
+        if self._process is not None and self._process.poll() is not None:
+            with self._process as process:
+                said = process.stdout.read().strip()
+            self._process = None
+            if process.returncode:
+                said = said or f"the pushing process ended with status {process.returncode}"
+                _say(f"warning: step {self._step} is not pushed: {said}")
+            else:
+                _say(f"step {self._step} is in {self._place}, commit {said}")
+        return self._process is not None
 
     def due(self, step: int) -> int:
         """The first step after `step` at which a checkpoint is pushed."""
@@ -60,74 +67,27 @@ class BackgroundPushes:
             model = engine.exported()
         except Exception as error:
             return _say(f"warning: step {step} is not pushed: {type(error).__name__}: {error}")
-        with self._lock:
-            if self._waiting is not None:
-                _say(f"step {self._waiting[0]} is not pushed: step {step} is newer")
-            self._waiting = step, model
-            if self._under_way is None:
-                self._under_way = step
-                self._thread = threading.Thread(target=self._push_all, daemon=True)
-                self._thread.start()
-        return None
+        if self._waiting is not None:
+            _say(f"step {self._waiting[0]} is not pushed: step {step} is newer")
+        self._waiting = step, model
+        return self._push_next()
 
-    def finish(self) -> None:
-        """Wait for what is under way or waiting, at most `publish.checkpoints.wait` seconds."""
-        with self._lock:
-            left = self._waiting[0] if self._waiting else self._under_way
-        if left is None:
+    def _push_next(self) -> None:
+        """Begin to push what waits, unless an upload is under way."""
+        if self.busy or self._waiting is None:
             return
-        wait = self._publish.checkpoints.wait
-        _say(
-            f"the training is done; waiting for the push of step {left} to {self._place}, at most "
-            f"{wait} s"
-        )
-        self._thread.join(wait)
-        if self._thread.is_alive():
-            _say(
-                f"warning: the push of step {left} was not done after {wait} s and is given up. "
-                "The training's own results are complete"
-            )
-
-    def stop(self) -> None:
-        """Give up what is under way or waiting."""
-        with self._lock:
-            self._stopped, self._waiting = True, None
-            if self._process is not None:
-                self._process.kill()
-        if self._thread is not None:
-            self._thread.join()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _push_all(self) -> None:
-        """The thread: push the newest checkpoint, until none waits."""
-        while True:
-            with self._lock:
-                if self._waiting is None:
-                    self._under_way = None
-                    return
-                (step, model), self._waiting = self._waiting, None
-                self._under_way = step
-            try:
-                _say(f"step {step} is in {self._place}, commit {self._push(step, model)}")
-            except Exception as error:
-                if not self._stopped:
-                    kind = "" if isinstance(error, MlmError) else f"{type(error).__name__}: "
-                    _say(f"warning: step {step} is not pushed: {kind}{error}")
-
-    def _push(self, step: int, model: ExportedModel) -> str:
-        """The commit. Raises MlmError with the words of the pushing process."""
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory.mkdir(parents=True)
-        model.write(str(self._directory))
-        for file in self._beside:
-            shutil.copyfile(file, self._directory / file.name)
-        request = request_of(self._directory, step, self._destination, self._publish.attempts)
-        with self._lock:
-            if self._stopped:
-                raise MlmError("the training has ended")
+        (self._step, model), self._waiting = self._waiting, None
+        try:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.mkdir(parents=True)
+            model.write(str(self._directory))
+            for file in self._beside:
+                shutil.copyfile(file, self._directory / file.name)
+            asked = self._directory.resolve(), self._step, self._publish.attempts
+            program = sys.executable, "-m", "mlm.publishing.uploads", *map(str, asked)
             self._process = subprocess.Popen(
                 # nice, so that its imports are of the lowest priority as well.
-                ["nice", "-n", "19", sys.executable, "-m", "mlm.publishing.uploads", request],
+                ["nice", "-n", "19", *program, json.dumps(asdict(self._destination))],
                 # The process ends with this one, which holds the other end.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -136,12 +96,39 @@ class BackgroundPushes:
                 process_group=0,
                 text=True,
             )
-        with self._process as process:
-            said = process.stdout.read().strip()
-            process.wait()
-        if process.returncode:
-            raise MlmError(said or f"the pushing process ended with status {process.returncode}")
-        return said
+        except Exception as error:
+            _say(f"warning: step {self._step} is not pushed: {type(error).__name__}: {error}")
+
+    def finish(self) -> None:
+        """Wait for what is under way or waiting, at most `publish.checkpoints.wait` seconds."""
+        self._push_next()
+        if not self.busy:
+            return
+        left = self._waiting[0] if self._waiting else self._step
+        wait = self._publish.checkpoints.wait
+        _say(
+            f"the training is done; waiting for the push of step {left} to {self._place}, at most "
+            f"{wait} s"
+        )
+        end = time.monotonic() + wait
+        while self.busy:
+            try:
+                self._process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return _say(
+                    f"warning: the push of step {left} was not done after {wait} s and is given "
+                    "up. The training's own results are complete"
+                )
+            self._push_next()
+        return None
+
+    def stop(self) -> None:
+        """Give up what is under way or waiting."""
+        if self._process is not None:
+            with self._process as process:
+                process.kill()
+        self._waiting = self._process = None
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def _say(words: str) -> None:
@@ -152,11 +139,9 @@ def _say(words: str) -> None:
 def background_pushes(
     publish: Publish | None, state: str, beside: Sequence[Path]
 ) -> Iterator[BackgroundPushes | None]:
-    """The pushes of the training inside; None if none are asked for or there is no token.
-
-    The end waits for the last push, unless by an error. Checkpoints are written below `state`, the
-    training's own directory, or to a temporary one if it is in a bucket.
-    """
+    """The pushes of the training inside; None if none are asked for or there is no token. The end
+    waits for the last push, unless by an error. Checkpoints are written below `state`, the
+    training's own directory, or to a temporary one if it is in a bucket."""
     pushes = None
     if publish is not None:
         try:

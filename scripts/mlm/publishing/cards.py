@@ -1,8 +1,5 @@
-"""The cards of a published tokenizer and of published shards.
-
-Follows the Hub's documentation of dataset cards and model cards. A card holds numbers, names
-and words of the configuration, and no text of the corpus.
-"""
+"""The cards of a published tokenizer and of published shards: numbers, names and words of the
+configuration, and no text of the corpus."""
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
@@ -26,7 +23,7 @@ def published_source(publish: Publish, corpus: Corpus) -> str:
 def tokenizer_card(
     publish: Publish, source: str, tokens: dict[str, str], stats: TokenizerStatistics | None
 ) -> str:
-    """README.md of the tokenizer. `tokens` are its special tokens by name; `stats` has figures of
+    """README.md of the tokenizer with its special tokens `tokens` by name; `stats` has figures of
     the text that it was made for."""
     of_what = f"{stats.kind}, {stats.vocabulary_size:,} ids, " if stats else ""
     figures = []

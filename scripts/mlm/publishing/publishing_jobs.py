@@ -1,8 +1,7 @@
 """What goes into each repository, and the record of where it went.
 
-`section` is the section `publish` of the configuration, in which `tokenizer`, `dataset` or `model`
-names the repository; `source` says where the text comes from. Every function raises MlmError for
-a file that is not what its maker recorded; nothing is sent then.
+`section` is the section `publish`, which names the repository; `source` says where the text comes
+from. MlmError for a file that is not what its maker recorded; nothing is sent then.
 """
 
 import re
@@ -39,10 +38,8 @@ _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
 def publish_tokenizer(
     section: Publish, source: str, directory: Path, stats: str | Path, of_corpus: bool
 ) -> PublishRecord:
-    """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`.
-
-    With `of_corpus`, the card has its figures.
-    """
+    """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`; with
+    `of_corpus`, the card has its figures."""
     made = TokenizerStatistics.read(stats)
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
@@ -59,12 +56,9 @@ def publish_dataset(
     tokenizer: Path,
     stats: str | Path,
 ) -> PublishRecord:
-    """Publish the shards that the manifests (paths by split) name.
-
-    `tokenizer` is the directory of the tokenizer that made them, `stats` the path of its
-    tokenizer_stats.json. Shards that an earlier publication left there under other names are
-    removed.
-    """
+    """Publish the shards that the manifests (paths by split) name, with the tokenizer in the
+    directory `tokenizer`, whose tokenizer_stats.json is `stats`. Shards that an earlier publication
+    left there under other names are removed."""
     found = {split: Manifest.read(path) for split, path in manifests.items()}
     files = []
     for split, manifest in found.items():
@@ -94,11 +88,8 @@ def publish_model(
     evaluation: str | Path,
     prompt: str | None,
 ) -> PublishRecord:
-    """Publish the model in `directory` with its card and figures.
-
-    `training` and `evaluation` are the paths of training.json and evaluation.json, and `prompt` is
-    the card's example, if it has one.
-    """
+    """Publish the model in `directory` with its training.json and evaluation.json; `prompt` is the
+    card's example, if it has one."""
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
     card = model_card(
         trained,
@@ -130,13 +121,14 @@ def _recorded_files(
     prefix: str = "",
 ) -> list[CommitOperationAdd]:
     """The files that will be sent, whose digests are those that the artefact `maker` recorded."""
-    names = list(names)
-    files = [CommitOperationAdd(prefix + name, directory / name) for name in names]
-    _require(files, [recorded.get(portable(directory / name)) for name in names], maker)
-    return files
+    files = {portable(directory / n): CommitOperationAdd(prefix + n, directory / n) for n in names}
+    _require(files.values(), map(recorded.get, files), maker)
+    return list(files.values())
 
 
-def _require(files: list[CommitOperationAdd], digests: list[str | None], maker: str | Path) -> None:
+def _require(
+    files: Iterable[CommitOperationAdd], digests: Iterable[str | None], maker: str | Path
+) -> None:
     """Raise MlmError for files whose sha256 is not the one that `maker` recorded."""
     problems = {}
     for file, expected in zip(files, digests, strict=True):

@@ -3,7 +3,7 @@
 huggingface_hub sends neither what the Hub's storage has nor what the branch has already, so a retry
 after a failure and a rerun after a kill are the same thing.
 
-    python -m mlm.publishing.uploads REQUEST < pipe
+    python -m mlm.publishing.uploads DIRECTORY STEP ATTEMPTS DESTINATION < pipe
 
 is the process that pushes a checkpoint during a training (see `background`): it ignores Ctrl-C, and
 ends when its standard input does.
@@ -19,7 +19,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.client import hub_client
-from mlm.publishing.failures import KEPT, hub_error, is_of_the_hub, is_transient, seconds_asked_for
+from mlm.publishing.hub import KEPT, hub_client, hub_error, is_transient, seconds_asked_for
 from mlm.publishing.secrecy import scrubbed, token_from_environment
 
 #: Files in one commit: what a commit holds is safe, and the Hub wants few of them.
@@ -52,10 +50,10 @@ def publish(
 ) -> str:
     """Upload `files`, in this order, and give the commit that holds them.
 
-    A missing repository or branch is made. Of the branch's other files, those are removed whose
-    path matches `stale`. A request that fails for a moment is sent up to `attempts` times in a row.
-    Raises MlmError, without secrets, if the token or the destination is unfit, if a file changed
-    since it was listed, or if the Hub or the network fails for longer.
+    A missing repository or branch is made. Of the branch's other files, those that match `stale`
+    are removed. A request that fails for a moment is sent up to `attempts` times. MlmError, without
+    secrets, if the token or the destination is unfit, a file changed since it was listed, or the
+    Hub or the network fails for longer.
     """
     with _connected(destination) as api:
         tried = partial(_retried, attempts)
@@ -91,9 +89,10 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
         except MlmError as error:
             raise MlmError(scrubbed(str(error), token)) from None
         except Exception as error:
-            if not is_of_the_hub(error):
-                print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
             words = hub_error(error, destination, _holder(api))
+            if words is None:
+                print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
+                words = f"Publishing to {destination} failed: {type(error).__name__}: {error}"
             raise MlmError(scrubbed(f"{words}. {KEPT}", token)) from None
 
 
@@ -107,10 +106,8 @@ def _holder(api: HfApi) -> str:
 
 
 def _make(api: HfApi, destination: Destination) -> None:
-    """Make the repository and the branch if they are missing.
-
-    Raises MlmError if a repository that is to be private is public already.
-    """
+    """Make the repository and the branch if they are missing; MlmError if a repository that is to
+    be private is public already."""
     place = destination.place
     try:
         found = api.repo_info(**place)
@@ -155,13 +152,11 @@ def _commit(
 
 def _retried(attempts: int, act: Callable[[], Any]) -> Any:
     """The value of `act`, tried `attempts` times with growing pauses if it may still succeed."""
-    for number in range(1, attempts + 1):
+    for number in range(1, attempts):
         try:
             return act()
-        except MlmError:
-            raise
         except Exception as error:
-            if number == attempts or not is_transient(error):
+            if not is_transient(error):
                 raise
             pause = max(min(2.0 ** (number - 1), _LONGEST_PAUSE), seconds_asked_for(error))
             print(
@@ -171,13 +166,7 @@ def _retried(attempts: int, act: Callable[[], Any]) -> Any:
                 flush=True,
             )
             time.sleep(pause)
-    raise AssertionError("attempts are 1 or more")
-
-
-def request_of(directory: Path, step: int, destination: Destination, attempts: int) -> str:
-    """The argument with which this module, as a program, pushes the files of a directory."""
-    request = {"directory": str(directory.resolve()), "step": step, "attempts": attempts}
-    return json.dumps(request | {"destination": asdict(destination)})
+    return act()
 
 
 def _end_with_standard_input() -> None:
@@ -186,15 +175,14 @@ def _end_with_standard_input() -> None:
     os._exit(2)
 
 
-def main(request: str) -> int:
-    """Push as `request_of` says; prints the commit, or what failed with status 1."""
+def main(directory: str, step: str, attempts: str, destination: str) -> int:
+    """Push the files in `directory`; prints the commit, or what failed with status 1."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
-    asked = json.loads(request)
     try:
-        files = [CommitOperationAdd(f.name, f) for f in sorted(Path(asked["directory"]).iterdir())]
-        destination = Destination(**asked["destination"])
-        print(publish(destination, files, f"Step {asked['step']}", asked["attempts"]))
+        files = [CommitOperationAdd(f.name, f) for f in sorted(Path(directory).iterdir())]
+        place = Destination(**json.loads(destination))
+        print(publish(place, files, f"Step {step}", int(attempts)))
     except (MlmError, OSError) as error:
         print(error)
         return 1
@@ -202,4 +190,4 @@ def main(request: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,7 +1,9 @@
 """A training that continues from a state of another one: `pretraining.continue_from`.
 
-Up to that step both are the same training, bit for bit: they may differ in how the rate falls
-later, and in documents that they leave out (`pretraining.forget`) and first use later.
+Up to the step of that state both must be the same training, bit for bit, so that a branch saves
+time and changes no weight: a steady rate serves cool-downs of several lengths (Hägele et al., 2024,
+arXiv 2405.18392). Runs that leave out other documents of train (`pretraining.forget`) are the same
+until one of these is first used.
 """
 
 from dataclasses import dataclass
@@ -46,7 +48,7 @@ class Branch:
 
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
-    both are the same training up to there."""
+    both are the same training up to there, with the same documents left out."""
     refused = (
         f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
         f"step {step}"
@@ -91,7 +93,7 @@ def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
 def first_difference(one: Run, other: Run) -> int | None:
     """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
     if they begin with other weights, None if no update does."""
-    holes = [set(r.plan.holes.spans if r.plan.holes else ()) for r in (one, other)]
+    holes = [{tuple(s) for s in (r.plan.holes.spans if r.plan.holes else [])} for r in (one, other)]
     different = holes[0] ^ holes[1]
     if different and one.model.initialisation.embeddings == "cooccurrence":
         return 0
@@ -108,6 +110,6 @@ def without_documents(run: Run, holes: str | None) -> WithoutDocuments | None:
         documents=found.documents,
         tokens=found.tokens,
         samples=found.samples,
-        first_step=run.order_from(0).first_update(run.train, (s for s, *_ in run.plan.holes.spans)),
+        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
         holes=run.plan.holes.sha256,
     )
