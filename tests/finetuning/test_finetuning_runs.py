@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from tiny_task import changed, job, merged, prepared
@@ -16,28 +17,28 @@ from tiny_task import changed, job, merged, prepared
 from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_baseline import write_ridge_predictions
-from mlm.finetuning.tables import read_history, read_predictions
+from mlm.finetuning.tables import EpochRow, read_predictions, read_rows
 from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]
+CACHING = {
+    "jax_compilation_cache_dir": None,
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
 PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]
 
 
 @contextlib.contextmanager
 def compiled_once(place):
     """Folds of the same shapes take the functions that the first had compiled, from `place`."""
-    import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    settings = {
-        "jax_compilation_cache_dir": str(place),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
     compilation_cache.reset_cache()
+    settings = jax.config.values
+    before = {name: settings[name] for name in CACHING}
     try:
-        for name, value in settings.items():
+        for name, value in (CACHING | {"jax_compilation_cache_dir": str(place)}).items():
             jax.config.update(name, value)
         yield
     finally:
@@ -85,7 +86,7 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     assert set(metrics["models"]) == {"pretrained", "random", "tfidf_ridge"}
     assert len(metrics["differences"]) == 3
     assert (place / "one" / "model" / "model.safetensors").is_file()
-    history = read_history(place / "one" / "history.csv")
+    history = read_rows(place / "one" / "history.csv", EpochRow)
     assert [(r.fold, r.epoch) for r in history] == [(f, e) for f in (0, 1) for e in range(1, 7)]
     assert history[-1].train_loss < history[0].train_loss
 
@@ -151,14 +152,11 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     assert [r.predictions[0] for r in read_predictions(alone / "predictions.csv")] == list(first)
     model = (files / "model.safetensors").read_bytes()
     assert (alone / "model.safetensors").read_bytes() == model
-    history = read_history(files / "history.csv")
+    history = read_rows(files / "history.csv", EpochRow)
     assert [(r.seed, r.epoch) for r in history] == [
         (seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3)
     ]
-    record = json.loads((files / "fold.json").read_text())
-    scores = [round(r.score, 6) for r in history if r.epoch == 3]
-    assert scores == [t["score"] for t in record["trainings"]]
-    assert len({t["seed"] for t in record["trainings"]}) == 2
+    assert len(set(json.loads((files / "fold.json").read_text())["seeds"])) == 2
 
     resumed = stopped(tmp_path, "stopped", section, "seed 1: epoch 1/3")
     finetune_fold(**resumed)
@@ -192,14 +190,8 @@ def test_three_classes_run_from_end_to_end(tmp_path):
     assert 0 <= metrics["models"]["pretrained"]["macro_f1"] <= 1
     config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
     assert config["id2label"] == {"0": "easy", "1": "fair", "2": "hard"}
-    assert config["label2id"] == {"easy": 0, "fair": 1, "hard": 2}
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert "the classes `easy`, `fair`, `hard`" in card and "accuracy" in card
-    assert {r.predictions[0] for r in read_predictions(tmp_path / "out" / "oof.csv")} <= {
-        "easy",
-        "fair",
-        "hard",
-    }
 
 
 PROGRAM = """
@@ -228,6 +220,8 @@ def test_two_devices_have_the_loss_curve_of_one(tmp_path):
             text=True,
         )
         assert ran.returncode == 0, ran.stderr
-        rows = read_history(tmp_path / f"on{devices}" / "pretrained" / "fold-0" / "history.csv")
+        rows = read_rows(
+            tmp_path / f"on{devices}" / "pretrained" / "fold-0" / "history.csv", EpochRow
+        )
         curves.append([(r.train_loss, r.validation_loss) for r in rows])
     assert np.allclose(*curves, rtol=0, atol=1e-5)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -13,7 +14,7 @@ from mlm.finetuning.example_sources import read_labelled_csv, write_data, year_e
 from mlm.finetuning.finetuning_metrics import NAMES
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.results import STARTS, scores_of
-from mlm.finetuning.tables import EpochRow, Example, Prediction, read_examples, write_examples
+from mlm.finetuning.tables import EpochRow, Example, Prediction, read_rows
 from mlm.foundations.errors import MlmError
 
 
@@ -41,18 +42,14 @@ def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
         ("", "found: an empty file"),
         ("id,excerpt,target\n", "no row below the header"),
         ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2 (line 3), column 'target': 'easy' is not"),
-        ("id,excerpt,target\na,b,nan\n", "column 'target': 'nan' is not a finite number"),
         ("id,excerpt,target\na,b,-1e20\n", "row 1 (line 2), column 'target': '-1e20' is too large"),
         ("id,excerpt,target\na,b,\n", "row 1 (line 2), column 'target': empty"),
-        ("id,excerpt,target\na, ,1\n", "row 1 (line 2), column 'excerpt': empty"),
         ("id,excerpt,target\na,b,1\na,c,2\n", "row 2 (line 3), column 'id': 'a' is the id of row"),
-        ("id,excerpt,target\na,b\n", "row 1 (line 2): 2 cells, and the header has 3"),
         (
             'id,excerpt,target\n\na,"b\n\nb",1\nc,Hello there, world,1\n',
             "row 2 (line 6): 4 cells, and the header has 3. Put a cell that holds a comma into",
         ),
         ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', "row 2 (line 3): a quote is not closed"),
-        ('id,excerpt,target\na,"open,1\nb,"closed",2\n', "row 1 (line 2): a quote is not closed"),
         ('id,"excerpt,target\na,b,1\n', "header: a quote is not closed"),
         (None, "train.csv does not exist"),
         ("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"), "byte 23 is not UTF-8"),
@@ -72,30 +69,10 @@ def test_nothing_is_written_for_a_bad_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
 
 
-def test_the_table_gives_back_what_was_written(tmp_path):
-    examples = [
-        Example("a", 'said "x",\nand\r\nleft\u2028', "0.5", "g", "train", 1),
-        Example("b", "y", "2"),
-    ]
-    write_examples(tmp_path / "t.csv", examples)
-    assert read_examples(tmp_path / "t.csv") == examples
-
-
 def numbered(count, group=lambda i: ""):
     return [
         Example(f"r{i}", f"text {i}", str((i * 7 % count) / 10), group(i)) for i in range(count)
     ]
-
-
-def test_folds_are_of_equal_size_and_every_fold_sees_the_whole_range():
-    examples = numbered(203)
-    folds = assign_folds(examples, "regression", 5, seed=0)
-    assert set(Counter(folds).values()) <= {40, 41}
-    sums = Counter()
-    for example, fold in zip(examples, folds, strict=True):
-        sums[fold] += float(example.target)
-    means = [sums[fold] / folds.count(fold) for fold in range(5)]
-    assert max(means) - min(means) < 1.0  # of a range of 20, with a standard error of 0.9
 
 
 @given(
@@ -123,11 +100,15 @@ def test_groups_of_any_size_lie_in_one_fold_each(sizes, folds, seed, task):
     assert set(of_fold) == set(range(folds)) and max(of_fold.values()) - min(of_fold.values()) <= 1
 
 
-def test_folds_do_not_depend_on_the_order_of_the_rows_but_on_the_seed():
-    examples = numbered(60)
-    dealt = assign_folds(examples, "regression", 3, 0)
-    assert assign_folds(examples[::-1], "regression", 3, 0) == dealt[::-1]
-    assert assign_folds(examples, "regression", 3, 1) != dealt
+def test_folds_are_alike_and_depend_on_the_seed_but_not_on_the_order_of_the_rows():
+    examples = numbered(203)
+    folds = assign_folds(examples, "regression", 5, seed=0)
+    assert set(Counter(folds).values()) <= {40, 41}
+    targets, dealt = np.array([float(e.target) for e in examples]), np.array(folds)
+    means = [targets[dealt == fold].mean() for fold in range(5)]
+    assert max(means) - min(means) < 1.0  # of a range of 20, with a standard error of 0.9
+    assert assign_folds(examples[::-1], "regression", 5, 0) == folds[::-1]
+    assert assign_folds(examples, "regression", 5, 1) != folds
 
 
 def test_every_fold_holds_every_class_that_has_enough_rows():
@@ -216,7 +197,7 @@ def test_what_folds_keep_together_the_intervals_resample_together(tmp_path, sour
         data |= {"target_column": "y", "group_column": "g"}
     section = Finetune(folds=5, data=FinetuneData(**data))
     write_data(section, 0, {}, tmp_path / "examples.csv", tmp_path / "examples.json")
-    examples = read_examples(tmp_path / "examples.csv")
+    examples = read_rows(tmp_path / "examples.csv", Example)
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)
     # A year with several speeches has more passages, and so more weight.

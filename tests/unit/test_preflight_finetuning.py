@@ -6,7 +6,7 @@ from mlm.accelerators.preflight import preflight_finetuning
 from mlm.accelerators.verdict_table import table
 from mlm.config.accelerator import Preflight
 from mlm.config.finetune import Finetune
-from mlm.finetuning.tables import Example, write_examples
+from mlm.finetuning.tables import Example, write_rows
 
 SECTION = Finetune.of_param(
     {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
@@ -18,7 +18,7 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     step = Step(precision="bfloat16", model_type="roberta")
     lowering = Lowering("base", step, [], config)
     examples = [Example(str(i), "A passage.", "abc"[i % 3], fold=i % 5) for i in range(100)]
-    write_examples(tmp_path / "examples.csv", examples)
+    write_rows(tmp_path / "examples.csv", examples)
     asked = Preflight.of_param({"targets": list(targets), "effort": "full"})
     table = tmp_path / "examples.csv"
     verdict = preflight_finetuning(asked, SECTION, lowering, table, "bfloat16", compiler)

@@ -205,8 +205,9 @@ def _finetuning(mesh, description: dict):
     that no shape changes."""
     section = Finetune.of_param(description["section"])
     precision = jnp.dtype(description["precision"])
-    config, outputs = description["config"], description["outputs"]
-    model = sequence_model(config, outputs, section.dropout, precision)
+    outputs = description["outputs"]
+    classes = [f"class {i}" for i in range(outputs)] if outputs > 1 else []
+    model = sequence_model(description["config"], classes, section.dropout, precision)
     optimizer = adamw(section, 1000)
     parameters = jax.eval_shape(partial(model.random_parameters, seed=0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)

@@ -42,7 +42,7 @@ from mlm.config.accelerator import Preflight
 from mlm.config.chips import CHIPS, generation_of, hosts_of, replicas_of
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Pretraining
-from mlm.finetuning.tables import classes_of, read_examples
+from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.samples.manifests import Manifest
 
 #: Bytes of StableHLO from which a compilation is quick if that is left open: with full effort a
@@ -118,7 +118,7 @@ def preflight_finetuning(
 
     `pretraining` has the model, and `examples` is the table of the passages.
     """
-    passages = read_examples(examples)
+    passages = read_rows(examples, Example)
     learned = len(passages) - min(Counter(e.fold for e in passages).values())
     step = Step(
         model_type=pretraining.step.model_type,

@@ -37,19 +37,8 @@ class ExamplesSummary(ExampleData, Artefact):
 
 
 @dataclass(frozen=True)
-class TrainingRecord:
-    seed: int
-    epochs: int
-    train_loss: float
-    validation_loss: float
-    score: float
-    best_epoch: int
-    best_score: float
-
-
-@dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start: numbers of `examples` learned and held_out, its `device`."""
+    """A fold of one start: numbers of `examples` learned and held_out, `seeds` of the trainings."""
 
     run: str
     start: str
@@ -59,7 +48,7 @@ class FoldRecord(Artefact):
     truncated: int
     device: dict[str, Any]
     precision: str
-    trainings: list[TrainingRecord]
+    seeds: list[int]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mlm.config.finetune import Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.folds import assign_folds
-from mlm.finetuning.tables import Example, write_examples
+from mlm.finetuning.tables import Example, write_rows
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 
@@ -41,7 +41,7 @@ def write_data(
     else:
         examples, source = year_examples(data, seed, pretraining), ExampleSource("embedded")
     folds = assign_folds(examples, task, section.folds, seed)
-    write_examples(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
+    write_rows(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
     target = classes = None
     if task == "regression":
         targets = [float(e.target) for e in examples]
@@ -121,7 +121,7 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
                 f"{data.file}: {header.count(column)} columns are named {column!r}; found: "
                 f"{', '.join(map(repr, header)) or 'an empty file'}. Name one in finetune.data"
             )
-    examples, seen = [], {}
+    examples, row_of = [], {}
     for number, (where, row) in enumerate(rows, start=1):
         if len(row) != len(header):
             raise MlmError(
@@ -129,19 +129,16 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
                 "holds a comma into double quotes"
             )
         cells = [row[header.index(column)].strip() for column in columns]
-        for column, cell in zip(columns, cells, strict=True):
-            if not cell:
-                raise MlmError(f"{where}, column {column!r}: empty; fill it in or drop the row")
-        name, excerpt, target, *group = cells
-        if name in seen:
-            raise MlmError(
-                f"{where}, column {data.id_column!r}: {name!r} is the id of row {seen[name]} "
-                "already"
-            )
-        if task == "regression":
-            _check_number(target, f"{where}, column {data.target_column!r}: {target!r}")
-        seen[name] = number
-        examples.append(Example(name, excerpt, target, *group))
+        name, _, target, *_ = cells
+        wrong = {column: "empty" for column, cell in zip(columns, cells, strict=True) if not cell}
+        if name in row_of:
+            wrong[data.id_column] = f"{name!r} is the id of row {row_of[name]} already"
+        if task == "regression" and target and (problem := _not_learnable(target)):
+            wrong[data.target_column] = f"{target!r} {problem}"
+        for column, problem in wrong.items():
+            raise MlmError(f"{where}, column {column!r}: {problem}; correct it or drop the row")
+        row_of[name] = number
+        examples.append(Example(*cells))
     if not examples:
         raise MlmError(f"{data.file}: no row below the header")
     return examples
@@ -157,9 +154,8 @@ def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
         raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     reader, number = csv.reader(io.StringIO(text, newline=""), strict=True), 0
     while True:
-        where = (
-            f"{file}, row {number} (line {reader.line_num + 1})" if number else f"{file}, header"
-        )
+        place = f"row {number} (line {reader.line_num + 1})" if number else "header"
+        where = f"{file}, {place}"
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -174,17 +170,14 @@ def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
             number += 1
 
 
-def _check_number(target: str, where: str) -> None:
+def _not_learnable(target: str) -> str | None:
+    """Why a regression has no use for a target."""
     try:
         number = float(target)
     except ValueError:
-        raise MlmError(
-            f"{where} is not a number. For classes, set finetune.task: classification"
-        ) from None
+        return "is not a number (for classes, set finetune.task: classification)"
     if not math.isfinite(number):
-        raise MlmError(f"{where} is not a finite number; fill it in or drop the row")
+        return "is not a finite number"
     if abs(number) > _LARGEST_TARGET:
-        raise MlmError(
-            f"{where} is too large: the loss is its square in float32, which ends at 3.4e38. Scale "
-            "the targets, best to a standard deviation near 1"
-        )
+        return "is too large for a squared error in float32: scale the targets to about 1"
+    return None

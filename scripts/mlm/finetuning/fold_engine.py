@@ -14,7 +14,7 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
-from mlm.finetuning.tables import classes_of, read_examples
+from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_jax.devices import open_mesh, shardings
 from mlm.training.optimisation import with_lengths
@@ -38,15 +38,14 @@ class Fold:
         from mlm.finetuning.sequence_model import read_sequence_model
 
         self.number, self._directory = number, model
-        self.examples = read_examples(examples)
+        self.examples = read_rows(examples, Example)
         held_out = np.array([e.fold for e in self.examples]) == number
         self.train, self.test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         self.classes = classes_of(self.examples, section.task)
         value_of = self.classes.index if self.classes else float
         self.targets = np.array([value_of(e.target) for e in self.examples], np.float32)
         precision = jnp.dtype(self.devices.precision)
-        outputs = len(self.classes) or 1
-        self.model = read_sequence_model(model, outputs, section.dropout, precision, self.classes)
+        self.model = read_sequence_model(model, self.classes, section.dropout, precision)
         self.input_ids, self.attention_mask, self.truncated = tokenised(
             Encoder.load(Path(model) / "tokenizer.json"),
             [e.excerpt for e in self.examples],

@@ -9,9 +9,9 @@ import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.finetuning.artefacts import FoldRecord, TrainingRecord
+from mlm.finetuning.artefacts import FoldRecord
 from mlm.finetuning.fold_engine import Fold, loss_and_score
-from mlm.finetuning.tables import EpochRow, Prediction, write_history, write_predictions
+from mlm.finetuning.tables import EpochRow, Prediction, write_predictions, write_rows
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -48,7 +48,7 @@ def finetune_fold(
     """Train or resume one fold as often as `seeds` says, and write its results, with the first
     training's model. `names` are the run, the start and the fold. MlmError if a training diverges,
     and after a signal, with the state saved."""
-    (run, start, number), trainings, logits, kept = names, [], [], None
+    (run, start, number), seeds, rows, logits, kept = names, [], [], [], None
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
@@ -73,12 +73,12 @@ def finetune_fold(
             epochs.resume()
             for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
                 pass
-        trainings.append((own, epochs.rows))
+        seeds.append(own)
+        rows += epochs.rows
         logits.append(fold.predictions())
         kept = kept or fold.state["parameters"]
-    rows = [row for _, found in trainings for row in found]
     write_predictions(f"{directory}/predictions.csv", _named(fold, logits))
-    write_history(f"{directory}/history.csv", rows)
+    write_rows(f"{directory}/history.csv", rows)
     fold.model.write(directory, kept)
     FoldRecord(
         *names,
@@ -87,7 +87,7 @@ def finetune_fold(
         truncated=fold.truncated,
         device={"platform": fold.devices.kind, "count": fold.devices.replicas},
         precision=fold.devices.precision,
-        trainings=[_training_record(section.task, own, found) for own, found in trainings],
+        seeds=seeds,
     ).write(f"{directory}/fold.json")
     shutil.rmtree(state, ignore_errors=True)
 
@@ -146,21 +146,6 @@ class _Epochs:
             f"{(section.epochs - epoch) * seconds:,.0f} s left",
             file=sys.stderr,
         )
-
-
-def _training_record(task: str, seed: int, rows: list[EpochRow]) -> TrainingRecord:
-    """What fold.json says of a training: its last epoch and its best, without times."""
-    last = rows[-1]
-    top = (min if task == "regression" else max)(rows, key=lambda row: row.score)
-    return TrainingRecord(
-        seed=seed,
-        epochs=len(rows),
-        train_loss=round(last.train_loss, 6),
-        validation_loss=round(last.validation_loss, 6),
-        score=round(last.score, 6),
-        best_epoch=top.epoch,
-        best_score=round(top.score, 6),
-    )
 
 
 def _named(fold: Fold, logits: list[np.ndarray]) -> list[Prediction]:

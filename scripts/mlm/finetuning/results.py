@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,10 @@ from mlm.finetuning.tables import (
     Example,
     Prediction,
     classes_of,
-    read_examples,
-    read_history,
     read_predictions,
-    write_history,
+    read_rows,
     write_predictions,
+    write_rows,
 )
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
@@ -59,26 +59,24 @@ def write_results(
     """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`.
     `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
     start's folds."""
-    rows = read_examples(examples)
+    rows = read_rows(examples, Example)
     files = {start: [Path(fold) / "predictions.csv" for fold in folds[start]] for start in STARTS}
-    predictions = {}
+    predictions, histories = {}, {}
     for name, tables in (files | {"tfidf_ridge": [ridge]}).items():
         found = {row.id: row for table in tables for row in read_predictions(table)}
         predictions[name] = [found[row.id] for row in rows]
-    histories = {
-        start: [row for fold in folds[start] for row in read_history(Path(fold) / "history.csv")]
-        for start in STARTS
-    }
+    for start in STARTS:
+        epochs = [read_rows(Path(fold) / "history.csv", EpochRow) for fold in folds[start]]
+        histories[start] = list(chain.from_iterable(epochs))
     described = scores_of(rows, predictions, histories, section, seed)
     best = Path(folds["pretrained"][described["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
-    settings = section.model_dump(exclude={"data", "task", "confidence"})
     metrics = Finetuning(
         run=run,
         **described,
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
-        settings=settings,
+        settings=section.model_dump(exclude={"data", "task", "confidence"}),
         digests={
             "examples": file_sha256(examples),
             "model": file_sha256(best / "model.safetensors"),
@@ -90,7 +88,7 @@ def write_results(
         suffix = "" if name == "pretrained" else f"_{name}"
         write_predictions(directory / f"oof{suffix}.csv", predictions[name])
         if name in histories:
-            write_history(directory / f"history{suffix}.csv", histories[name])
+            write_rows(directory / f"history{suffix}.csv", histories[name])
     for source in [best / "model.safetensors", best / "config.json", *map(Path, tokenizer)]:
         with replacing(directory / "model" / source.name) as temporary:
             shutil.copyfile(source, temporary)
@@ -102,12 +100,8 @@ def write_results(
 def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
     """Places of all examples and, if pretraining's splits are known, of those that it never trained
     on (unseen) and of the others (seen)."""
-    split = np.array([e.split for e in examples])
-    chosen = {
-        "all": split == split,
-        "unseen": (split != "train") & (split != ""),
-        "seen": split == "train",
-    }
+    seen = np.array([{"": -1, "train": 1}.get(e.split, 0) for e in examples])
+    chosen = {"all": seen > -2, "unseen": seen == 0, "seen": seen == 1}
     return {name: np.flatnonzero(rows) for name, rows in chosen.items() if rows.any()}
 
 
@@ -152,53 +146,46 @@ def scores_of(
             spread=round(statistics.stdev(folds), 6),
             seeds=_scores(figures[name].mean(axis=0), regression) if history else None,
             curves=_curves(history) if history else None,
-            macro_f1=None if regression else _mean_macro_f1(rows),
+            macro_f1=None if regression else macro_f1(rows),
         )
     # The model that a fold keeps is that of its first training.
     kept = by_fold(figures["pretrained"][:, 0])
-    judged = {
-        "score": "rmse" if regression else "accuracy",
-        "confidence": section.confidence,
-        "parts": {name: _size(examples, part) for name, part in parts.items()},
-        "differences": [
-            ScoreDifference(
-                model=name,
-                beside=other,
-                **{part: c.difference(name, other) for part, c in compared.items()},
-            )
-            for name, other in _PAIRS
-        ],
+    sizes = {
+        name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
+        for name, part in parts.items()
     }
-    return judged | {
+    differences = [
+        ScoreDifference(
+            **{part: c.difference(*pair) for part, c in compared.items()},
+            model=pair[0],
+            beside=pair[1],
+        )
+        for pair in _PAIRS
+    ]
+    judged = "rmse" if regression else "accuracy", section.confidence, sizes, differences
+    return dict(zip(("score", "confidence", "parts", "differences"), judged, strict=True)) | {
         "task": section.task,
         "models": models,
         "best_fold": kept.index((min if regression else max)(kept)),
         "shown": _shown(examples, predictions, regression),
-        "verdicts": finetuning_verdicts(**judged),
+        "verdicts": finetuning_verdicts(*judged),
     }
-
-
-def _size(examples: Sequence[Example], part: np.ndarray) -> PartSize:
-    return PartSize(len(part), len({examples[i].group for i in part} - {""}))
 
 
 def _scores(means: Sequence[float], regression: bool) -> list[float]:
     return [round(float(score), 6) for score in (np.sqrt(means) if regression else means)]
 
 
-def macro_f1(predictions: Sequence[str], targets: Sequence[str]) -> float:
-    """The mean over the classes of the targets of 2 TP / (2 TP + FP + FN)."""
-    predictions, targets = np.array(predictions), np.array(targets)
-    found = []
-    for name in sorted(set(targets)):
-        asked, given = targets == name, predictions == name
-        found.append(2 * np.sum(asked & given) / (np.sum(asked) + np.sum(given)))
-    return float(np.mean(found))
-
-
-def _mean_macro_f1(rows: Sequence[Prediction]) -> float:
-    true, trainings = [r.target for r in rows], zip(*(r.predictions for r in rows), strict=True)
-    return round(statistics.fmean(macro_f1(said, true) for said in trainings), 6)
+def macro_f1(rows: Sequence[Prediction]) -> float:
+    """The mean over trainings and the classes of the targets of 2 TP / (2 TP + FP + FN)."""
+    targets, found = np.array([r.target for r in rows]), []
+    for said in np.array([r.predictions for r in rows]).T:
+        shares = []
+        for name in np.unique(targets):
+            asked, given = targets == name, said == name
+            shares.append(2 * np.sum(asked & given) / (np.sum(asked) + np.sum(given)))
+        found.append(float(np.mean(shares)))
+    return round(statistics.fmean(found), 6)
 
 
 def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.linalg import inv, solve
 
 from mlm.finetuning.artefacts import RidgeChoice, RidgeRecord
-from mlm.finetuning.tables import Prediction, classes_of, read_examples, write_predictions
+from mlm.finetuning.tables import Example, Prediction, classes_of, read_rows, write_predictions
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
@@ -37,7 +37,7 @@ def write_ridge_predictions(
 ) -> None:
     """Predict every example of `table` by a ridge regression on the other folds, on which alone
     terms and penalty are chosen (nested cross-validation; Varma and Simon, 2006)."""
-    examples = read_examples(table)
+    examples = read_rows(table, Example)
     classes = classes_of(examples, task)
     if classes:
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)

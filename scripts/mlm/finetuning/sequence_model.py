@@ -53,7 +53,6 @@ class SequenceModel:
 
     architecture: Architecture
     fields: Mapping[str, Any]
-    outputs: int
     dropout: float
     dtype: Any = jnp.float32
 
@@ -110,7 +109,7 @@ class SequenceModel:
     def _new(self, key) -> dict:
         """What the masked language model does not have: normal weights, biases of zero."""
         a, found = self.architecture, {}
-        products = {self._head.dense: a.width, self._head.output: self.outputs}
+        products = {self._head.dense: a.width, self._head.output: len(self.fields["id2label"])}
         for own, (name, rows) in zip(jax.random.split(key), products.items(), strict=True):
             if name:
                 normal = jax.random.normal(own, (rows, a.width), jnp.float32)
@@ -125,15 +124,10 @@ class SequenceModel:
 
 
 def sequence_model(
-    config: Mapping[str, Any],
-    outputs: int,
-    dropout: float,
-    dtype=jnp.float32,
-    classes: Sequence[str] = (),
+    config: Mapping[str, Any], classes: Sequence[str], dropout: float, dtype=jnp.float32
 ) -> SequenceModel:
-    """The model with `outputs` outputs, by names if they are `classes`, on the masked language
-    model of a config.json. MlmError with the fields that are not supported here, the family
-    first."""
+    """The model with an output for each of `classes`, or one for a number if there are none, on the
+    masked language model of a config.json; MlmError with the fields that are not supported here."""
     family = config.get("model_type")
     if family not in _HEADS:
         raise MlmError(
@@ -141,38 +135,31 @@ def sequence_model(
         )
     known = FAMILIES[family][1].items()
     names = {field for own, (field, _) in known if own.endswith("dropout")}
-    names_of_outputs = classes or [f"LABEL_{i}" for i in range(outputs)]
-    labels = {str(i): name for i, name in enumerate(names_of_outputs)}
+    labels = classes or ["LABEL_0"]
     fields = {
         **config,
         **dict.fromkeys(sorted(names | {"classifier_dropout"}), dropout),
         "architectures": [_HEADS[family].architecture],
-        "id2label": labels,
-        "label2id": {label: int(i) for i, label in labels.items()},
-        "problem_type": "regression" if outputs == 1 else "single_label_classification",
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+        "problem_type": "single_label_classification" if classes else "regression",
     }
     if family == "modernbert":
         fields["classifier_pooling"] = "cls"
     # Not among the weights: there are no logits of the vocabulary.
     architecture = replace(Architecture.of(fields), decoder_bias=False)
-    return SequenceModel(architecture, fields, outputs, dropout, dtype)
+    return SequenceModel(architecture, fields, dropout, dtype)
 
 
 def read_sequence_model(
-    directory: str | Path,
-    outputs: int,
-    dropout: float,
-    dtype=jnp.float32,
-    classes: Sequence[str] = (),
+    directory: str | Path, classes: Sequence[str], dropout: float, dtype=jnp.float32
 ) -> SequenceModel:
     """`sequence_model` of the config.json in `directory`; MlmError names the file."""
     path = Path(directory) / "config.json"
-    if not path.is_file():
-        raise MlmError(f"{path} not found; the exported model of a run is expected there")
     with reading(path, "a model's configuration"):
         config = dict(read_json(path))
     try:
-        return sequence_model(config, outputs, dropout, dtype, classes)
+        return sequence_model(config, classes, dropout, dtype)
     except MlmError as error:
         problems = error.problems if isinstance(error, ConfigError) else [str(error)]
         raise MlmError(f"{path}: {'; '.join(problems)}") from None

@@ -59,9 +59,16 @@ def classes_of(examples: Sequence[Example], task: str) -> list[str]:
     return sorted({e.target for e in examples}) if task == "classification" else []
 
 
-def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
-    """Write the examples as CSV, atomically."""
-    write_csv(path, _columns(Example), map(astuple, examples))
+def write_rows(path: str | Path, rows: Sequence[Example] | Sequence[EpochRow]) -> None:
+    """Write examples or epochs as CSV, floats with six decimal places, atomically."""
+    cells = [[f"{v:.6f}" if type(v) is float else v for v in astuple(row)] for row in rows]
+    write_csv(path, [field.name for field in fields(rows[0])], cells)
+
+
+def read_rows(path: str | Path, kind: type) -> list:
+    """The examples or epochs that `write_rows` wrote, of that `kind`."""
+    types = [field.type for field in fields(kind)]
+    return [kind(*(t(v) for t, v in zip(types, row, strict=True))) for row in _rows(path)]
 
 
 def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
@@ -72,17 +79,6 @@ def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
     write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
 
 
-def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
-    """Write the epochs as CSV with six decimal places, atomically."""
-    cells = [[f"{v:.6f}" if type(v) is float else v for v in astuple(row)] for row in rows]
-    write_csv(path, _columns(EpochRow), cells)
-
-
-def read_examples(path: str | Path) -> list[Example]:
-    """The examples."""
-    return [Example(*row[:-1], int(row[-1])) for row in _rows(path)]
-
-
 def read_predictions(path: str | Path) -> list[Prediction]:
     """The predictions of every training."""
     return [
@@ -91,16 +87,6 @@ def read_predictions(path: str | Path) -> list[Prediction]:
     ]
 
 
-def read_history(path: str | Path) -> list[EpochRow]:
-    """The epochs."""
-    return [EpochRow(*map(int, row[:3]), *map(float, row[3:])) for row in _rows(path)]
-
-
-def _columns(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
 def _rows(path: str | Path) -> list[list[str]]:
-    """The rows below the header; a job checks the digests of its inputs before it reads them."""
     with open(path, encoding="utf-8", newline="") as handle:
         return list(csv.reader(handle))[1:]
