@@ -35,16 +35,3 @@ def test_all_wrong_prompts_are_named_at_once(directory):
     assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in str(raised.value)
     assert "43 tokens; the model takes at most 16" in str(raised.value)
     assert "'the [MASK]'" not in str(raised.value)
-
-
-def test_no_more_answers_than_ids_are_given(directory):
-    (found,) = answers(directory, ["the [MASK]"], 1000)
-    assert len(found.answers) == 120
-    assert sum(a.score for a in found.answers) == pytest.approx(1)
-
-
-def test_a_missing_model_is_a_clear_error(directory, tmp_path):
-    project.write_word_tokenizer(tmp_path)
-    (tmp_path / "config.json").write_bytes((directory / "config.json").read_bytes())
-    with pytest.raises(MlmError, match=r"model\.safetensors not found"):
-        answers(tmp_path, ["the [MASK]"], 5)

@@ -8,7 +8,6 @@ import numpy as np
 from mlm.config.families import first_position
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import (
-    check_vocabulary,
     framework_of,
     load_model,
     load_tokenizer,
@@ -51,12 +50,20 @@ def answers(
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:
         raise MlmError(f"{told_as}:\n{listed(problems)}")
-    check_vocabulary(config.vocab_size, tokenizer, model_directory)
-    logits_of = _logits_of(model_directory)
-    return [
-        Prompt(prompt, _answers(logits_of, tokenizer, ids, top_k))
-        for prompt, ids in zip(prompts, encoded, strict=True)
-    ]
+    logits_of, found = _logits_of(model_directory), []
+    for prompt, ids in zip(prompts, encoded, strict=True):
+        place = ids.index(tokenizer.mask_token_id)
+        # The model may have more rows than the tokenizer has ids.
+        logits = logits_of(np.array(ids, np.int32), place).astype(np.float64)
+        probabilities = np.exp(logits - logits.max())
+        probabilities /= probabilities.sum()
+        filled = []
+        for i in np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k].tolist():
+            ids[place] = i
+            sequence = tokenizer.decode(ids, skip_special_tokens=True)
+            filled.append(FilledToken(tokenizer.decode([i]), sequence, float(probabilities[i])))
+        found.append(Prompt(prompt, filled))
+    return found
 
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
@@ -80,22 +87,3 @@ def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]
         return np.asarray(masked_logits(weights, architecture, hidden[0, place]))
 
     return in_jax
-
-
-def _answers(logits_of, tokenizer, ids: list[int], top_k: int) -> list[FilledToken]:
-    place = ids.index(tokenizer.mask_token_id)
-    # The model may have more rows than the tokenizer has ids.
-    logits = logits_of(np.array(ids, np.int32), place).astype(np.float64)
-    probabilities = np.exp(logits - logits.max())
-    probabilities /= probabilities.sum()
-    best = np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k]
-    return [
-        FilledToken(
-            token=tokenizer.decode([i]),
-            sequence=tokenizer.decode(
-                [*ids[:place], i, *ids[place + 1 :]], skip_special_tokens=True
-            ),
-            score=float(probabilities[i]),
-        )
-        for i in best.tolist()
-    ]

@@ -11,12 +11,12 @@ import numpy as np
 from mlm.evaluation.artefacts import MinimalPairs, ScoredPair
 from mlm.foundations.errors import MlmError
 
-#: (input_ids [n, sequence], attention_mask, positions [n], labels [n]) → log-probabilities [n].
-LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
 
 def score_pairs(
-    pairs: Sequence[Sequence[str]], tokenizer, length: int, log_probabilities: LogProbabilities
+    pairs: Sequence[Sequence[str]],
+    tokenizer,
+    length: int,
+    log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray],
 ) -> MinimalPairs | None:
     """The pairs with their scores, and the share that is right; None without pairs. MlmError for a
     sentence without a token, or with more than `length`, and for two of the same tokens."""
@@ -25,13 +25,13 @@ def score_pairs(
     parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
     for (first, second), one, other in zip(pairs, parts[::2], parts[1::2], strict=True):
         # Labels in the order of their places: the tokens themselves.
-        if np.array_equal(one[3], other[3]):
+        if np.array_equal(one["labels"], other["labels"]):
             raise MlmError(
                 f"evaluation.minimal_pairs: {first!r} and {second!r} are the same tokens, so that "
                 "nothing is compared; change one, or leave the pair out"
             )
-    found = log_probabilities(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    ends = np.cumsum([len(part[0]) for part in parts])
+    found = log_probabilities({k: np.concatenate([part[k] for part in parts]) for k in parts[0]})
+    ends = np.cumsum([len(part["labels"]) for part in parts])
     sums = [float(np.sum(sentence)) for sentence in np.split(found, ends[:-1])]
     scored = [
         ScoredPair(*pair, scores, correct=scores[0] > scores[1])
@@ -40,8 +40,8 @@ def score_pairs(
     return MinimalPairs(sum(pair.correct for pair in scored) / len(scored), scored)
 
 
-def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, ...]:
-    """Rows [n, length] without one token each, attention masks, the tokens' places and ids [n]."""
+def _masked_one_by_one(text: str, tokenizer, length: int) -> dict[str, np.ndarray]:
+    """For each token of `text`, a row of the sentence without it."""
     ids = np.array(tokenizer(text)["input_ids"], np.int32)
     frame = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
     places = np.flatnonzero(~np.isin(ids, frame)).astype(np.int32)
@@ -53,6 +53,9 @@ def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, .
     rows = np.full((len(places), length), tokenizer.pad_token_id, np.int32)
     rows[:, : len(ids)] = ids
     rows[np.arange(len(places)), places] = tokenizer.mask_token_id
-    attention = np.zeros_like(rows)
-    attention[:, : len(ids)] = 1
-    return rows, attention, places, ids[places]
+    return {
+        "input_ids": rows,
+        "attention_mask": np.tile(np.int32(np.arange(length) < len(ids)), (len(rows), 1)),
+        "positions": places[:, np.newaxis],
+        "labels": ids[places][:, np.newaxis],
+    }

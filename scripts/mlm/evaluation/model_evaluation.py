@@ -15,7 +15,7 @@ from mlm.evaluation.evaluation_data import (
     read_evaluation_data,
     tokens_per_character,
 )
-from mlm.evaluation.exported_model import check_vocabulary, framework_of, load_tokenizer
+from mlm.evaluation.exported_model import framework_of, load_tokenizer
 from mlm.evaluation.extreme_samples import extreme_samples
 from mlm.evaluation.metrics import (
     calibration_of,
@@ -65,7 +65,6 @@ def evaluate(
     )
     within = tokenizer.cls_token_id if attend == "document" else None
     opened = _opened(model, within, accelerator, section.seed)
-    check_vocabulary(opened.vocabulary, tokenizer, model)
     scorer = Scorer(opened, section, tokenizer, data.sequence_length)
     pairs = score_pairs(
         section.minimal_pairs, tokenizer, data.sequence_length, scorer.log_probabilities

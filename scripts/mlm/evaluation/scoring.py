@@ -68,24 +68,14 @@ class Scorer:
             scores.append(answered)
         return Scored(joined(positions), joined(scores))
 
-    def log_probabilities(
-        self,
-        input_ids: np.ndarray,
-        attention_mask: np.ndarray,
-        positions: np.ndarray,
-        labels: np.ndarray,
-    ) -> np.ndarray:
-        """Log-probability in nats of one label a row, float64 [batch]; nothing is masked here.
-        `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels` [batch]."""
-        given = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "positions": positions[:, np.newaxis],
-            "labels": labels[:, np.newaxis],
-        }
-        found = self._run(
-            len(input_ids), lambda rows: {k: v[rows] for k, v in given.items()}, 1, "minimal pairs"
-        )
+    def log_probabilities(self, question: dict[str, np.ndarray]) -> np.ndarray:
+        """Log-probabilities in nats of one label a row, float64 [rows], of a `question` that is
+        masked already: the arrays of `ASKED`."""
+
+        def asked(rows: slice) -> dict[str, np.ndarray]:
+            return {name: array[rows] for name, array in question.items()}
+
+        found = self._run(len(question["labels"]), asked, 1, "minimal pairs")
         answered = [answers["log_probability"][:, 0] for _, _, answers in found]
         return np.concatenate(answered).astype(np.float64)
 

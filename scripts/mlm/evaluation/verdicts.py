@@ -11,13 +11,6 @@ _MISCALIBRATED = 0.05
 _SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
-_BASELINES = {
-    "unigram": "the unigram baseline",
-    "bigram_hidden": "the two-sided bigram that sees what the model sees",
-    "bigram": "the two-sided bigram that sees every neighbour",
-    "trigram_hidden": "the two-sided trigram that sees what the model sees",
-    "trigram": "the two-sided trigram that sees every neighbour",
-}
 
 
 def verdicts_on(
@@ -27,7 +20,7 @@ def verdicts_on(
     document by document; `num_samples` of its `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [
-        against_baseline(_BASELINES[key], baseline, confidence)
+        against_baseline(_in_words(key), baseline, confidence)
         for key, baseline in figures.baselines.items()
     ]
     if figures.gap is not None:
@@ -43,6 +36,12 @@ def verdicts_on(
         words = f"{test.num_predictions} in {test.num_samples} samples; the figures are rough"
         found.append(Verdict("even", f"Few predictions: {words}, and so are their intervals."))
     return [verdict for verdict in found if verdict is not None]
+
+
+def _in_words(baseline: str) -> str:
+    name, _, hidden = baseline.partition("_")
+    seen = "what the model sees" if hidden else "every neighbour"
+    return "the unigram baseline" if name == "unigram" else f"the two-sided {name} that sees {seen}"
 
 
 def against_baseline(name: str, found: Difference, confidence: float) -> Verdict:
