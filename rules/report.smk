@@ -3,7 +3,7 @@
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = [
     file
-    for pattern in ("*.j2", "glossary.yaml", "style.css", "sections/*.j2")
+    for pattern in ("*.j2", "glossary.yaml", "style.css", "figures.mplstyle", "sections/*.j2")
     for file in sorted((BASE / "report").glob(pattern))
 ]
 

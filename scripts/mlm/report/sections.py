@@ -320,42 +320,20 @@ _FINETUNING_PARTS = {
 
 
 def finetuning(results: Results) -> dict | None:
-    """Scores of the three models of every run, their paired differences, and the verdicts."""
-    found = [(run.name, run.finetune) for run in results.runs if run.finetune]
-    if not found:
-        return None
-    parts = [p for p in _FINETUNING_PARTS if any(p in metrics.parts for _, metrics in found)]
-
-    def by_part(measured) -> list:
-        return [getattr(measured, part) for part in parts]
-
+    """The runs that were fine-tuned, the parts of the passages that were scored, and settings."""
+    tuned = [run for run in results.runs if run.finetune]
+    found = {part for run in tuned for part in run.finetune.parts}
     settings = {}
-    for run, metrics in found:
+    for run in tuned:
         chosen = {
             f"fold {choice.fold}": f"{choice.terms}, penalty {choice.penalty:g}"
-            for choice in metrics.baseline
+            for choice in run.finetune.baseline
         }
-        settings[run] = flattened(as_json(metrics.data) | metrics.settings | {"baseline": chosen})
-    first = found[0][1]
-    models = [(run, *item) for run, metrics in found for item in metrics.models.items()]
-    counts = [first.parts[part].examples if part in first.parts else None for part in parts]
-    return {
-        "score": "RMSE (less is better)" if first.score == "rmse" else "Accuracy (more is better)",
-        "parts": list(zip([_FINETUNING_PARTS[p] for p in parts], counts, strict=True)),
-        "known": "unseen" in parts,
-        "scores": [(run, NAMES[name], by_part(model), model) for run, name, model in models],
-        "differences": [
-            (run, NAMES[one.model], NAMES[one.beside], by_part(one))
-            for run, metrics in found
-            for one in metrics.differences
-        ],
-        "verdicts": [(run, metrics.verdicts) for run, metrics in found],
-        "settings": settings,
-        "seeds": first.settings["seeds"],
-        "grouped": first.data.groups > 0,
-        "year": first.data.source.kind == "embedded",
-        "f1": any(model.macro_f1 is not None for _, _, model in models),
-    }
+        data = as_json(run.finetune.data) | run.finetune.settings | {"baseline": chosen}
+        settings[run.name] = flattened(data)
+    parts = {part: name for part, name in _FINETUNING_PARTS.items() if part in found}
+    view = {"runs": tuned, "parts": parts, "names": NAMES, "settings": settings}
+    return view | {"first": tuned[0].finetune} if tuned else None
 
 
 def provenance(results: Results) -> dict:

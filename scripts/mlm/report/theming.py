@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib
 
@@ -34,30 +35,7 @@ _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumer
 _LINES = "stroke-linejoin: round; stroke-linecap: butt"
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
-_STYLE = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "report",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 10.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "text.color": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-}
+_STYLE = Path(__file__).parents[3] / "report" / "figures.mplstyle"
 
 
 @dataclass(frozen=True)
@@ -84,7 +62,7 @@ def series_dash(index: int) -> object:
 @contextmanager
 def drawing(width: float = 5.0, height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
     """A figure of `width` by `height` inches and its axes, in the report's style."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(fname=_STYLE):
         figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
         try:
             yield figure, axes
