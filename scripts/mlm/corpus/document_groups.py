@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Iterator
-from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,6 @@ from mlm.foundations.errors import MlmError
 
 #: What groups are called where each document is one of its own.
 OWN = "document"
-#: Beyond, neighbouring whole numbers are one floating-point number.
-_LARGEST_WHOLE = 2**53
 #: " = Title = " and no " = = Section = = ".
 _HEADING = re.compile(r"=\s+([^=\s](?:.*[^=\s])?)\s+=")
 
@@ -26,10 +23,6 @@ class Document(NamedTuple):
 
     text: str
     group: str | None = None
-
-
-#: A pair (text, group) as a Document: what `Document._make` does, in a third of the time.
-document_of = partial(tuple.__new__, Document)
 
 
 def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
@@ -52,7 +45,8 @@ def group_name(value: object, where: str, settings: Corpus) -> str:
             f"{where}: no value in {column!r}, which corpus.group_by names. Every document needs a "
             "group: fill it in, leave the row out, or set corpus.group_by to null"
         )
-    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE:
+    # Beyond 2^53, neighbouring whole numbers are one floating-point number.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64:
         return str(value)
@@ -81,16 +75,8 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     return ids[coded.indices.to_numpy(zero_copy_only=False)]
 
 
-@cache
-def _keyed(seed: int) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=8, key=b"%d" % seed)
-
-
 def _hash(seed: int, key: bytes) -> int:
-    # A copy costs a third less than to set the key anew.
-    digest = _keyed(seed).copy()
-    digest.update(key)
-    return int.from_bytes(digest.digest(), "big")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=b"%d" % seed).digest(), "big")
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
@@ -107,10 +93,9 @@ def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict
     """`groups` (names) by split: each split of `shares` has its fraction, rounded, but at least
     one; train has the rest. Depends on the seed and the names, not on their order."""
     waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
-    result, held_out = {"train": []}, set()
+    split_of = dict.fromkeys(groups, "train")
     for split in sorted(shares):
         count = max(1, round(shares[split] * len(groups)))
-        own, waiting = set(waiting[:count]), waiting[count:]
-        result[split] = [group for group in groups if group in own]
-        held_out |= own
-    return result | {"train": [group for group in groups if group not in held_out]}
+        split_of |= dict.fromkeys(waiting[:count], split)
+        waiting = waiting[count:]
+    return {s: [g for g in groups if split_of[g] == s] for s in ("train", *sorted(shares))}

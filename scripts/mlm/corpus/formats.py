@@ -27,7 +27,7 @@ from mlm.corpus.decoding import (
     text_lines,
     too_long,
 )
-from mlm.corpus.document_groups import Document, document_of, group_name
+from mlm.corpus.document_groups import Document, group_name
 from mlm.corpus.file_patterns import file_format
 from mlm.foundations.errors import MlmError
 
@@ -119,15 +119,14 @@ def _text_documents(
     lines: Iterator[tuple[int, str]], name: str, settings: Corpus
 ) -> Iterator[Document]:
     per = settings.files.document_per
-    if per == "line":
-        for _, line in lines:
-            yield document_of((line.removesuffix("\n").removesuffix("\r"), None))
-        return
     gathered, size, start = [], 0, 1
     for number, line in lines:
-        if per == "file" or line.strip():
+        text = line.removesuffix("\n").removesuffix("\r")
+        if per == "line":
+            yield Document(text)
+        elif per == "file" or line.strip():
             start = start if gathered else number
-            gathered.append(line.removesuffix("\n").removesuffix("\r"))
+            gathered.append(text)
             size += len(line)
             if size > LONGEST_DOCUMENT:
                 raise too_long(name, start, per)
@@ -143,31 +142,26 @@ def _json_documents(
 ) -> Iterator[Document]:
     column, group_by = settings.text_column, settings.group_by
     for number, line in lines:
+        where, group = f"{name}, line {number}", None
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
-            # A blank line, NaN, half a pair of surrogates: what Python says of it.
+            # A blank line, or NaN or half a pair of surrogates, which Python takes for JSON.
             if line.isspace():
                 continue
-            record = _decoded(line, f"{name}, line {number}", column)
+            record = _decoded(line, where, column)
         if not isinstance(record, dict):
             raise MlmError(
-                f"{name}, line {number}: {_type_name(record)}, expected an object with the field "
-                f"{column!r}"
+                f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
             )
         if column not in record or (group_by is not None and group_by not in record):
-            check_columns(f"{name}, line {number}", sorted(record), settings)
-        text, group = record[column], None
-        # What nearly all are, without a call for each.
-        if not (isinstance(text, str) and text.isascii() and "\0" not in text):
-            text = _text_value(text, f"{name}, line {number}", settings)
+            check_columns(where, sorted(record), settings)
         if group_by is not None:
-            group = group_name(record[group_by], f"{name}, line {number}", settings)
-        yield document_of((text, group))
+            group = group_name(record[group_by], where, settings)
+        yield Document(_text_value(record[column], where, settings), group)
 
 
 def _decoded(line: str, where: str, column: str) -> object:
-    """What Python takes a line of JSON for: also NaN, or half a pair of surrogates."""
     try:
         # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
         return json.loads(line, strict="\0" not in line)
@@ -193,17 +187,15 @@ def _separated_documents(
         check_columns(f"{name}, line 1", header, settings)
         column = header.index(settings.text_column)
         group = header.index(settings.group_by) if settings.group_by else None
-        for row in rows:
-            if row and len(row) != len(header):
+        for row in filter(None, rows):
+            where = f"{name}, line {rows.line_num}"
+            if len(row) != len(header):
                 raise MlmError(
-                    f"{name}, line {rows.line_num}: {len(row)} fields, but the header names "
-                    f"{len(header)}. {_QUOTES_ADVICE}"
+                    f"{where}: {len(row)} fields, but the header names {len(header)}. "
+                    f"{_QUOTES_ADVICE}"
                 )
-            if row and group is None:
-                yield Document(row[column])
-            elif row:
-                where = f"{name}, line {rows.line_num}"
-                yield Document(row[column], group_name(row[group], where, settings))
+            own = None if group is None else group_name(row[group], where, settings)
+            yield Document(row[column], own)
     except csv.Error as error:
         raise MlmError(f"{name}, line {rows.line_num}: {error}. {_QUOTES_ADVICE}") from None
 
@@ -219,8 +211,7 @@ def _parquet_documents(
         return
     try:
         file = pq.ParquetFile(stream, buffer_size=1 << 20)
-        check_columns(name, file.schema_arrow.names, settings)
-        check_column_type(file.schema_arrow.field(settings.text_column).type, name, settings)
+        check_schema(name, file.schema_arrow, settings)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         first = [group.column(0) for group in groups]
         begins = [column.dictionary_page_offset or column.data_page_offset for column in first]
@@ -270,33 +261,30 @@ def _type_name(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, int | float) else "text")
 
 
-def check_column_type(kind: pa.DataType, name: str, settings: Corpus) -> None:
-    """Raise MlmError unless `kind`, the type of the column of text, is one of text."""
+def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
+    """`check_columns` of an Arrow schema, whose column of text must be one."""
+    check_columns(where, schema.names, settings)
+    kind = schema.field(settings.text_column).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
     if not any(is_kind(value) for is_kind in text):
         raise MlmError(
-            f"{name}: the column {settings.text_column!r} is of type {kind}, expected string. Name "
-            "another one in corpus.text_column, or convert it"
+            f"{where}: the column {settings.text_column!r} is of type {kind}, expected string. "
+            "Name another one in corpus.text_column, or convert it"
         )
 
 
 def check_columns(where: str, names: list[str], settings: Corpus) -> None:
     """Raise MlmError unless each column that is read is among `names`, once."""
-    for column, holds, key in (
-        (settings.text_column, "the text", "corpus.text_column"),
-        (settings.group_by, "the group", "corpus.group_by"),
-    ):
-        if column is None:
+    for key in ("text_column", "group_by"):
+        column = getattr(settings, key)
+        if column is None or names.count(column) == 1:
             continue
-        if column not in names:
-            known = ", ".join(map(repr, names[:20])) or "none"
+        if column in names:
             raise MlmError(
-                f"{where}: no column {column!r}; there are: {known}. Name the column of {holds} "
-                f"in {key}"
+                f"{where}: {names.count(column)} columns are called {column!r}. Rename one of them"
             )
-        if names.count(column) > 1:
-            raise MlmError(
-                f"{where}: {names.count(column)} columns are called {column!r}, so it is unclear "
-                f"which one holds {holds}. Rename one of them"
-            )
+        known = ", ".join(map(repr, names[:20])) or "none"
+        raise MlmError(
+            f"{where}: no column {column!r}; there are: {known}. Name one of them in corpus.{key}"
+        )

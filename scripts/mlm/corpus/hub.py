@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.document_groups import Document
-from mlm.corpus.formats import batch_documents, check_column_type, check_columns
+from mlm.corpus.formats import batch_documents, check_schema
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 
@@ -46,9 +46,7 @@ def hub_streams(
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        where, schema = f"{named}, split {name}", available[name].data.schema
-        check_columns(where, schema.names, reading)
-        check_column_type(schema.field(reading.text_column).type, where, reading)
+        check_schema(f"{named}, split {name}", available[name].data.schema, reading)
     part = document_range(sum(available[name].num_rows for name in splits.values()), *share)
     streams, before = {}, 0
     for split, name in splits.items():
