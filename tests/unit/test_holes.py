@@ -339,14 +339,14 @@ def test_holes_of_another_list_are_refused(project):
 @pytest.mark.parametrize(
     "what, words",
     [
-        ("document:201", "the train split has 201 documents, 0 to 200"),
+        ("document:201", "train has the documents 0 to 200"),
         ("document:first", "'first' is not the number of a document"),
-        ("group:1799-Adams-1", "the documents of this corpus have no groups"),
+        ("group:1799-Adams-1", "this corpus has no groups"),
         ("file:data/tow.txt", "no file of the train split is called so. Nearest: file:data/two"),
         ("pattern:(zebra", "no regular expression: missing \\)"),
         ("document:05", "'document:05': '05' is not the number"),
         ("pattern:Xyzzy", "matches nothing in the 201 documents"),
-        ("pattern:.", "these are all 201 documents of the train split"),
+        ("pattern:.", "these are all 201 documents of train"),
         ("zebra", "names nothing; expected something like document:247, group:1799-Adams"),
     ],
 )

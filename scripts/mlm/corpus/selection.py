@@ -50,8 +50,7 @@ class TrainDocuments:
         documents = {number for numbers in found.values() for number in numbers}
         if len(documents) == self._count:
             raise MlmError(
-                f"{', '.join(found)}: these are all {self._count:,} documents of the train "
-                "split, and nothing is left to train on. Name fewer"
+                f"{', '.join(found)}: these are all {self._count:,} documents of train. Name fewer"
             )
         return found
 
@@ -69,18 +68,15 @@ class TrainDocuments:
 
     def _document(self, value: str) -> list[int]:
         if int(value) >= self._count:
-            raise MlmError(
-                f"document:{value}: the train split has {self._count:,} documents, 0 to "
-                f"{self._count - 1}"
-            )
+            raise MlmError(f"document:{value}: train has the documents 0 to {self._count - 1}")
         return [int(value)]
 
     def _of_group(self, value: str) -> list[int]:
         group_by = self._described.group_by
         if group_by == OWN:
             raise MlmError(
-                f"group:{value}: the documents of this corpus have no groups (corpus.group_by, "
-                "corpus.group_per). Name document:, file: or pattern:"
+                f"group:{value}: this corpus has no groups (corpus.group_by, corpus.group_per). "
+                "Name document:, file: or pattern:"
             )
         if found := self._in_groups({value}):
             return found
@@ -90,10 +86,9 @@ class TrainDocuments:
     def _of_file(self, value: str) -> list[int]:
         group_by, source = self._described.group_by, self._described.source
         if not isinstance(source, FilesSource):
-            group = "" if group_by == OWN else "group:, "
             raise MlmError(
                 f"file:{value}: the corpus comes from no files (corpus.source: {source.kind}). "
-                f"Name {group}document: or pattern:"
+                "Name document:, group: or pattern:"
             )
         digests = {file.path: file.sha256 for file in source.files}
         if value not in digests:
@@ -107,15 +102,12 @@ class TrainDocuments:
             patterns = {"train": self._settings["files"]["train"]}
             paths = [p for p in matched_files(patterns)["train"] if recorded_path(p) == value]
             if not paths:
-                raise MlmError(
-                    f"file:{value}: is in the corpus, but no longer where it was read from"
-                )
+                raise MlmError(f"file:{value}: is no longer where it was read from")
             texts = {text for path in paths for text in texts_of_file(path, self._settings)}
             found = [number for number, text in self._numbered() if text in texts]
         if not found:
             raise MlmError(
-                f"file:{value}: none of its documents is in the train split: all were left out by "
-                "filters, are in another file as well, or were held out"
+                f"file:{value}: none of its documents is in train: all were left out or held out"
             )
         return found
 
@@ -124,8 +116,8 @@ class TrainDocuments:
         if found := [number for number, text in self._numbered() if pattern.search(text)]:
             return found
         raise MlmError(
-            f"pattern:{value}: matches nothing in the {self._count:,} documents of the train "
-            "split. Upper and lower case differ; (?i) at its beginning makes them alike"
+            f"pattern:{value}: matches nothing in the {self._count:,} documents of train. Upper "
+            "and lower case differ; (?i) at its beginning makes them alike"
         )
 
 
@@ -135,5 +127,4 @@ def _nearest(value: str, names: Sequence, kind: str) -> str:
     close = difflib.get_close_matches(value, known, n=3, cutoff=0.5)
     close += [name for name in known if value.lower() in name.lower()]
     shown = list(dict.fromkeys(close))[:5] or known[:3]
-    words = ", ".join(f"{kind}:{name}" for name in shown)
-    return f". {'Nearest' if close else 'There are'}: {words}" if shown else ""
+    return f". Nearest: {', '.join(f'{kind}:{name}' for name in shown)}"

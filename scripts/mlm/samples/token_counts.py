@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Tokens of train that are counted; of a larger split, samples at equal distances. This bounds the
-#: memory of the counts to about 3 GB.
+#: Tokens of train that are counted (about 3 GB); of a larger split, samples at equal distances.
 COUNTED_TOKENS = 30_000_000
 #: Keys gathered before they are merged into the counts.
 _MERGE_EVERY = 4_000_000
@@ -114,12 +113,8 @@ def count_tokens(
 def _aligned(ids, mask, text, farthest: int, step: int):
     """The ids at the offsets `farthest`, …, `step`, 0 of each place that has them all, and where
     they are real and the last is text."""
-    length, reach = ids.shape[1], abs(farthest)
-    first = reach if farthest < 0 else 0
-    found, kept = [], True
-    for offset in range(farthest, 0, -step):
-        place = slice(first + offset, first + offset + length - reach)
-        found.append(ids[:, place])
-        kept = kept & mask[:, place]
-    place = slice(first, first + length - reach)
-    return (*found, ids[:, place]), kept & text[:, place]
+    first, length = max(-farthest, 0), ids.shape[1] - abs(farthest)
+    offsets = [*range(farthest, 0, -step), 0]
+    places = [slice(first + offset, first + offset + length) for offset in offsets]
+    kept = np.logical_and.reduce([mask[:, place] for place in places[:-1]])
+    return [ids[:, place] for place in places], kept & text[:, places[-1]]

@@ -6,6 +6,7 @@ WordPiece's `##` symbols in the order of a hash table, so all symbols are sorted
 """
 
 import json
+import re
 import string
 import unicodedata
 from collections import Counter
@@ -28,14 +29,10 @@ _LONGEST_PIECE = 16
 _CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]+|\u2581"
 _CONTINUING = "##"
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
-#: Blocks of ideographs that BERT's normalisation puts spaces around.
-_IDEOGRAPHS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+#: What BERT's normalisation puts spaces around (ideographs), or its pre-tokenizer makes a word.
+_ALONE = re.compile(
+    "[\\u4e00-\\u9fff\\u3400-\\u4dbf\\U00020000-\\U0002a6df\\U0002a700-\\U0002ceaf\\uf900-\\ufaff"
+    f"\\U0002f800-\\U0002fa1f{re.escape(string.punctuation)}]"
 )
 
 
@@ -117,9 +114,7 @@ def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
 
 def _stands_alone(character: str) -> bool:
     """Whether BERT's pre-tokenizer makes `character` a word by itself."""
-    if character in string.punctuation or unicodedata.category(character)[0] == "P":
-        return True
-    return any(low <= ord(character) <= high for low, high in _IDEOGRAPHS)
+    return bool(_ALONE.match(character)) or unicodedata.category(character)[0] == "P"
 
 
 def _merges(

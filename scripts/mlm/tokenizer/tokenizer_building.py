@@ -58,43 +58,41 @@ def tokenizer_statistics(
 ) -> TokenizerStatistics:
     """The content of tokenizer_stats.json; `origin` are its fields that say where the tokenizer
     came from."""
-    splits, frequent = {}, []
+    splits, frequent, names = {}, [], encoder.names()
     for split, corpus in corpora.items():
         share = corpus.evenly(MOST_BYTES)
-        found, counts = _split_statistics(encoder, corpus.texts(share=share))
-        splits[split] = found if share.is_all else replace(found, sampled=True)
+        counts, splits[split] = _split_statistics(encoder, corpus.texts(share=share))
+        if not share.is_all:
+            splits[split] = replace(splits[split], sampled=True)
         if split == "train":
-            names = encoder.names()
             order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
             frequent = [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]
-    lengths = Counter(len(piece) for piece in encoder.pieces())
     return TokenizerStatistics(
         vocabulary_size=encoder.vocabulary_size,
         special_ids=encoder.special(),
         unknown_literal=encoder.unknown_literal,
         splits=splits,
         most_frequent=frequent,
-        pieces_by_length=dict(sorted(lengths.items())),
+        pieces_by_length=dict(sorted(Counter(map(len, encoder.pieces())).items())),
         **origin,
     )
 
 
 def _split_statistics(
     encoder: Encoder, batches: Iterable[list[str]]
-) -> tuple[SplitStatistics, np.ndarray]:
-    """Figures of one split, and the count of each id, [vocabulary]."""
+) -> tuple[np.ndarray, SplitStatistics]:
+    """The count of each id, [vocabulary], and the figures of one split."""
     counts = np.zeros(encoder.vocabulary_size, np.int64)
     words = size = characters = literals = 0
     for texts in batches:
         for ids in encoder.encode(texts):
             counts += np.bincount(ids[1:-1], minlength=len(counts))
         literals += encoder.count_special_literals(texts)
-        for text in texts:
-            words += len(text.split())
-            characters += len(text)
-            size += len(text) if text.isascii() else len(text.encode())
+        words += sum(len(text.split()) for text in texts)
+        characters += sum(map(len, texts))
+        size += sum(len(text.encode()) for text in texts)
     tokens, unknown = int(counts.sum()), int(counts[encoder.special_ids.unk])
-    return SplitStatistics(
+    return counts, SplitStatistics(
         tokens=tokens,
         words=words,
         bytes=size,
@@ -105,4 +103,4 @@ def _split_statistics(
         unknown_rate=unknown / tokens if tokens else None,
         vocabulary_used=int(np.count_nonzero(counts)),
         special_literals=literals,
-    ), counts
+    )

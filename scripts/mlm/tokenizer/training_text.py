@@ -8,24 +8,19 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 
-#: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
-#: lines, and sentencepiece leaves out what is longer than its limit.
+#: Longest stretch of text, in characters: trainers are slow on longer ones, or leave them out.
 LONGEST_SENTENCE = 2000
 #: How many times `max_training_bytes` is read of a larger text, to choose from.
 _READ = 4
-#: Characters that end a stretch of training text and have a piece of their own if they occur:
-#: line ends, which no word runs across, and what sentencepiece uses as marks of its own and
-#: gives no piece to (tab, U+001F, U+2585, NUL).
+#: Characters that end a stretch and have a piece of their own if they occur: line ends, and what
+#: sentencepiece gives no piece to (tab, U+001F, U+2585, NUL).
 BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
 #: How a tokenizer with byte fallback writes `▁`, and the sign of these escapes itself.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
 #: The pieces of byte fallback, by byte.
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
-NO_TEXT = (
-    "There is no text to train a tokenizer on: of the train split nothing but white space and "
-    "special tokens was read."
-)
+NO_TEXT = "There is no text to train a tokenizer on, but white space and special tokens."
 
 
 class AlphabetTooLarge(MlmError):
@@ -36,8 +31,7 @@ class AlphabetTooLarge(MlmError):
         super().__init__(
             "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
             f"{section.vocabulary_size}. The characters alone need {needed} ids; set more than "
-            f"that, or lower tokenizer.character_coverage: {section.character_coverage} so that "
-            "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
+            f"that, or lower tokenizer.character_coverage: {section.character_coverage}."
         )
 
 
@@ -48,8 +42,7 @@ class CorpusTooSmall(MlmError):
         self.ids = ids
         super().__init__(
             f"The train split is too small for tokenizer.vocabulary_size: "
-            f"{section.vocabulary_size}. Its text gives no more than {ids} ids; set {ids} or "
-            "less, or add text."
+            f"{section.vocabulary_size}. Its text gives {ids} ids; set {ids} or less, or add text."
         )
 
 
@@ -64,10 +57,7 @@ class TrainingText:
 
     def __init__(self, corpus: SplitDocuments, section: Tokenizer):
         if not corpus.bytes:
-            raise MlmError(
-                f"{corpus.named} holds no text: there is nothing to train a tokenizer on. "
-                "Check corpus.source and corpus.filters."
-            )
+            raise MlmError(f"{corpus.named} holds no text to train a tokenizer on.")
         self._corpus, self._section = corpus, section
         self._share = corpus.evenly(_READ * section.max_training_bytes)
         self.sampled = corpus.bytes > section.max_training_bytes

@@ -38,8 +38,7 @@ def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
     model = sentencepiece_model(text, section)
     trained = _sentencepiece().SentencePieceProcessor(model_proto=model)
     learned = [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
-    # The number of boundaries is known only after the reading; the rarest pieces make room for
-    # them. Their score decides nothing: no other piece holds these characters.
+    # The rarest pieces make room for the boundaries, whose score decides nothing.
     apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
     longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
     if len(longer) < len(apart):
