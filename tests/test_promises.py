@@ -48,7 +48,7 @@ PROMISES = {
         UNIT + "test_sharding.py::test_tokens_into_packing_are_the_tokens_out_of_the_shards",
         UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
         UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
-        UNIT + "test_threefry.py::test_threefry_gives_the_published_answers",
+        UNIT + "test_masking.py::test_threefry_gives_the_published_answers",
         UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
         UNIT + "test_cooccurrence.py::test_words_in_like_company_begin_alike",
         EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",

@@ -5,15 +5,16 @@ from job_adapter import run_as_job
 
 @run_as_job
 def main(job):
-    from mlm.samples.document_spans import TrainSplit, holes_of
+    from mlm.samples.document_spans import holes_of
 
-    split = TrainSplit(
+    found = holes_of(
+        job.wildcards.run,
+        job.params.forget,
         described=job.input.described,
         manifest=job.input.train,
         tokenizer=job.input.tokenizer,
         settings=job.params.settings,
     )
-    found = holes_of(job.wildcards.run, job.params.forget, split)
     found.write(job.output[0])
     print(
         f"{job.wildcards.run}: is to be trained without {found.documents:,} documents, "

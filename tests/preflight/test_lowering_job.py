@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import small_run
 
-from mlm.accelerators.artefacts import Lowering, Target, failed
+from mlm.accelerators.artefacts import Lowering, failed
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
-from mlm.accelerators.lowering import lower_run
-from mlm.accelerators.preflight import judge_forward
+from mlm.accelerators.described_steps import forward_rows
+from mlm.accelerators.lowering import lower_forward, lower_run, train_step_of
 from mlm.config.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow
@@ -50,31 +50,15 @@ def test_a_pad_id_other_than_1_is_an_answer(tmp_path, monkeypatch):
     assert (tmp_path / "train_step.stablehlo").read_bytes() == b""
 
 
-def test_settings_that_do_not_fit_the_data_are_an_answer_too(tmp_path):
-    small_run.write_inputs(tmp_path)
-    batch = {"pretraining": {"per_replica_batch_size": 100_000}}
-    lowering = lower_in_a_process(tmp_path, batch)
-    assert rules_of(lowering) == {"settings"}
-    assert "100000 samples" in lowering.findings[0].message
-
-
 def test_a_step_without_gradients_that_overflows_the_memory_is_named(tmp_path):
     """A validation of millions of samples, beside an evaluation that fits."""
-    from mlm.accelerators.described_steps import forward_rows
-    from mlm.accelerators.lowering import lower_forward, train_step_of
-    from mlm.foundations.framework import tf_keras
-
     small_run.write_inputs(tmp_path)
     run, rows = small_run.small_run(tmp_path)[0], 2_500_000
     section = run.pretraining.model_copy(update={"per_replica_batch_size": rows})
     run = replace(run, pretraining=section)
     settings = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
     asked = Evaluation.of_param(settings)
-    model, policy = train_step_of(run).model, tf_keras.mixed_precision.global_policy()
-    try:
-        programs, findings = lower_forward(run, model, asked, [4])
-    finally:
-        tf_keras.mixed_precision.set_global_policy(policy)
+    programs, findings = lower_forward(run, train_step_of(run).model, asked, [4])
     assert findings == [] and forward_rows(run, asked, [4]).validation == rows
     # However large a batch is asked for, an evaluation's logits have a limit of their own.
     largest = asked.model_copy(update={"batch_size": 10**9})
@@ -84,7 +68,3 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(tmp_path):
         file.write_bytes(program)
     found, overflowing = compile_for("v5e:2x2", *files, quick=True)
     assert (found.outcome, overflowing.outcome) == (COMPILED, NO_MEMORY)
-    target = Target("v5e:2x2", COMPILED, hbm_per_replica=16 * 2**30)
-    report, (fault,) = judge_forward(target, "validation", rows, overflowing)
-    assert report.fits is False
-    assert f"validation of {rows} samples a replica" in fault.message

@@ -82,16 +82,6 @@ def test_the_weights_of_a_batch_add_up_to_one(shards):
         assert batch["weights"].sum() == pytest.approx(1, abs=1e-6)
 
 
-def test_every_epoch_masks_anew(shards):
-    whole = stream(shards, batch=2, steps=62)
-    order, positions = first_tokens(whole), flat(whole, "positions")
-    by_sample = {}
-    for sample, found in zip(order, positions, strict=True):
-        by_sample.setdefault(sample, []).append(found)
-    different = [not np.array_equal(*found) for found in by_sample.values()]
-    assert np.mean(different) > 0.95
-
-
 def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
     found = {}
     for size in (1, 7, 100):

@@ -55,16 +55,26 @@ EVALUATION = """
 metrics: {accuracy: 0.26, top5_accuracy: 0.44, accuracy_interval: [0.252, 0.268],
   num_predictions: 19680, num_samples: 2050, num_groups: 12}
 gap: {difference: 0.04, difference_interval: [-0.02, 0.1]}
-bands:
-- [1–10, 1, 10, 2.1, 0.51]
-- [11–100, 11, 100, 3.4, 0.27]
-- ["101–1,000", 101, 1000, 6.0, 0.11]
-- ["above 1,000", 1001, null, 8.6, 0.02]
+frequency_bands:
+- {label: 1–10, first_rank: 1, last_rank: 10, loss: 2.1, accuracy: 0.51, num_predictions: 4000}
+- {label: 11–100, first_rank: 11, last_rank: 100, loss: 3.4, accuracy: 0.27, num_predictions: 4000}
+- {label: "101–1,000", first_rank: 101, last_rank: 1000, loss: 6, accuracy: 0.11,
+  num_predictions: 4000}
+- {label: "above 1,000", first_rank: 1001, last_rank: null, loss: 8.6, accuracy: 0.02,
+  num_predictions: 4000}
+word_initial:
+  initial: {loss: 5.0, accuracy: 0.24, num_predictions: 15000}
+  continuation: {loss: 4.4, accuracy: 0.33, num_predictions: 4680}
+shown_as:
+  mask: {loss: 5.2, accuracy: 0.2, num_predictions: 15700}
+  random: {loss: 6.0, accuracy: 0.1, num_predictions: 2000}
+  kept: {loss: 0.9, accuracy: 0.8, num_predictions: 1980}
 verdicts:
 - {tone: better, text: Better than the unigram baseline by 1.800 nats per prediction.}
 - {tone: worse, text: "Not better than the two-sided bigram: worse by 1.180 nats."}
 - {tone: better, text: No gap between train and test beyond chance.}
 group_by: speech
+minimal_pairs: null
 settings: {mlm_probability: 0.15, mask_token: 0.8, random_token: 0.1, seed: 0,
   bootstrap: {resamples: 200, confidence: 0.95}, frequency_bands: [10, 100, 1000],
   calibration_bins: 10, samples: 1, train_samples: 900, max_tokens: 2000000}
@@ -83,18 +93,18 @@ def typed(kind: type, content: dict):
 
 def corpus(split: str, **other) -> CorpusSplit:
     documents, share = SPLITS[split]
-    file = {"name": f"{split}.parquet", "documents": documents * 41}
+    documents *= 41
+    file = {"name": f"{split}.parquet", "documents": documents, "sha256": sha("corpus" + split)}
+    sizes = {"bytes": 12_200_000, "characters": 12_100_000, "words": 2_000_000}
     content = yaml.safe_load(CORPUS) | {
         "split": split,
-        "documents": documents * 41,
-        "groups": documents // 4,
-        "bytes": int(12_200_000 * share),
-        "characters": int(12_100_000 * share),
-        "words": int(2_000_000 * share),
-        "files": [file | {"bytes": int(5_000_000 * share), "sha256": sha("corpus" + split)}],
+        "documents": documents,
+        "groups": SPLITS[split][0] // 4,
+        "files": [file | {"bytes": int(5_000_000 * share)}],
+        **{what: int(size * share) for what, size in sizes.items()},
     }
     content["source"]["sha256"] = sha("sotu")
-    content["filters"] |= {"read": documents * 41 + 30, "kept": documents * 41}
+    content["filters"] |= {"read": documents + 30, "kept": documents}
     if split != "train":
         content["overlap_with_train"] = {"words": 100_000, "shared": 52, "documents": 4}
     return typed(CorpusSplit, content | other)
@@ -105,18 +115,15 @@ def tokenizer_stats(**other) -> TokenizerStatistics:
     sizes["characters"] = 12_100_000
     content = yaml.safe_load(TOKENIZER)
     of_split = content.pop("split")
-    content |= {
-        "most_frequent": [
-            {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
-        ],
-        "pieces_by_length": {
-            str(n): round(1500 * math.exp(-(((n - 6) / 3.2) ** 2))) for n in range(1, 16)
-        },
-        "splits": {
-            name: of_split | {what: int(size * share) for what, size in sizes.items()}
-            for name, (_, share) in SPLITS.items()
-        },
+    most_frequent = [
+        {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
+    ]
+    lengths = {str(n): round(1500 * math.exp(-(((n - 6) / 3.2) ** 2))) for n in range(1, 16)}
+    splits = {
+        name: of_split | {what: int(size * share) for what, size in sizes.items()}
+        for name, (_, share) in SPLITS.items()
     }
+    content |= {"most_frequent": most_frequent, "pieces_by_length": lengths, "splits": splits}
     return typed(TokenizerStatistics, content | other)
 
 
@@ -144,13 +151,11 @@ def manifest(split: str, **other) -> Manifest:
 
 def training(run: str, loss: float = 4.9, **other) -> Training:
     final = {"loss": loss - 0.05, "accuracy": 0.262}
+    final |= {"validation_loss": loss, "validation_accuracy": 0.257}
     digests = {"model": sha("model" + run), "tokenizer": sha("tokenizer")}
-    content = yaml.safe_load(TRAINING) | {
-        "run": run,
-        "final": final | {"validation_loss": loss, "validation_accuracy": 0.257},
-        "digests": digests | {"manifests": {"train": sha("mt"), "validation": sha("mv")}},
-    }
-    return typed(Training, content | other)
+    digests["manifests"] = {"train": sha("mt"), "validation": sha("mv")}
+    made = {"run": run, "final": final, "digests": digests}
+    return typed(Training, yaml.safe_load(TRAINING) | made | other)
 
 
 def curves(loss: float = 4.9) -> list[dict]:
@@ -175,43 +180,47 @@ def subset(loss: float, accuracy: float, predictions: int) -> dict:
 
 
 def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
+    content = yaml.safe_load(EVALUATION)
+    measured = content.pop("metrics")
+
     def around(value: float) -> list[float]:
         return [value - interval, value + interval]
 
+    def figures(value: float) -> dict:
+        bits = value / math.log(2) / 4.6
+        return {"loss": value, "perplexity": math.exp(value), "bits_per_character": bits}
+
     def metrics(value: float) -> dict:
         hidden = {"loss_interval": around(value + 0.3), "accuracy_interval": [0.19, 0.21]}
-        return metrics_by_chance | {
-            "loss": value,
-            "loss_interval": around(value),
-            "perplexity": math.exp(value),
-            "hidden": subset(value + 0.3, 0.2, 17_700) | hidden,
-            "bits_per_character": value / math.log(2) / 4.6,
-        }
+        hidden |= subset(value + 0.3, 0.2, 17_700)
+        return measured | figures(value) | {"loss_interval": around(value), "hidden": hidden}
 
     def baseline(value: float, accuracy: float) -> dict:
-        return {
-            **{"loss": value, "perplexity": math.exp(value), "sees": "a neighbour"},
-            **{"accuracy": accuracy, "top5_accuracy": 2 * accuracy},
+        return figures(value) | {
+            **{"sees": "a neighbour", "accuracy": accuracy, "top5_accuracy": 2 * accuracy},
             "hidden": subset(value, accuracy, 17_700),
-            "bits_per_character": value / math.log(2) / 4.6,
             "difference": loss - value,
             "difference_interval": around(loss - value),
             "counted": {"tokens": 100_000, "samples": 900, "of_samples": 900},
         }
 
-    words = ["▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
+    def calibrated(i: int) -> dict:
+        confidence = i / 10 + 0.05
+        right = {"accuracy": min(1, confidence + 0.02 * math.sin(i))}
+        ends = {"low": i / 10, "high": (i + 1) / 10, "num_predictions": 1000 if i < 9 else 0}
+        return ends | right | {"confidence": confidence}
+
+    words = ["[CLS]", "▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
     guesses = {
         place: {"probability": 0.42, "text": text, "correct": text == words[place]}
-        for place, text in {1: "▁state", 4: "▁country"}.items()
+        for place, text in {2: "▁state", 5: "▁country"}.items()
     }
     tokens = [
         {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
     ]
-    first = {"text": "[CLS]", "truth": False, "predicted": None}
-    sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": [first, *tokens]}
-    content = yaml.safe_load(EVALUATION)
-    metrics_by_chance = content.pop("metrics")
-    bands = content.pop("bands")
+    sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": tokens}
+    losses = [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)]
+    digests = {"model": "model" + run, "tokenizer": "tokenizer", "manifest": "manifest test"}
     content |= {
         "run": run,
         "test": metrics(loss),
@@ -221,47 +230,17 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "bigram_hidden": baseline(4.31, 0.26),
             "bigram": baseline(3.72, 0.33),
         },
-        "frequency_bands": [
-            {"label": label, "first_rank": first, "last_rank": last} | subset(loss, accuracy, 4000)
-            for label, first, last, loss, accuracy in bands
-        ],
         "positions": [
             {"first": i, "last": i + 7} | subset(loss + 0.3 * math.exp(-i / 8), 0.25, 2460)
             for i in range(0, 64, 8)
         ],
-        "word_initial": {
-            "initial": subset(5.0, 0.24, 15_000),
-            "continuation": subset(4.4, 0.33, 4680),
-        },
-        "shown_as": {
-            "mask": subset(5.2, 0.2, 15_700),
-            "random": subset(6.0, 0.1, 2000),
-            "kept": subset(0.9, 0.8, 1980),
-        },
         "calibration": {
             "expected_calibration_error": 0.021,
-            "bins": [
-                {"low": i / 10, "high": (i + 1) / 10, "confidence": i / 10 + 0.05}
-                | {"accuracy": min(1, i / 10 + 0.05 + 0.02 * math.sin(i))}
-                | {"num_predictions": 1000 if i < 9 else 0}
-                for i in range(10)
-            ],
+            "bins": [calibrated(i) for i in range(10)],
         },
         "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
-        "minimal_pairs": None,
-        "group_sums": {
-            "loss": [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)],
-            "correct": [426] * 12,
-            "predictions": [1640] * 12,
-        },
-        "digests": {
-            name: sha(text)
-            for name, text in {
-                "model": "model" + run,
-                "tokenizer": "tokenizer",
-                "manifest": "manifest test",
-            }.items()
-        },
+        "group_sums": {"loss": losses, "correct": [426] * 12, "predictions": [1640] * 12},
+        "digests": {name: sha(text) for name, text in digests.items()},
     }
     return typed(EvaluationFigures, content | other)
 
@@ -269,20 +248,18 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
 def fill_mask(
     run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")
 ) -> FillMask:
-    answers = (("make", 0.11), ("be", 0.08), ("secure", 0.047), ("have", 0.031), ("do", 0.02))
-    content = {
-        "run": run,
-        "prompts": [
-            {
-                "prompt": p,
-                "answers": [
-                    {"token": t, "sequence": p.replace(MASK, t), "score": s} for t, s in answers
-                ],
-            }
-            for p in prompts
-        ],
-    }
-    return typed(FillMask, content)
+    scores = {"make": 0.11, "be": 0.08, "secure": 0.047, "have": 0.031, "do": 0.02}
+    filled = [
+        {"prompt": prompt}
+        | {
+            "answers": [
+                {"token": token, "sequence": prompt.replace(MASK, token), "score": score}
+                for token, score in scores.items()
+            ]
+        }
+        for prompt in prompts
+    ]
+    return typed(FillMask, {"run": run, "prompts": filled})
 
 
 def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
@@ -290,29 +267,20 @@ def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
     shown = {3: MASK, 7: MASK, 9: "▁gold", 11: words[11]}
     tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
-    content = {
-        "run": run,
-        "samples": [
-            {"index": i, "turn": 1000 - i}
-            | {"text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
-            for i in range(2)
-        ],
-    }
-    return typed(Preview, content)
+    sample = {"text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
+    samples = [sample | {"index": i, "turn": 1000 - i} for i in range(2)]
+    return typed(Preview, {"run": run, "samples": samples})
 
 
 def asked(run: str, text: str = "I have the honor to transmit to Congress a report") -> Asked:
     last, shared = text.split()[-1], {"text": text, "document": 3, "exact": False, "shared": 6}
     near = shared | {"uses": 2, "epochs": 2, "words": [{"word": last, "stands": 1, "hidden": 1}]}
     whole = near | {"exact": True, "shared": 9, "uses": 0, "epochs": 0, "words": []}
+    found = (("prompt", None, [near, whole]), ("best", 12, [near]), ("worst", 3, []))
     texts = [
         {"kind": kind, "text": text, "index": index, "words": 9, "asked": ["to", last]}
-        | {"passages": found}
-        for kind, index, found in (
-            ("prompt", None, [near, whole]),
-            ("best", 12, [near]),
-            ("worst", 3, []),
-        )
+        | {"passages": passages}
+        for kind, index, passages in found
     ]
     return typed(Asked, {"run": run, "steps": 1600, "texts": texts, "too_large": None})
 
@@ -328,30 +296,22 @@ def write_csv(path: Path, rows: list[dict]) -> None:
 def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str, str]:
     """A run's artefacts below `root`; `artefacts` replaces whole ones by name."""
     folder = root / "results" / "runs" / run
-    made = {
-        "training": training(run, loss),
-        "evaluation": evaluation(run, loss),
-        "fill_mask": fill_mask(run),
-        "preview": preview(run),
-        "asked": asked(run),
-    }
-    rows = artefacts.pop("curves", None) or curves(loss)
+    made = {"training": training(run, loss), "evaluation": evaluation(run, loss)}
+    made |= {"fill_mask": fill_mask(run), "preview": preview(run), "asked": asked(run)}
+    write_csv(folder / "training.csv", artefacts.pop("curves", None) or curves(loss))
     for name, content in (made | artefacts).items():
         content.write(folder / f"{name}.json")
-    write_csv(folder / "training.csv", rows)
     files = {name: str(folder / f"{name}.json") for name in made}
     return files | {"curves": str(folder / "training.csv")}
 
 
 def write_data(root: Path) -> dict[str, list[str]]:
     """The artefacts that all runs share, below `root`: paths by kind, splits in order."""
-    results = root / "results"
-    for split in SPLITS:
-        corpus(split).write(results / "corpus" / f"{split}.json")
-        manifest(split).write(results / "manifests" / f"{split}.json")
-    tokenizer_stats().write(results / "tokenizer" / "tokenizer_stats.json")
-    return {
-        "corpus": [str(results / "corpus" / f"{s}.json") for s in SPLITS],
-        "manifests": [str(results / "manifests" / f"{s}.json") for s in SPLITS],
-        "tokenizer": [str(results / "tokenizer" / "tokenizer_stats.json")],
-    }
+    tokenizer = root / "results" / "tokenizer" / "tokenizer_stats.json"
+    tokenizer_stats().write(tokenizer)
+    paths: dict[str, list[str]] = {"tokenizer": [str(tokenizer)]}
+    for kind, artefact in (("corpus", corpus), ("manifests", manifest)):
+        paths[kind] = [str(root / "results" / kind / f"{split}.json") for split in SPLITS]
+        for split, path in zip(SPLITS, paths[kind], strict=True):
+            artefact(split).write(path)
+    return paths

@@ -33,7 +33,7 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.samples.document_spans import TrainSplit, holes_of, merged_spans
+from mlm.samples.document_spans import holes_of, merged_spans
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
@@ -46,17 +46,16 @@ from mlm.training.branching import first_difference
 from mlm.training.model_card import model_card
 
 
-def train_split(settings) -> TrainSplit:
-    return TrainSplit(
-        "results/corpus/train.json",
-        "results/manifests/train.json",
-        "results/tokenizer/tokenizer.json",
-        used_settings(settings["corpus"], settings["seed"]),
+def found(*forget, settings=None):
+    settings = settings or resolve(CONFIG)
+    return holes_of(
+        "without",
+        forget,
+        described="results/corpus/train.json",
+        manifest="results/manifests/train.json",
+        tokenizer="results/tokenizer/tokenizer.json",
+        settings=used_settings(settings["corpus"], settings["seed"]),
     )
-
-
-def found(*forget):
-    return holes_of("without", forget, train_split(resolve(CONFIG)))
 
 
 def encoded(*texts) -> list[int]:
@@ -101,15 +100,15 @@ def test_a_group_is_forgotten_by_its_name(project):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(CONFIG["corpus"], "group_per", "file")
         write_project(DOCUMENTS)
-    by_group = holes_of("without", ["group:data/two.txt"], train_split(settings))
-    by_file = holes_of("without", ["file:data/two.txt"], train_split(settings))
+    by_group = found("group:data/two.txt", settings=settings)
+    by_file = found("file:data/two.txt", settings=settings)
     assert by_group.documents == 100 and by_group.holes == by_file.holes
     with pytest.raises(MlmError, match=r"no file of the train split is called so.*group:data/two"):
-        holes_of("without", ["group:data/tow.txt"], train_split(settings))
+        found("group:data/tow.txt", settings=settings)
 
 
 def test_a_batch_has_every_hole_of_its_samples():
-    holes = Holes.of([(2, 0, 3), (2, 5, 6), (4, 1, 2), (9, 0, 8)], 1)
+    holes = Holes([(2, 0, 3), (2, 5, 6), (4, 1, 2), (9, 0, 8)], 1)
     found = holes.within(np.array([4, 2, 3]), 8)
     assert [np.flatnonzero(row).tolist() for row in found] == [[1], [0, 1, 2, 5], []]
 
@@ -124,7 +123,7 @@ def test_spans_that_touch_become_one():
 def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word, kind):
     changes = {"pretraining": {"masking": {"whole_word": whole_word}}}
     run, _ = the_run(resolve(merged(CONFIG, changes)))
-    holes = Holes.of(found("file:data/two.txt", "document:3").holes, 1)
+    holes = Holes(found("file:data/two.txt", "document:3").holes, 1)
     order = run.order_from(0)
     arrays = np if kind == "numpy" else pytest.importorskip("jax.numpy")
     hidden = asked_in_holes = 0
@@ -177,7 +176,7 @@ def test_the_first_use_is_that_of_the_batches(unedited):
 
 def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(unedited):
     run, _ = the_run(resolve(CONFIG))
-    some, more = (Holes.of(spans, 1) for spans in ([(4, 0, 3)], [(4, 0, 3), (9, 2, 5)]))
+    some, more = (Holes(spans, 1) for spans in ([(4, 0, 3)], [(4, 0, 3), (9, 2, 5)]))
     one, two = (leaving_out(run, holes) for holes in (some, more))
     assert first_difference(one, one) is None
     assert first_difference(one, two) == first_difference(two, one) == first_use(run, [9])
@@ -196,7 +195,7 @@ def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
     run, _ = the_run(resolve(CONFIG))
     run = replace(run, model_config=SimpleNamespace(to_json_string=lambda: "{}"))
     assert "holes" not in run.basis()
-    holes = Holes.of([(4, 0, 3)], 1)
+    holes = Holes([(4, 0, 3)], 1)
     assert leaving_out(run, holes).basis() == run.basis() | {"holes": holes.sha256}
 
 
@@ -296,7 +295,7 @@ def with_holes(*forget):
     """The configuration with a run that forgets, and its holes."""
     config = merged(CONFIG, {"runs": {"base": {}, "less": {"pretraining": {"forget": [*forget]}}}})
     Path("results/holes").mkdir(parents=True, exist_ok=True)
-    holes_of("less", forget, train_split(resolve(config))).write("results/holes/less.json")
+    found(*forget, settings=resolve(config)).write("results/holes/less.json")
     return config
 
 

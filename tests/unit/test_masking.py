@@ -1,15 +1,11 @@
 import hashlib
-import json
 from itertools import pairwise
 
 import jax
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from mlm.corpus.embedded_corpus import speeches
-from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.tokenizer.pieces import word_starts
+from mlm.samples.masking import MaskingPlan, below, mask_batch, threefry
 
 VOCABULARY, LENGTH = 500, 64
 CLS, PAD, SEP, UNK, MASK = range(5)
@@ -47,12 +43,18 @@ def masked(ids, attention, the_plan, *, first=0, seed=11, epoch=3) -> dict[str, 
     return mask_batch(ids, attention, index, the_plan, seed, epoch)
 
 
+def chosen_in(found) -> np.ndarray:
+    """Which tokens are asked for: bool [samples, sequence]."""
+    chosen = np.zeros(found["input_ids"].shape, bool)
+    np.put_along_axis(chosen, found["positions"], found["weights"] == 1, axis=1)
+    return chosen
+
+
 def test_the_chosen_are_shown_80_10_10():
     ids, attention = samples(4000)
     found = masked(ids, attention, plan())
-    shown = np.take_along_axis(found["input_ids"], found["positions"], axis=1)
-    used = found["weights"] == 1
-    shown, truth = shown[used], found["labels"][used]
+    chosen = chosen_in(found)
+    shown, truth = found["input_ids"][chosen], ids[chosen]
     n = len(truth)
     as_mask, kept = (shown == MASK).mean(), (shown == truth).mean()
     # A random token is the true one in 1 of 495 cases; six standard deviations allowed.
@@ -62,31 +64,19 @@ def test_the_chosen_are_shown_80_10_10():
     assert abs(1 - as_mask - kept - 0.1 + same_by_chance) < 6 * np.sqrt(0.1 * 0.9 / n)
 
 
-def test_no_special_token_or_padding_is_ever_chosen_or_put_in():
+def test_nothing_else_changes_and_no_special_token_or_padding_is_chosen_or_put_in():
     ids, attention = samples(2000)
     found = masked(ids, attention, plan(mlm_probability=0.9))
-    used = found["weights"] == 1
-    chosen = np.zeros_like(ids, bool)
-    np.put_along_axis(chosen, found["positions"], used, axis=1)
-    assert chosen.sum() == used.sum() > 60_000
+    chosen = chosen_in(found)
+    assert chosen.sum() == found["weights"].sum() > 60_000
     assert not chosen[(ids < 5) | (attention == 0)].any()
     put_in = found["input_ids"][chosen & (found["input_ids"] != MASK)]
-    assert put_in.min() >= 5
-    assert put_in.max() < VOCABULARY
-
-
-def test_what_is_not_chosen_stays_as_it_was_and_labels_are_the_truth():
-    ids, attention = samples(500)
-    found = masked(ids, attention, plan())
-    used = found["weights"] == 1
-    np.testing.assert_array_equal(
-        found["labels"], np.take_along_axis(ids, found["positions"], axis=1)
-    )
-    restored = found["input_ids"].copy()
-    np.put_along_axis(restored, found["positions"], found["labels"], axis=1)
-    np.testing.assert_array_equal(restored, ids)
-    unused = np.take_along_axis(found["input_ids"], found["positions"], axis=1)[~used]
-    np.testing.assert_array_equal(unused, found["labels"][~used])
+    assert put_in.min() >= 5 and put_in.max() < VOCABULARY
+    np.testing.assert_array_equal(found["input_ids"][~chosen], ids[~chosen])
+    truth = np.take_along_axis(ids, found["positions"], axis=1)
+    np.testing.assert_array_equal(found["labels"], truth)
+    nothing = masked(np.full((3, LENGTH), SEP), np.ones((3, LENGTH), int), plan())
+    assert nothing["weights"].sum() == 0 and (nothing["input_ids"] == SEP).all()
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
@@ -126,78 +116,32 @@ def test_whole_words_are_chosen_whole():
     starts = np.arange(VOCABULARY) % 3 == 0
     ids, attention = samples(500)
     found = masked(ids, attention, plan(whole_word=True, word_starts=starts))
-    chosen = np.zeros_like(ids, bool)
-    np.put_along_axis(chosen, found["positions"], found["weights"] == 1, axis=1)
-    eligible = (ids >= 5) & (attention == 1)
+    chosen, eligible = chosen_in(found), (ids >= 5) & (attention == 1)
     for sample in range(len(ids)):
         edges = np.flatnonzero(starts[ids[sample]])
-        edges = [0, *edges[edges > 0], LENGTH]
-        for first, end in pairwise(edges):
-            word = eligible[sample, first:end]
-            inside = chosen[sample, first:end][word]
+        for first, end in pairwise([0, *edges[edges > 0], LENGTH]):
+            inside = chosen[sample, first:end][eligible[sample, first:end]]
             assert inside.all() or not inside.any()
     assert found["overflow"].sum() == 0
 
 
-@pytest.fixture(scope="module")
-def english():
-    """Speeches as samples of 64 subwords [samples, 64], and which ids of 2,000 start a word."""
-    text = "\n".join(list(speeches().values())[-40:])
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    special = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        text.splitlines(),
-        trainers.BpeTrainer(
-            vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-        ),
-    )
-    ids = np.array(tokenizer.encode(text).ids)
-    ids = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH)
-    return ids, word_starts(json.loads(tokenizer.to_str()))
-
-
-@pytest.mark.parametrize("share", [0.15, 0.3])
-def test_whole_words_keep_the_share_asked_for(english, share):
-    """On real text, whose words have up to a dozen tokens: within one in a hundred of it."""
-    ids, starts = english
-    the_plan = plan(
-        mlm_probability=share, whole_word=True, word_starts=starts, vocabulary_size=len(starts)
-    )
-    found = masked(ids, np.ones_like(ids), the_plan)
-    chosen = found["weights"].sum()
-    assert abs(chosen / ids.size - share) < 0.01 * share
-    assert found["overflow"].sum() < 2e-3 * chosen
-    # Half of the slots at least are used.
-    assert chosen > 0.5 * found["weights"].size
-
-
 def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():
-    """Words of 1, 2, 3 and 4 tokens, eight times each, at 4,000 draws."""
-    lengths = [1, 2, 3, 4] * 6
+    """Words of 1, 2, 3 and 4 tokens, six times each, at 4,000 draws."""
+    lengths, draws = [1, 2, 3, 4] * 6, 4000
     ids = np.concatenate([[5 + VOCABULARY // 2, *[6] * (n - 1)] for n in lengths])
     ids = np.concatenate([ids, np.full(LENGTH - len(ids), SEP)])
-    starts = np.arange(VOCABULARY) >= VOCABULARY // 2
-    draws = 4000
-    found = masked(
-        np.tile(ids, (draws, 1)),
-        np.ones((draws, LENGTH), int),
-        plan(whole_word=True, word_starts=starts),
-    )
-    chosen = np.zeros((draws, LENGTH), bool)
-    np.put_along_axis(chosen, found["positions"], found["weights"] == 1, axis=1)
+    the_plan = plan(whole_word=True, word_starts=np.arange(VOCABULARY) >= VOCABULARY // 2)
+    found = masked(np.tile(ids, (draws, 1)), np.ones((draws, LENGTH), int), the_plan)
     first = np.cumsum([0, *lengths[:-1]])
-    frequency = chosen[:, first].mean(axis=0).reshape(-1, 4).mean(axis=0)
-    # Six words of a length: five standard deviations of independent draws.
+    frequency = chosen_in(found)[:, first].mean(axis=0).reshape(-1, 4).mean(axis=0)
+    # Five standard deviations of independent draws.
     assert np.abs(frequency - 0.15).max() < 5 * np.sqrt(0.15 * 0.85 / (6 * draws))
 
 
 def test_a_word_that_finds_no_room_is_left_as_a_whole():
     """Words of three tokens, and slots for seven: two words and no part of a third."""
+    ids = np.tile(np.r_[np.tile([7, 8, 8], 21), SEP], (500, 1))
     starts = np.arange(VOCABULARY) == 7
-    ids = np.tile(np.r_[7, 8, 8], (500, 21))
-    ids = np.concatenate([ids, np.full((500, 1), SEP)], axis=1)
     the_plan = plan(mlm_probability=0.3, whole_word=True, word_starts=starts, fixed_slots=7)
     found = masked(ids, np.ones_like(ids), the_plan)
     assert set(found["weights"].sum(axis=1)) == {6.0}
@@ -205,34 +149,22 @@ def test_a_word_that_finds_no_room_is_left_as_a_whole():
     assert abs(wanted.mean() / 63 - 0.3) < 0.01
 
 
-def test_the_masks_of_single_tokens_are_those_of_all_earlier_trainings():
-    ids, attention = samples(200)
-    digest = hashlib.sha256()
-    found = masked(ids, attention, plan())
-    for name in sorted(found):
-        digest.update(name.encode() + np.ascontiguousarray(found[name]).tobytes())
-    assert digest.hexdigest()[:16] == "9b2d7fa9f03d26ff"
-
-
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_a_choice_without_a_slot_is_counted_and_left_unmasked(whole_word):
+def test_a_choice_without_a_slot_is_counted_and_left_unmasked():
     ids, attention = samples(300)
-    change = {"whole_word": whole_word, "word_starts": np.ones(VOCABULARY, bool)}
-    full = masked(ids, attention, plan(**change))
-    short = masked(ids, attention, plan(fixed_slots=4, **change))
-    assert short["positions"].shape[1] == 4
-    wanted = full["weights"].sum(axis=1)
-    assert wanted.max() > 4
+    wanted = masked(ids, attention, plan())["weights"].sum(axis=1)
+    short = masked(ids, attention, plan(fixed_slots=4))
+    assert short["positions"].shape[1] == 4 < wanted.max()
     np.testing.assert_array_equal(short["overflow"], np.maximum(wanted - 4, 0))
     np.testing.assert_array_equal(short["weights"].sum(axis=1), np.minimum(wanted, 4))
     assert ((short["input_ids"] != ids).sum(axis=1) <= 4).all()
 
 
-def test_a_sequence_of_special_tokens_alone_asks_for_nothing():
-    ids = np.full((3, LENGTH), SEP)
-    found = masked(ids, np.ones_like(ids), plan())
-    assert found["weights"].sum() == 0
-    np.testing.assert_array_equal(found["input_ids"], ids)
+def test_the_masks_of_single_tokens_are_those_of_all_earlier_trainings():
+    digest = hashlib.sha256()
+    found = masked(*samples(200), plan())
+    for name in sorted(found):
+        digest.update(name.encode() + np.ascontiguousarray(found[name]).tobytes())
+    assert digest.hexdigest()[:16] == "9b2d7fa9f03d26ff"
 
 
 @pytest.mark.parametrize("whole_word", [False, True])
@@ -249,3 +181,25 @@ def test_numpy_and_jax_draw_the_same_masks_to_the_last_bit(whole_word, vocabular
     for name, value in ours.items():
         assert value.dtype == theirs[name].dtype
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+# The known answers that come with Random123 (Salmon et al., 2011), threefry2x32, 20 rounds.
+@pytest.mark.parametrize(
+    "counter, key, answer",
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_the_published_answers(counter, key, answer):
+    words = threefry(*([np.array([n], np.uint32) for n in pair] for pair in (key, counter)))
+    assert tuple(int(w[0]) for w in words) == answer
+
+
+@pytest.mark.parametrize("count", [1, 3, 495, 8_000, 2**16, 250_002, 2**31 - 1])
+def test_a_number_below_a_count_is_the_upper_half_of_a_product_of_64_bits(count):
+    bits = np.random.default_rng(0).integers(0, 2**32, 1000, np.uint32)
+    bits[:2] = 0, 2**32 - 1
+    expected = bits.astype(np.uint64) * count >> 32
+    np.testing.assert_array_equal(below(bits, count), expected)

@@ -28,22 +28,14 @@ def test_every_usual_topology_is_accepted(generation):
 @pytest.mark.parametrize(
     ("misspelt", "nearest"),
     [
-        ("v33:2x2", "v3:2x2"),
-        ("v5e", "v5e:2x2"),
         ("V5E:2X2", "v5e:2x2"),
         ("v4:1000x1000x1000", "v4:8x8x8"),
         ("v4:2x2", "v4:2x2x1"),
-        ("v5e:2x2x1", "v5e:2x2"),
         ("v5e:1x1", "v5e:2x2"),
-        ("v5e:0x2", "v5e:2x2"),
-        ("v5e-8", "v5e:2x4"),
+        ("v5e:3x3", "v5e:2x4"),
         ("v5litepod-16", "v5e:4x4"),
         ("v3-8", "v3:2x2"),
-        ("v4-8", "v4:2x2x1"),
-        ("v5e:3x3", "v5e:2x4"),
         ("v6:2x2", "v6e:2x2"),
-        ("v2:2x2", "v3:2x2"),
-        ("v6e:2x2 ", "v6e:2x2"),
         ("", "v"),
     ],
 )
@@ -53,29 +45,17 @@ def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspel
     assert "v4 up to 16x16x16" in problem
 
 
-def test_replicas_are_those_that_the_compiler_describes():
+def test_a_target_counts_its_chips_replicas_and_machines():
+    assert number_of_chips("v4:2x2x4") == 16
     assert [replicas_of(t) for t in ("v3:2x2", "v4:2x2x1", "v5e:2x4")] == [8, 4, 8]
-
-
-def test_a_machine_of_eight_chips_is_one_host():
+    # libtpu describes a machine of eight chips as two.
     assert [hosts_of(t, 2) for t in ("v5e:2x4", "v6e:2x4", "v4:2x2x2")] == [1, 1, 2]
     assert hosts_of("v5e:4x4", 4) == 4
 
 
-def test_a_grid_counts_its_chips():
-    assert number_of_chips("v4:2x2x4") == 16
-
-
 def test_the_estimate_gives_a_replica_its_share_of_the_chip():
-    found = estimate(
-        CHIPS["v3"],
-        flops=61.5e12,
-        bytes_accessed=900e9,
-        replicas=8,
-        chips=4,
-        steps=10,
-        collectives=[],
-    )
+    counted = {"flops": 61.5e12, "bytes_accessed": 900e9, "collectives": []}
+    found = estimate(CHIPS["v3"], **counted, replicas=8, chips=4, steps=10)
     # Two replicas on a chip have half its peak each: 1 s at the peak.
     assert found.step_seconds == (1.667, 5.0)
     assert found.run_seconds == (16.67, 50.0)

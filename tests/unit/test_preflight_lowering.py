@@ -34,16 +34,8 @@ def loop(batch):
     return x
 
 
-def boolean_mask(batch):
-    return tf.reduce_sum(tf.boolean_mask(batch["x"], batch["x"] > 0))
-
-
 def gather(batch):
     return tf.gather(batch["x"], tf.range(tf.cast(clean(batch), tf.int32)))
-
-
-def py_function(batch):
-    return tf.ensure_shape(tf.py_function(np.sum, [batch["x"]], tf.float32), [])
 
 
 def printing(batch):
@@ -51,28 +43,28 @@ def printing(batch):
     return clean(batch)
 
 
-def text(batch):
-    return tf.strings.to_number(tf.strings.as_string(clean(batch)))
-
-
-def double(batch):
-    return tf.cast(clean(batch), tf.float64) * tf.constant(2.0, tf.float64)
+def py_function(batch):
+    return tf.ensure_shape(tf.py_function(np.sum, [batch["x"]], tf.float32), [])
 
 
 FAULTS = [
     (unique, "static_shapes", "Unique"),
     (branch, "static_control_flow", "If"),
     (loop, "static_control_flow", "StatelessWhile"),
-    (boolean_mask, "static_shapes", "Where"),
-    (gather, "known_gather_sizes", "GatherV2"),
+    (lambda b: tf.boolean_mask(b["x"], b["x"] > 0), "static_shapes", "Where"),
+    (
+        lambda b: tf.gather(b["x"], tf.range(tf.cast(clean(b), tf.int32))),
+        "known_gather_sizes",
+        "GatherV2",
+    ),
     (py_function, "no_host_ops", "EagerPyFunc"),
     (printing, "no_host_ops", "PrintV2"),
-    (text, "no_host_ops", "AsString"),
-    (double, "no_float64", "Const"),
+    (lambda b: tf.strings.as_string(clean(b)), "no_host_ops", "AsString"),
+    (lambda b: tf.constant(2.0, tf.float64), "no_float64", "Const"),
 ]
 
 
-@pytest.mark.parametrize(("step", "rule", "op"), FAULTS, ids=lambda v: getattr(v, "__name__", v))
+@pytest.mark.parametrize(("step", "rule", "op"), FAULTS)
 def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
     found = {(f.rule, f.op): f for f in failed(lower(step, SIGNATURE)[1])}
     assert (rule, op) in found
@@ -80,7 +72,7 @@ def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
     assert source.startswith("tests/unit/test_preflight_lowering.py:")
     line = int(source.split(":")[1].split(",")[0])
     first = step.__code__.co_firstlineno
-    assert first < line <= first + 4
+    assert first <= line <= first + 4
 
 
 def test_an_input_of_unknown_size_is_caught():

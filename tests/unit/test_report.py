@@ -28,9 +28,7 @@ class Page(HTMLParser):
 
     def __init__(self, html: str):
         super().__init__()
-        self.elements: list[tuple[str, dict, tuple]] = []
-        self.open: list[tuple[str, dict]] = []
-        self.texts: list[str] = []
+        self.elements, self.open, self.text = [], [], ""
         self.feed(html)
         self.close()
 
@@ -48,14 +46,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if not self.open or self.open[-1][0] != "style":
-            self.texts.append(data)
+            self.text += data
 
     def all(self, tag: str) -> list[dict]:
         return [attributes for t, attributes, _ in self.elements if t == tag]
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
 
 
 @pytest.fixture(scope="module")
@@ -230,15 +224,10 @@ def test_the_numbers_for_machines_hold_what_the_page_shows(three):
 
 
 def test_every_artefact_has_its_digest_in_the_page(page):
-    for name in (
-        "results/corpus/train.parquet",
-        "results/tokenizer/tokenizer.json",
-        "results/shards/train/train-00003-of-00004.tfrecord",
-        "results/manifests/test.json",
-        "results/runs/base/model/model.safetensors",
-        "results/runs/wide/evaluation.json",
-    ):
-        assert name in page.text
+    names = ["corpus/train.parquet", "tokenizer/tokenizer.json", "manifests/test.json"]
+    names += ["shards/train/train-00003-of-00004.tfrecord"]
+    names += ["runs/base/model/model.safetensors", "runs/wide/evaluation.json"]
+    assert all(f"results/{name}" in page.text for name in names)
     assert made.sha("train3") in page.text
 
 
@@ -309,23 +298,21 @@ def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
 
 def test_what_is_known_of_a_source_stands_once_for_all_splits(tmp_path):
     results = results_in(tmp_path)
-
-    def shown(sources: dict) -> str:
-        corpora = {k: replace(results.corpus[k], source=source) for k, source in sources.items()}
-        return page_of(replace(results, corpus=corpora))
-
     files = [SourceFile(f"data/{i}.txt", 1, made.sha(str(i))) for i in range(4)]
     whole = FilesSource("files", "line", tuple(files))
     carved = replace(whole, carved_from="train", share=0.125, seed=7)
-    page = shown({"train": whole, "validation": carved, "test": carved})
-    assert "The text is 4 text files of the user." in page
-    assert page.count("data/3.txt") == 1
-    assert page.count("0.125") == 2 and "validation: share" in page
-
     one, other = (replace(whole, files=tuple(some)) for some in (files[:3], files[3:]))
-    page = shown({"train": one, "validation": other, "test": other})
-    assert "The text is 4 text files of the user." in page
-    assert "train: files" in page and page.count("data/3.txt") == 2
+    for train, held_out, times, said in (
+        (whole, carved, 1, "validation: share"),
+        (one, other, 2, "train: files"),
+    ):
+        corpora = {
+            split: replace(found, source=train if split == "train" else held_out)
+            for split, found in results.corpus.items()
+        }
+        page = page_of(replace(results, corpus=corpora))
+        assert "The text is 4 text files of the user." in page
+        assert page.count("data/3.txt") == times and said in page
 
 
 def test_text_near_the_prompts_is_shown_or_why_it_is_not(tmp_path):

@@ -99,15 +99,6 @@ def groups():
     return np.where((np.arange(50)[:, None] % 3 > 0) & (np.arange(LENGTH) > 4), index + 1, index)
 
 
-def test_groups_travel_with_the_samples(samples, groups):
-    records = records_of(encoded(*samples, groups))
-    ids, mask, found = decode_samples(records, LENGTH, grouped=True)
-    assert (ids == samples[0]).all() and (mask.sum(axis=1) == samples[1]).all()
-    assert (found == np.where(mask == 1, groups, -1)).all()
-    without = decode_samples(records, LENGTH)
-    assert (without[0] == ids).all() and (without[1] == mask).all()
-
-
 def example_of(**features):
     tf = pytest.importorskip("tensorflow")
     example = tf.train.Example()

@@ -17,7 +17,7 @@ from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.errors import on_one_line
 from mlm.samples.artefacts import LeftOut
-from mlm.samples.document_spans import TrainSplit, holes_of
+from mlm.samples.document_spans import holes_of
 from mlm.samples.holes import Holes
 from mlm.training.branching import first_difference
 from mlm.training.states import marker_or_fault
@@ -56,16 +56,16 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str) -> Forgettin
     had."""
     past = past_run(settings, run)
     described, _ = checked_texts("train", settings, past)
-    split = TrainSplit(
-        RESULTS / "corpus" / "train.json",
-        past.files.manifests["train"],
-        past.files.tokenizer,
-        corpus_settings(settings),
-    )
+    split = {
+        "described": RESULTS / "corpus" / "train.json",
+        "manifest": past.files.manifests["train"],
+        "tokenizer": past.files.tokenizer,
+        "settings": corpus_settings(settings),
+    }
     section = run_section(settings, run, "pretraining")
     items = list(dict.fromkeys([*section["forget"], *forget]))
-    found, asked = holes_of(run, items, split), holes_of(run, forget, split)
-    holes = Holes.of(found.holes, past.encoder.special_ids.pad)
+    found, asked = holes_of(run, items, **split), holes_of(run, forget, **split)
+    holes = Holes(found.holes, past.encoder.special_ids.pad)
     # Beside what it leaves out already.
     first = first_difference(past.run, replace(past.run, plan=replace(past.run.plan, holes=holes)))
     states, edited = _states(past)

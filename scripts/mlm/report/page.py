@@ -18,7 +18,7 @@ from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
-from mlm.report.visible_text import breakable, plain, visible
+from mlm.report.visible_text import breakable, pieces_of, plain, visible
 
 #: The version of report.json's format.
 FORMAT_VERSION = 2
@@ -40,7 +40,11 @@ def write_report(results: Results, page: str, numbers: str, drawings: Mapping[st
 
 
 def render(results: Results, drawn: Mapping[str, Figure]) -> str:
-    """The page as HTML text."""
+    """The page as HTML text.
+
+    Every template has `results`, its `best` run, the texts of the `special` tokens by name, and the
+    `most` items of a list to show.
+    """
     sections = [
         {"name": name, "title": title, "view": view}
         for name in results.sections
@@ -57,6 +61,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     names = ("count", "decimal", "percent", "plural", "rate", "size", "short", "value")
     environment.filters |= {name: getattr(phrasing, name) for name in names}
     environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain)}
+    environment.filters["pieces"] = pieces_of
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
     glossary = yaml.safe_load((_TEMPLATES / "glossary.yaml").read_text(encoding="utf-8"))
@@ -65,6 +70,9 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         sections=sections,
         figures=drawn,
         results=results,
+        best=best_run(results.runs),
+        special=results.config["tokenizer"]["special_tokens"],
+        most=phrasing.MOST_SHOWN,
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         glossary=dict(sorted(glossary.items(), key=lambda entry: entry[1][0].lower())),
     )

@@ -1,8 +1,8 @@
 """What each section of the report shows: one function a section, from results to plain values.
 
-A function returns the variables of the template `report/sections/<name>.html.j2` beside `results`,
-or None if there is nothing to show and the section is left out. A further section is such a
-function, an entry in SECTIONS, a template, and a word in `mlm.config.evaluation`.
+A function returns the variables of the template `report/sections/<name>.html.j2` beside those that
+all have (`page.render`), or None if there is nothing to show and the section is left out. A further
+section is such a function, an entry in SECTIONS, a template, and a word in `mlm.config.evaluation`.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import MOST_SHOWN, value
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
-from mlm.report.visible_text import pieces_of
 
 #: Baselines with a card of their own; the table has all. Those that see what the model sees are
 #: the fair ones; a trigram that sees every neighbour knows more than any model asked the same.
@@ -27,7 +26,7 @@ _ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 
 
 def headlines(results: Results) -> dict:
-    """The best run, its standing to the baselines, and the verdicts."""
+    """The best run's standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
     verdicts = list(best.evaluation.verdicts)
     overlap = results.corpus["test"].overlap_with_train if results.corpus else None
@@ -35,7 +34,6 @@ def headlines(results: Results) -> dict:
         verdicts.append(on_overlap(overlap.share))
     found = ordered_baselines(best.evaluation.baselines)
     return {
-        "best": best,
         "source": _source(results),
         "baselines": [(name, baseline) for key, name, baseline in found if key in _ON_CARDS],
         "overlap": overlap,
@@ -50,11 +48,6 @@ def _source(results: Results) -> str:
         files = {file.sha256: file for source in sources for file in source.files}
         return str(replace(sources[0], files=tuple(files.values())))
     return str(sources[0])
-
-
-def pipeline(results: Results) -> dict:
-    """The best run; the template draws the stages from left to right."""
-    return {"best": best_run(results.runs)}
 
 
 def corpus(results: Results) -> dict | None:
@@ -110,34 +103,19 @@ def tokenizer(results: Results) -> dict | None:
     """Kind and size of the tokenizer, and how well it fits each split."""
     if results.tokenizer is None:
         return None
-    return {
-        "rows": {split: results.tokenizer.splits[split] for split in results.corpus},
-        "special": _special(results),
-    }
-
-
-def _special(results: Results) -> dict[str, str]:
-    """Text of the special tokens by name."""
-    return results.config["tokenizer"]["special_tokens"]
+    return {"rows": {split: results.tokenizer.splits[split] for split in results.corpus}}
 
 
 def shards(results: Results) -> dict:
-    """Samples, tokens and padding by split, and each shard's digest."""
-    return {"most": MOST_SHOWN, "left_out": _shards_left_out(results)}
-
-
-def _shards_left_out(results: Results) -> int:
     """How many shards are beyond the first MOST_SHOWN of their split, which the page names."""
-    return sum(max(0, len(m.shards) - MOST_SHOWN) for m in results.manifests.values())
+    return {"left_out": sum(max(0, len(m.shards) - MOST_SHOWN) for m in results.manifests.values())}
 
 
 def preview(results: Results) -> dict | None:
     """Masked samples. Runs that show the same ones are put together."""
-    special = _special(results)
     groups: list[dict] = []
     for run in results.runs:
-        found = run.preview.samples if run.preview else []
-        samples = [(sample, pieces_of(sample, special)) for sample in found]
+        samples = run.preview.samples if run.preview else []
         same = next((g for g in groups if g["samples"] == samples), None)
         if same:
             same["runs"].append(run.name)
@@ -249,7 +227,6 @@ def evaluation(results: Results) -> dict:
     return {
         "rows": rows,
         "beside": beside,
-        "best": best_run(results.runs).evaluation,
         "parts": parts,
     }
 
@@ -278,25 +255,13 @@ def fill_mask(results: Results) -> dict | None:
     for run in results.runs:
         for prompt in run.fill_mask.prompts:
             prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
-    mask = _special(results)["mask"]
-    if not prompts:
-        return None
-    return {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
+    return {"prompts": prompts, "runs": [r.name for r in results.runs]} if prompts else None
 
 
 def samples(results: Results) -> dict | None:
-    """The best and the worst predicted samples of each run."""
-    special = _special(results)
-    groups = []
-    for run in results.runs:
-        found = run.evaluation.samples
-        best, worst = (
-            [(sample, pieces_of(sample, special)) for sample in chosen]
-            for chosen in (found.best, found.worst)
-        )
-        if best or worst:
-            groups.append({"run": run.name, "best": best, "worst": worst})
-    return {"groups": groups, "best": best_run(results.runs).name} if groups else None
+    """The runs of which samples were kept: the template shows the best and the worst of each."""
+    kept = [run for run in results.runs if run.evaluation.samples.best]
+    return {"runs": kept} if kept else None
 
 
 def asked(results: Results) -> dict | None:
@@ -308,8 +273,7 @@ def asked(results: Results) -> dict | None:
     too_large = found[0][1].too_large if found else None
     if not groups and not too_large:
         return None
-    best = best_run(results.runs).name
-    return {"groups": groups, "best": best, "without_text": False, "too_large": too_large}
+    return {"groups": groups, "without_text": False, "too_large": too_large}
 
 
 _FINETUNING_PARTS = {
@@ -343,8 +307,7 @@ def provenance(results: Results) -> dict:
         packages.setdefault(package, set()).add(version)
     return {
         "artefacts": results.digests_of_files(MOST_SHOWN),
-        "most": MOST_SHOWN,
-        "shards_left_out": _shards_left_out(results),
+        **shards(results),
         "config": canonical_json(results.config),
         "packages": {package: sorted(found) for package, found in sorted(packages.items())},
     }
@@ -353,7 +316,7 @@ def provenance(results: Results) -> dict:
 #: By name: the heading, and the function that gives what the template shows.
 SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "summary": ("Summary", headlines),
-    "pipeline": ("From text to report", pipeline),
+    "pipeline": ("From text to report", lambda results: {}),
     "corpus": ("Corpus", corpus),
     "tokenizer": ("Tokenizer", tokenizer),
     "shards": ("Shards", shards),

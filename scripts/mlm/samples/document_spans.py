@@ -1,7 +1,7 @@
 """Where whole documents are in the samples of a split, and what a run without them does without."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,45 +68,39 @@ def merged_spans(spans: list[Span]) -> list[Span]:
     return found
 
 
-@dataclass(frozen=True)
-class TrainSplit:
-    """The files of the train split: the description beside its texts, the manifest, its shards'
-    tokenizer; and the settings of its corpus."""
-
-    described: str | Path
-    manifest: str | Path
-    tokenizer: str | Path
-    settings: dict
-
-
-def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
-    """The holes that the items of `forget` leave. Raises MlmError for an item that names nothing,
-    shards that came without text, and files that do not belong together."""
+def holes_of(
+    run: str,
+    forget: Sequence[str],
+    *,
+    described: str | Path,
+    manifest: str | Path,
+    tokenizer: str | Path,
+    settings: dict,
+) -> HolesOfRun:
+    """The holes that the items of `forget` leave in the train split, by its files and the settings
+    of its corpus. Raises MlmError for an item that names nothing, shards that came without text,
+    and files that do not belong together."""
     try:
         whats = [parsed(what) for what in dict.fromkeys(forget)]
     except ValueError as error:
         raise MlmError(f"{error}") from None
-    manifest = Manifest.read(split.manifest)
-    if manifest.corpus_sha256 is None:
+    shards = Manifest.read(manifest)
+    if shards.corpus_sha256 is None:
         raise MlmError(
-            f"{split.manifest}: its shards came without text, so that no document can be found in "
-            "them. A run can forget only what was packed here"
+            f"{manifest}: its shards came without text, so that no document can be found in them. "
+            "A run can forget only what was packed here"
         )
-    texts = SplitDocuments.described(split.described)
-    if texts.sha256() != manifest.corpus_sha256:
+    documents = TrainDocuments(described, settings)
+    texts = SplitDocuments.described(described)
+    if texts.sha256() != shards.corpus_sha256:
         raise MlmError(
             f"{texts.named}: is not the text that the train shards were made from. The same "
             "snakemake command makes them from it"
         )
-    documents = TrainDocuments(split.described, split.settings)
     selected = documents.selected(whats)
     numbers = sorted({number for found in selected.values() for number in found})
-    spans = document_spans(
-        manifest,
-        shards_root(manifest, split.manifest),
-        Encoder.load(split.tokenizer),
-        documents.texts(numbers),
-    )
+    root, encoder = shards_root(shards, manifest), Encoder.load(tokenizer)
+    spans = document_spans(shards, root, encoder, documents.texts(numbers))
     lengths = {n: sum(end - begin for _, begin, end in of_one) for n, of_one in spans.items()}
     merged = merged_spans([span for of_one in spans.values() for span in of_one])
     return HolesOfRun(
@@ -118,6 +112,6 @@ def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
         documents=len(numbers),
         tokens=sum(lengths.values()),
         samples=len({sample for sample, _, _ in merged}),
-        manifest=file_sha256(split.manifest),
+        manifest=file_sha256(manifest),
         holes=merged,
     )

@@ -2,9 +2,11 @@
 place, which nothing attends to and nothing is asked for in. All else, also each mask, is as without
 holes."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -15,22 +17,13 @@ from mlm.samples.artefacts import HolesOfRun
 
 @dataclass(frozen=True, eq=False)
 class Holes:
-    """Tokens `begins` to `ends` of the samples with the indices `samples`, ascending, int64 [holes]
-    each; `padding_id` replaces them."""
+    """(sample, begin, end) of each hole, ascending; tokens of `padding_id` replace it."""
 
-    samples: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
+    spans: list[tuple[int, int, int]]
     padding_id: int
 
     @classmethod
-    def of(cls, spans, padding_id: int) -> "Holes":
-        """From (sample, begin, end) of each hole, in ascending order."""
-        table = np.array(spans, np.int64).reshape(-1, 3)
-        return cls(*table.T, padding_id)
-
-    @classmethod
-    def read(cls, path: str | Path, padding_id: int, manifest: str | Path) -> "Holes":
+    def read(cls, path: str | Path, padding_id: int, manifest: str | Path) -> Self:
         """The holes that the file `path` names, in the samples of the train split's `manifest`.
         Raises MlmError if they were found in other samples."""
         found = HolesOfRun.read(path)
@@ -38,38 +31,32 @@ class Holes:
             raise MlmError(
                 f"{path}: its holes are in other samples than those of {manifest}. {remedy(path)}"
             )
-        return cls.of(found.holes, padding_id)
-
-    @cached_property
-    def spans(self) -> list[list[int]]:
-        """(sample, begin, end) of each hole."""
-        return np.stack([self.samples, self.begins, self.ends], axis=1).tolist()
+        return cls(found.holes, padding_id)
 
     @cached_property
     def sha256(self) -> str:
         """A digest of where the holes are."""
-        return value_sha256(self.spans)
+        return value_sha256([list(span) for span in self.spans])
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, int]:
+        most = max(Counter(sample for sample, _, _ in self.spans).values(), default=0)
+        return np.array(self.spans, np.uint32).reshape(-1, 3).T, most
 
     def within(self, index, length: int):
         """Which tokens of the samples `index` [batch], an array of NumPy or of JAX, are in a hole:
         bool [batch, length] of the same kind."""
         xp = index.__array_namespace__()
-        index = index.astype(xp.uint32)
-        samples, begins, ends = (
-            xp.asarray(part.astype(np.uint32)) for part in (self.samples, self.begins, self.ends)
-        )
+        index, (table, most) = index.astype(xp.uint32), self._table
+        samples, begins, ends = map(xp.asarray, table)
         first, places = xp.searchsorted(samples, index), xp.arange(length, dtype=xp.uint32)[None]
         found = xp.zeros((len(index), length), bool)
-        for number in range(self._most_of_a_sample):
+        for number in range(most):
             hole = xp.minimum(first + number, len(samples) - 1)
             there = (first + number < len(samples)) & (samples[hole] == index)
             inside = (begins[hole][:, None] <= places) & (places < ends[hole][:, None])
             found = found | (there[:, None] & inside)
         return found
-
-    @cached_property
-    def _most_of_a_sample(self) -> int:
-        return int(np.unique(self.samples, return_counts=True)[1].max(initial=0))
 
     def punched(self, batch: dict, index) -> dict:
         """A batch of `mask_batch` with the holes of its samples `index`; targets in them weigh

@@ -29,9 +29,8 @@ class TrainingDigests:
 
 @dataclass(frozen=True)
 class WithoutDocuments:
-    """What of the train split the run was trained without: `what` are the items of
-    `pretraining.forget`, `first_step` is the first update that would have used one of the `tokens`
-    (None: no update), `holes` a digest of where they were."""
+    """What of the train split the run was trained without; `first_step` is the first update that
+    would have used it (None: no update), `holes` a digest of where it was."""
 
     what: list[str]
     documents: int
@@ -45,10 +44,9 @@ class WithoutDocuments:
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
-    `attend` is "sample" or "document". `overflow` counts masked tokens that found no prediction
-    slot. `code`, the digest of the code that trained, is added where the model is kept.
-    `shuffle_window` is in samples. `without` is None if all of the train split was used,
-    `deterministic` on all but a GPU in JAX, `processes` if one trained alone.
+    `overflow` counts masked tokens without a prediction slot; `code`, the digest of the code that
+    trained, is added where the model is kept; `shuffle_window` is in samples; `deterministic` is
+    None but on a GPU in JAX, `processes` if one trained alone.
     """
 
     run: str

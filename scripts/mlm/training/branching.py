@@ -1,9 +1,7 @@
 """A training that continues from a state of another one: `pretraining.continue_from`.
 
-Up to the step of that state both must be the same training, bit for bit, so that a branch saves
-time and changes no weight: a steady rate serves cool-downs of several lengths (Hägele et al., 2024,
-arXiv 2405.18392). Runs that leave out other documents of train (`pretraining.forget`) are the same
-until one of these is first used.
+Up to that step both are the same training, bit for bit: they may differ in how the rate falls
+later, and in documents that they leave out (`pretraining.forget`) and first use later.
 """
 
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class Branch:
 
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
-    both are the same training up to there, with the same documents left out."""
+    both are the same training up to there."""
     refused = (
         f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
         f"step {step}"
@@ -93,7 +91,7 @@ def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
 def first_difference(one: Run, other: Run) -> int | None:
     """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
     if they begin with other weights, None if no update does."""
-    holes = [{tuple(s) for s in (r.plan.holes.spans if r.plan.holes else [])} for r in (one, other)]
+    holes = [set(r.plan.holes.spans if r.plan.holes else ()) for r in (one, other)]
     different = holes[0] ^ holes[1]
     if different and one.model.initialisation.embeddings == "cooccurrence":
         return 0
@@ -110,6 +108,6 @@ def without_documents(run: Run, holes: str | None) -> WithoutDocuments | None:
         documents=found.documents,
         tokens=found.tokens,
         samples=found.samples,
-        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
+        first_step=run.order_from(0).first_update(run.train, (s for s, *_ in run.plan.holes.spans)),
         holes=run.plan.holes.sha256,
     )

@@ -35,8 +35,7 @@ class Engine(State, Advancing, Protocol):
 
 def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax", before all
-    else; `batch` is the samples in one gradient of a replica. MlmError if there is no such
-    device."""
+    else; `batch` is the samples in one gradient of a replica. MlmError if there are none."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 

@@ -1,7 +1,4 @@
-"""What this machine computes with, as its kernel and its environment tell; no TensorFlow.
-
-A TPU is known by its PCI device numbers, as in JAX: other cards have Google's vendor number too.
-"""
+"""What this machine computes with, as its kernel and its environment tell; no TensorFlow."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +9,7 @@ from typing import Any
 from mlm.training.processes import Peers
 
 _GOOGLE = "0x1ae0"
-#: Generations by PCI device number; v2 and v3 share one.
+#: Generations by PCI device number: other cards have Google's vendor number too.
 _TPU_CHIPS = {
     "0x0027": "v2 or v3",
     "0x005e": "v4",
@@ -30,12 +27,9 @@ _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices that `framework`, "tensorflow" or "jax", has opened.
-
-    `strategy` is TensorFlow's distribution strategy or JAX's mesh with the one axis "data"; `kind`
-    "cpu", "gpu" or "tpu"; `precision` that of products; `arithmetic` what else decides how numbers
-    are rounded, JSON-like; `group` are the processes that train together.
-    """
+    """Devices that `framework`, "tensorflow" or "jax", has opened: `strategy` is TensorFlow's
+    distribution strategy or JAX's mesh with the one axis "data", `kind` "cpu", "gpu" or "tpu",
+    `arithmetic` what else decides how numbers are rounded, JSON-like."""
 
     framework: str
     strategy: Any
@@ -69,8 +63,8 @@ def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
-    """Whether every processor has instructions for products of bfloat16; `root` holds `proc`. False
-    on macOS, whose kernel does not tell."""
+    """Whether every processor has instructions for products of bfloat16 (not known on macOS:
+    False); `root` holds `proc`."""
     lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
     named = [line.partition(":") for line in lines if line.startswith(("flags", "Features"))]
     return bool(named) and all(_BFLOAT16_FLAGS & set(flags.split()) for _, _, flags in named)

@@ -19,10 +19,8 @@ _FORMATS = {
 @dataclass
 class Row:
     """One line of training.csv; losses in nats, means over the steps since the last row.
-
-    `initialisation_seconds`, in the first row, were spent on counting the train split.
-    `tokens_per_second` leaves out the execution that compiles, and is None if there was no other.
-    """
+    `initialisation_seconds`, in the first row, were spent on counting the train split;
+    `tokens_per_second` leaves out the execution that compiles."""
 
     step: int
     epoch: float
@@ -106,11 +104,11 @@ def updates(
     at_once: int = 1,
     group: Peers | None = None,
 ) -> Iterator[int]:
-    """Advance `engine` to `steps` updates, at most `at_once` at a time, into `record`.
+    """Advance `engine` to `steps` updates, at most `at_once` at a time, into `record`; yields their
+    number, then the actions due act.
 
-    Yields the number of updates made, then the actions due act. After SIGTERM or SIGINT the update
-    under way is finished, `saving` (one of `actions`) acts, and MlmError is raised, in all
-    processes of `group` after the same update.
+    After SIGTERM or SIGINT the update under way is finished, `saving` (one of `actions`) acts, and
+    MlmError is raised, in all processes of `group` after the same update.
     """
     group = group or Peers()
     with noted_signals("saving the state before stopping") as signals:

@@ -44,11 +44,11 @@ def model_card(
     prompt: str | None = None,
     place: str = "path/to/this/directory",
 ) -> str:
-    """README.md of a pretrained model; the same arguments give the same text.
+    """README.md of a pretrained model.
 
     `test` has the figures of the test split, if any; `corpus` is a source of the configuration or
-    words for it; `prompt` is an example with one mask token; `place` is the directory or repository
-    that the example opens. Raises ValueError if huggingface_hub refuses the metadata.
+    words for it; `prompt` is an example with one mask token, `place` what it opens. Raises
+    ValueError if huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
     final = training.final

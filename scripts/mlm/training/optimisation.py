@@ -17,8 +17,7 @@ MUON_RMS = 0.2
 
 
 def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
-    """FLOPs of the products that make `matrices` (their shapes) orthogonal in one update: 4 m²n + 2
-    m³ an iteration for m x n, m <= n."""
+    """FLOPs of the products that make `matrices` (their shapes) orthogonal in one update."""
     shapes = [sorted(shape) for shape in matrices]
     return MUON_ITERATIONS * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
@@ -54,7 +53,7 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
     linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
 
     `optimizer` is one of `with_lengths`, `step` float32 of any shape, from 0, and `xp` NumPy, JAX
-    or TensorFlow. The first rate is peak / warmup_steps.
+    or TensorFlow.
     """
     s = optimizer
     first = float(s.schedule_steps - s.decay_steps)

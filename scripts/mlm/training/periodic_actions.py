@@ -105,7 +105,7 @@ class Saving:
         return min(next_multiple(step, checkpoint.every), self._run.steps, *kept)
 
     def act(self, step: int, engine: Engine) -> None:
-        """Save the state, unless a weight is not finite: no good state is pushed out by it."""
+        """Save, unless a weight is not finite: no good state is pushed out by it."""
         if not engine.weights_are_finite():
             raise not_finite("Some weights are", self._run, step, self._states)
         self._states.save(step, engine, asdict(self._record))

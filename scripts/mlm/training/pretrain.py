@@ -48,8 +48,8 @@ class Prepared:
 
 
 def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
-    """Check the data, open the devices, and find where the states of the training are; MlmError
-    unless all its processes have the same configuration and it can continue its parent."""
+    """Check the data, open the devices, and find the states; MlmError unless all processes have the
+    same configuration and the run can continue its parent."""
     manifests = read_checked_manifests(files, config.sequence_length)
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch)
@@ -76,9 +76,8 @@ def pretrain(
     prepared: Prepared, results: ResultFiles, further: Sequence[PeriodicAction] = ()
 ) -> None:
     """Train from the last saved state, from the run's branch, or from the start, to the end, and
-    write the model, training.csv and training.json.
+    write the results. `further` are actions beside logging and saving.
 
-    `further` are actions beside logging and saving. Of several processes the first alone writes.
     Raises MlmError when stopped by a signal (after saving), on a loss that is not finite, and if
     the state cannot be written.
     """

@@ -1,8 +1,7 @@
-"""Several processes that train one run together: how a job starts them and learns why one ended,
-and how they agree and notice a lost one, as `jax.distributed` joins them.
+"""Several processes that train one run: how a job starts them and learns why one ended, and how
+they agree and notice a lost one, as `jax.distributed` joins them.
 
-Process 0 leads: it alone holds the states' lock, logs, saves and pushes. A process finds its peers
-by three variables of its environment, or as JAX finds them.
+Process 0 leads: it alone holds the states' lock, logs, saves and pushes.
 """
 
 import json
@@ -140,8 +139,8 @@ class _JoinedPeers(Peers):
 
 
 def meeting(settings: Accelerator, environment=os.environ) -> dict:
-    """Arguments of `jax.distributed.initialize`; none if JAX is to find the peers itself. Raises
-    MlmError if the environment does not say which process this is."""
+    """Arguments of `jax.distributed.initialize`; none if JAX is to find the peers itself. MlmError
+    if the environment does not say which process this is."""
     given = {name: environment.get(name) for name in (COORDINATOR, COUNT, INDEX)}
     if settings.start == "srun":
         given[INDEX] = given[INDEX] or environment.get(_INDEX_OF_SLURM)
@@ -162,7 +161,7 @@ def meeting(settings: Accelerator, environment=os.environ) -> dict:
 
 
 def join(settings: Accelerator) -> Peers:
-    """Join the other processes; before JAX is asked for its devices. Raises MlmError if they are
+    """Join the other processes, before JAX is asked for its devices. Raises MlmError if they are
     not found, and ends this process if they do not come."""
     import jax
 
@@ -255,11 +254,8 @@ def _end_with_job() -> None:
 
 def run_together(script: str, request: dict, processes: int | None, start: str) -> None:
     """Run `script` in so many processes, each of which reads `request`, or in one if `start` is
-    hosts; return when all have ended.
-
-    SIGTERM and SIGINT are passed on. If one fails or is lost, the others are ended and MlmError is
-    raised with what the first of them said.
-    """
+    hosts. Signals are passed on. If one fails or is lost, the others are ended and MlmError is
+    raised with what the first of them said."""
     command, environments = [sys.executable, script], [dict(os.environ)]
     with ExitStack() as held:
         if start != "hosts":

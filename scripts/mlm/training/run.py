@@ -29,8 +29,8 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class Run:
-    """One run, fully determined: everything that its weights depend on except the devices.
-    `pretraining` is the section with steps, seed and the lengths of the schedule settled."""
+    """One run: everything that its weights depend on except the devices. `pretraining` is the
+    section with steps, seed and the lengths of the schedule settled."""
 
     name: str
     model: ModelOfRun
@@ -58,8 +58,7 @@ class Run:
 
     @property
     def validation_batch_size(self) -> int:
-        """Samples of the validation split in one pass: accumulated batches fit a device one by one
-        only."""
+        """Samples of validation in one pass: accumulated batches fit a device one by one only."""
         return self.pretraining.per_replica_batch_size * self.replicas
 
     def order_from(self, step: int) -> BatchOrder:
@@ -84,8 +83,7 @@ class Run:
         }
 
     def basis(self) -> dict:
-        """The values that a state of the run belongs to, JSON-like, without the run's name and
-        where and when its state is saved."""
+        """The values that a state of the run belongs to, JSON-like."""
         saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
@@ -125,8 +123,7 @@ def run_of(
     encoder: Encoder | None = None,
 ) -> Run:
     """The run with every setting resolved against its data and the number of replicas; without its
-    model for those who ask for samples and masks alone. MlmError if the split is smaller than an
-    update."""
+    model for those who ask for samples alone. MlmError if train is smaller than an update."""
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
     batch, samples = _batch_size(section, replicas), manifests["train"].num_samples

@@ -54,11 +54,7 @@ COMPUTING_PACKAGES = {
 
 
 def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
-    """What a saved state must have been made from for this run to resume from it.
-
-    Left out are where and how often states are saved, which TPU it is, and code that logs, reports
-    or uploads.
-    """
+    """What a saved state must have been made from for this run to resume from it."""
     modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[devices.framework]
     code = code_digests(SCRIPTS, modules)
     return {

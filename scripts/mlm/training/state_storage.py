@@ -90,9 +90,9 @@ def file_lock(directory: str) -> Iterator[None]:
 
 
 class Lease:
-    """A lease file in a bucket, renewed by a thread until released or the process ends, and taken
-    over if it rests: no two clocks are compared. It cannot rule out two processes that start within
-    milliseconds. MlmError if another process renews it."""
+    """A lease file in a bucket, renewed by a thread, and taken over if it rests: no two clocks are
+    compared. MlmError if another process renews it. It cannot rule out two processes that start
+    within milliseconds."""
 
     def __init__(self, directory: str, renewal: float = RENEWAL, rest: float = REST):
         self._directory, self._path = directory, f"{directory}/lease.json"

@@ -1,11 +1,9 @@
 """The state of a training: saved so that a kill costs time only.
 
 A state is a directory `step-00000200` with the variables, the progress, and `complete.json`,
-written last, which names every other file with its size and sha256 and what the training was made
-from. What is incomplete or damaged is skipped.
-
-Neither `tf.train.CheckpointManager` nor Orbax's survives a changed byte: one raises an error and
-never goes back to the state before, the other gives back other values without an error.
+written last, which has the digests of the other files and what the training was made from. What is
+incomplete or damaged is skipped; neither `tf.train.CheckpointManager` nor Orbax survives a changed
+byte.
 """
 
 import json
@@ -48,8 +46,8 @@ class State(Protocol):
 @dataclass
 class StateDirectory:
     """Saved states under `path`, a local directory or a gs:// prefix, of trainings made from
-    `basis` alone: the last `keep` (None: all), and those after `keep_steps`. Only a process that
-    `leads` locks and writes."""
+    `basis`: the last `keep` (None: all), and those after `keep_steps`. Only a process that `leads`
+    locks and writes."""
 
     path: str
     keep: int | None
@@ -154,8 +152,7 @@ class StateDirectory:
 
     def save(self, step: int, state: State, progress: dict) -> None:
         """Write the state after `step` updates, then drop those after it and those not to be kept;
-        MlmError if it cannot be written, those before it staying, or the directory is another's
-        now."""
+        MlmError if it cannot be written, those before it staying."""
         if not self.leads:
             return
         if self._lease is not None:
@@ -190,7 +187,7 @@ class StateDirectory:
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
         """Place, step and progress of the newest whole state (with `only`, of that after so many
-        steps), or None; damaged ones are named on stderr. Raises MlmError for a state of another
+        steps), or None; damaged ones are named on stderr. MlmError for a state of another
         training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)

@@ -1,5 +1,4 @@
-"""JAX and its devices, as the whole project uses them: call `open_mesh`, or `prepare_jax`, before
-anything imports JAX."""
+"""JAX and its devices: call `open_mesh`, or `prepare_jax`, before anything imports JAX."""
 
 import ctypes
 import os
@@ -59,9 +58,9 @@ def prepare_jax(
 ) -> None:
     """Fix what XLA reads once, when JAX is first asked for its devices.
 
-    `kind` auto is settled here, since JAX would load libtpu wherever it is installed. XLA sizes its
-    pool of threads by NPROC, which shapes how sums are divided; virtual devices need a thread each.
-    Without `deterministic`, a GPU may give other bits in every run.
+    `kind` auto is settled here, since JAX would load libtpu wherever it is installed. NPROC sizes
+    XLA's pool of threads, which shapes how sums are divided. Without `deterministic`, a GPU may
+    give other bits in every run.
     """
     if virtual_devices:
         kind = "cpu"
@@ -95,8 +94,7 @@ def prepare_jax(
 
 
 def _keep_memory() -> None:
-    """Have glibc keep what is freed for the next step: new memory is filled with zeros
-    (mallopt(3))."""
+    """Have glibc keep what is freed for the next step: new memory is filled with zeros."""
     trim_threshold, mmap_max, arena_max = -1, -4, -8
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -114,10 +112,8 @@ def shardings(mesh):
 
 def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; each of
-    `processes` has `virtual_devices` if that is a number.
-
-    Raises MlmError if there is no such device; with auto, a GPU that JAX cannot use is a warning.
-    """
+    `processes` has `virtual_devices`, if any. MlmError if there is no such device; with auto, a GPU
+    that JAX cannot use is a warning."""
     try:
         import jax
     except ImportError:

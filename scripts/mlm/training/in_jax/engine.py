@@ -77,8 +77,10 @@ class Engine:
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
-        computation = Computation.of(run, self._architecture, devices.precision)
-        train = train_step(computation, run.plan, run.pretraining.optimizer, run.seed)
+        section, precision = run.pretraining, devices.precision
+        how = section.attend, section.rematerialise, precision, run.model_config.cls_token_id
+        computation = Computation(self._architecture, *how)
+        train = train_step(computation, run.plan, section.optimizer, run.seed)
         validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
         self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
         self._validate = jax.jit(on_mesh(validate, mesh))
@@ -189,8 +191,7 @@ class Engine:
         return np.sort(np.concatenate([np.arange(samples)[place] for place in places]))
 
     def _ahead(self, batches: Iterator[dict], samples: int) -> Iterator[dict]:
-        """Each batch, of which `batches` have the own rows, over all devices; the next one is read
-        meanwhile."""
+        """Each batch, of which `batches` have the own rows, over all devices, read one ahead."""
 
         def read() -> dict:
             return {

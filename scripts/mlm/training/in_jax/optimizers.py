@@ -1,8 +1,5 @@
-"""AdamW and Muon as functions of flat dictionaries of weights.
-
-The formulas, to the order of their rounding, are those of `mlm.training.in_tensorflow`; optax has
-others (epsilon outside of the bias correction, another scale).
-"""
+"""AdamW and Muon as functions of flat dictionaries of weights, by the formulas and rounding of
+`mlm.training.in_tensorflow`; optax has others (epsilon, another scale)."""
 
 import math
 
@@ -62,8 +59,8 @@ def updated(
     hidden: dict[str, int],
     dtype,
 ) -> tuple[dict, dict]:
-    """Weights and moments after update number `step`, int32 from 0; weights decay before. `hidden`
-    is that of `hidden_parts`. Muon's products are in `dtype`."""
+    """Weights and moments after update number `step`, int32 from 0; weights decay before. Muon's
+    products are in `dtype`."""
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
     decayed = {

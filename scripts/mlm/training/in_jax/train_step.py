@@ -16,7 +16,6 @@ from mlm.model.network import document_numbers, hidden_states, projection
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.devices import AXIS
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
-from mlm.training.run import Run
 
 #: The index, -1 in 32 bits, of what fills up a last batch: nothing of it is predicted.
 FILLING = 2**32 - 1
@@ -32,12 +31,6 @@ class Computation:
     rematerialise: bool
     precision: str
     begins_document: int
-
-    @classmethod
-    def of(cls, run: Run, architecture: Architecture, precision: str) -> "Computation":
-        """How the network of `run` is computed."""
-        section, begins = run.pretraining, run.model_config.cls_token_id
-        return cls(architecture, section.attend, section.rematerialise, precision, begins)
 
     @property
     def dtype(self):
@@ -70,12 +63,12 @@ def _flag(kind: type) -> int:
 def train_step(
     computation: Computation, plan: MaskingPlan, settings: Optimizer, seed: int
 ) -> Callable:
-    """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
-    axis "data" runs on its share of the batch.
+    """The function (state, stored) -> (state, sums) of one update, on each device's share of the
+    batch.
 
-    `state` has `parameters`, `moments` (`first_moments`), and `step`, int32.
-    `stored` has `tokens` [batch, sequence] of `packed`, `index` and `epoch`, uint32 [batch]. The
-    sums are float32: the mean loss of the predictions, the share that is right, the overflow.
+    `state` has `parameters`, `moments` and `step`, int32; `stored` has `tokens` [batch, sequence]
+    of `packed`, `index` and `epoch`, uint32 [batch]. The sums are float32: the mean loss of the
+    predictions, the share that is right, the overflow.
     """
     hidden = hidden_parts(computation.architecture)
     parts = settings.gradient_accumulation_steps
@@ -144,7 +137,6 @@ def on_mesh(step: Callable, mesh) -> Callable:
 
 
 def _over_devices(addends):
-    """The sum over all devices of each number in a tree."""
     return jax.lax.psum(addends, AXIS)
 
 

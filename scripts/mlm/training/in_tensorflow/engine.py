@@ -30,8 +30,7 @@ from mlm.training.run import Run
 
 
 def trackable_state(model, optimizer) -> tf.train.Checkpoint:
-    """All that the state of a run consists of; TensorFlow does not find the generators of dropout
-    itself."""
+    """All that the state of a run consists of, with dropout's generators."""
     generators = []
     for layer in model.submodules:
         if isinstance(layer, tf_keras.layers.Dropout):

@@ -11,9 +11,8 @@ from mlm.model.initialisation import neighbour_heads
 
 @tf.custom_gradient
 def gelu(x: tf.Tensor):
-    """x · Φ(x) (Hendrycks and Gimpel, 2016, arXiv 1606.08415) in half as many passes as
-    TensorFlow's, by the error function in float32, which a CPU computes seven times as fast as its
-    complement in bfloat16."""
+    """x · Φ(x) (Hendrycks and Gimpel, 2016) in half as many passes as TensorFlow's, by the error
+    function in float32, which a CPU computes seven times as fast as in bfloat16."""
     wide = tf.cast(x, tf.float32)
     share = 0.5 + 0.5 * tf.math.erf(math.sqrt(0.5) * wide)
 
@@ -25,11 +24,8 @@ def gelu(x: tf.Tensor):
 
 
 def build_model(config, attention: str, seed: int):
-    """A TF masked language model with initial weights that depend on `seed` alone.
-
-    `attention` is that of section `model.initialisation`. Raises MlmError if transformers refuses
-    the fields, or `attention` does not suit the family.
-    """
+    """A TF masked language model with initial weights that depend on `seed` alone; `attention` is
+    that of section `model.initialisation`. MlmError if transformers refuses the fields."""
     from transformers import TFAutoModelForMaskedLM
     from transformers.activations_tf import ACT2FN
 

@@ -1,9 +1,8 @@
 """AdamW and Muon in Keras.
 
-Muon is momentum, made orthogonal, for the hidden matrices, beside AdamW for all other weights:
-Jordan et al., 2024 (https://kellerjordan.github.io/posts/muon/), with the scale and decay of Liu et
-al., 2025 (arXiv 2502.16982), so that it shares AdamW's learning rate. Keras' own is for variables
-of Keras 3, and makes one matrix orthogonal at a time.
+Muon: Jordan et al., 2024 (https://kellerjordan.github.io/posts/muon/), with the scale and decay of
+Liu et al., 2025 (arXiv 2502.16982), so that it shares AdamW's learning rate. Keras' own is for
+variables of Keras 3, and makes one matrix orthogonal at a time.
 """
 
 import math
@@ -50,7 +49,7 @@ def is_hidden_matrix(variable) -> bool:
 
 def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     """Roughly the nearest semi-orthogonal matrix to each of [matrices, rows, columns], rows <=
-    columns: Newton-Schulz iterations that leave singular values between 0.7 and 1.2."""
+    columns, by Newton-Schulz iterations."""
     a, b, c = MUON_COEFFICIENTS
     norms = tf.sqrt(tf.reduce_sum(tf.square(matrices), axis=[1, 2], keepdims=True))
     x = tf.cast(matrices / (norms + 1e-7), tf_keras.mixed_precision.global_policy().compute_dtype)
@@ -61,8 +60,8 @@ def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
 
 
 class Muon(AdamW):
-    """AdamW in all but the hidden matrices, which have one moment, `momentum` its decay rate; those
-    of one shape, or of that transposed, are made orthogonal together."""
+    """AdamW in all but the hidden matrices, which have one moment; those of one shape, or of that
+    transposed, are made orthogonal together."""
 
     def __init__(self, momentum: float, **adamw):
         super().__init__(name="Muon", **adamw)

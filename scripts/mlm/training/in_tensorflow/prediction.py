@@ -1,77 +1,54 @@
-"""Logits at the masked positions only, as in BERT's first release (max_predictions_per_seq).
-
-The projection onto the vocabulary is the largest product of a small model, so hidden states are
-gathered before the head. Families whose head cannot be called apart get full logits, gathered
-afterwards.
-"""
+"""Logits at the masked positions only, as in BERT's first release: hidden states are gathered
+before the head. Families whose head cannot be called apart get full logits, gathered afterwards."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from mlm.config.families import BRANCHING_FAMILIES
 from mlm.foundations.framework import as_written, tf
 
-
-class Projection(NamedTuple):
-    """A head before its last product: logits are states · tableᵀ + bias."""
-
-    #: [batch, slots, width], in the precision of the products.
-    states: tf.Tensor
-    #: [vocabulary, width] and [vocabulary], float32.
-    table: tf.Tensor
-    bias: tf.Tensor
-
-    def logits(self) -> tf.Tensor:
-        """[batch, slots, vocabulary], float32."""
-        table = tf.cast(self.table, self.states.dtype)
-        products = tf.einsum("bsw,vw->bsv", self.states, table)
-        return tf.cast(products, tf.float32) + self.bias
+#: A head before its last product, states · tableᵀ + bias: `states` [batch, slots, width] in the
+#: precision of the products, `table` [vocabulary, width] and `bias` [vocabulary], float32.
+Projection = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def _roberta(model, hidden) -> Projection:
     head = model.lm_head
     states = head.layer_norm(head.act(head.dense(hidden)))
-    return Projection(states, head.decoder.weight, head.bias)
+    return states, head.decoder.weight, head.bias
 
 
 def _bert(model, hidden) -> Projection:
     head = model.mlm.predictions
-    states = head.transform(hidden_states=hidden)
-    return Projection(states, head.input_embeddings.weight, head.bias)
+    return head.transform(hidden_states=hidden), head.input_embeddings.weight, head.bias
 
 
 def _distilbert(model, hidden) -> Projection:
-    states = model.vocab_layer_norm(model.act(model.vocab_transform(hidden)))
     head = model.vocab_projector
-    return Projection(states, head.input_embeddings.weight, head.bias)
+    states = model.vocab_layer_norm(model.act(model.vocab_transform(hidden)))
+    return states, head.input_embeddings.weight, head.bias
 
 
 def _albert(model, hidden) -> Projection:
     head = model.predictions
     states = head.LayerNorm(head.activation(head.dense(hidden)))
-    return Projection(states, head.decoder.weight, head.decoder_bias)
+    return states, head.decoder.weight, head.decoder_bias
 
 
 def _electra(model, hidden) -> Projection:
     head = model.generator_lm_head
-    states = model.generator_predictions(hidden)
-    return Projection(states, head.input_embeddings.weight, head.bias)
+    return model.generator_predictions(hidden), head.input_embeddings.weight, head.bias
 
 
+#: Families whose layers are BERT's: attention, then two dense layers, position by position.
+_BERT_LAYERS = ("roberta", "xlm-roberta", "roberta-prelayernorm", "bert")
 #: By model_type, the head of hidden states.
 _HEADS: dict[str, Callable[[tf.keras.Model, tf.Tensor], Projection]] = {
-    "roberta": _roberta,
-    "xlm-roberta": _roberta,
-    "roberta-prelayernorm": _roberta,
+    **dict.fromkeys(_BERT_LAYERS, _roberta),
     "bert": _bert,
     "distilbert": _distilbert,
     "albert": _albert,
     "electra": _electra,
 }
-
-
-#: Of them, those whose layers are BERT's: attention, then two dense layers, position by position.
-_BERT_LAYERS = ("roberta", "xlm-roberta", "roberta-prelayernorm", "bert")
 
 
 def head_in_words(model_type: str) -> str:
@@ -124,7 +101,7 @@ def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Pro
     if model_type in _BERT_LAYERS and not model.config.is_decoder:
         hidden = _hidden_at_positions(model, encoder, batch, training)
     else:
-        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         hidden = encoder(**inputs, training=training)[0]
         hidden = tf.gather(hidden, batch["positions"], batch_dims=1)
     return _HEADS[model_type](model, hidden)
@@ -135,7 +112,9 @@ def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tens
     `input_ids` and `attention_mask` [batch, sequence]."""
     projection = masked_projection(model, batch, training)
     if projection is not None:
-        return projection.logits()
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        states, table, bias = projection
+        products = tf.einsum("bsw,vw->bsv", states, tf.cast(table, states.dtype))
+        return tf.cast(products, tf.float32) + bias
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     logits = model(inputs, training=training).logits
     return tf.cast(tf.gather(logits, batch["positions"], batch_dims=1), tf.float32)

@@ -7,12 +7,9 @@ from mlm.training.in_tensorflow.prediction import masked_logits, masked_projecti
 
 @tf.custom_gradient
 def projected_cross_entropy(states, table, bias, labels):
-    """Cross-entropy in nats and whether it is right, both [samples], of states · tableᵀ + bias.
-
-    `states` are [samples, width], `table` [classes, width], `bias` [classes]; `labels` [samples].
-    The gradient of the logits, softmax less labels, is never made: of each product with it, the
-    part with the labels is a choice of rows.
-    """
+    """Cross-entropy in nats and whether it is right, both [samples], of states · tableᵀ + bias;
+    `states` are [samples, width], `table` [classes, width], `labels` [samples]. The gradient of the
+    logits is never made: of each product with it, the part with the labels is a choice of rows."""
     rows = tf.cast(table, states.dtype)
     logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32) + bias
     probabilities = tf.nn.softmax(logits)
@@ -37,8 +34,7 @@ def projected_cross_entropy(states, table, bias, labels):
 
 
 def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Weighted sums over a batch of `masked_logits` with `labels` and `weights` [batch, slots]:
-    cross-entropy in nats, and correct predictions; float32 scalars."""
+    """Weighted sums over a batch, float32: cross-entropy in nats, and correct predictions."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
     projection = masked_projection(model, batch, training)
     if projection is None:
@@ -47,23 +43,18 @@ def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Ten
         loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         right = tf.gather(logits, labels, batch_dims=1) == tf.reduce_max(logits, axis=-1)
     else:
-        states = tf.reshape(projection.states, [-1, projection.states.shape[-1]])
-        table, bias = (tf.convert_to_tensor(v) for v in (projection.table, projection.bias))
+        states, table, bias = map(tf.convert_to_tensor, projection)
+        states = tf.reshape(states, [-1, states.shape[-1]])
         loss, right = projected_cross_entropy(states, table, bias, labels)
     return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
 def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
-    """The function that every replica runs on its share of a batch, in `lanes` equal parts at the
-    same time: it updates the weights once and returns its addends of the batch's loss, accuracy and
-    overflow.
-
-    Tensors are [per-replica batch × accumulation, …]; weights are divided by the number of
-    predictions in the global batch.
-    """
+    """The function of a replica's share of a batch, in `lanes` equal parts at the same time: it
+    updates the weights once and returns its addends of the batch's loss, accuracy and overflow.
+    `weights` are divided by the number of predictions in the global batch."""
 
     def share_of(part: dict) -> list[tf.Tensor]:
-        """The gradients of every variable, the loss, and the right answers."""
         if lanes == 1:
             return of_lane(part)
         divided = {name: tf.split(value, lanes) for name, value in part.items()}
@@ -119,8 +110,7 @@ def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor
 
 
 def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
-    """A compiled function of (iterator, n), n a tensor, that runs n steps and returns their summed
-    metrics."""
+    """A compiled function of (iterator, n), n a tensor: n steps, and their summed metrics."""
 
     def total(value):
         return tf.cast(strategy.reduce("SUM", value, axis=None), tf.float64)
