@@ -84,21 +84,17 @@ def files_of_training() -> RunFiles:
 
 
 def configuration_of(settings: Settings, run: str) -> RunConfiguration:
-    """What the configuration says of the training of `run`; MlmError if the file that says what it
-    leaves out is missing, or of another list."""
+    """What the configuration says of the training of `run`; MlmError unless the file of what it
+    leaves out fits."""
     own = RunConfiguration.of(settings, run)
     parent, forget = own.pretraining.continue_from.run, own.pretraining.forget
     holes = RESULTS / "holes" / f"{run}.json"
-    if forget and not holes.exists():
+    made_for = [o.what for o in HolesOfRun.read(holes).forget] if forget and holes.exists() else []
+    if made_for != forget:
+        found = f"was made from {made_for}" if made_for else "is not there yet"
         raise MlmError(
-            f"{holes}: not there yet, so that it is not known what run {run} leaves out. To have "
-            f"it made: {SAME_COMMAND} {holes}"
-        )
-    if forget and [one.what for one in HolesOfRun.read(holes).forget] != forget:
-        raise MlmError(
-            f"{holes}: was made from another list of pretraining.forget than the configuration "
-            f"has. Ask with the list that run {run} was trained with, or train it again: "
-            f"{SAME_COMMAND}"
+            f"{holes}: {found}, and pretraining.forget of run {run} is {forget}. Ask with the list "
+            f"that it was trained with, or have it made: {SAME_COMMAND} {holes}"
         )
     return own.with_values(
         parent=configuration_of(settings, parent) if parent else None,

@@ -151,16 +151,15 @@ def replay(answer: Answer, settings: Settings, step: int | None = None) -> Repla
 
 def _check_states(prepared: Any, answer: Answer, step: int) -> None:
     """Raise MlmError unless the training's last state is there, and `step` is the run's own."""
-    training, states, branch = answer.training, prepared.states, prepared.branch
-    if training.reached not in states.steps():
-        others = [f"{other}: {states.difference(other)}" for other in states.others()]
-        there = f"States of other trainings are there:\n{listed(others)}\n" if others else ""
+    states, branch, reached = prepared.states, prepared.branch, answer.training.reached
+    if reached not in states.steps():
+        others = listed(f"{other}: {states.difference(other)}" for other in states.others())
+        there = f"States of other trainings are there:\n{others}\n" if others else ""
         raise MlmError(
-            f"{states.path}: has no saved state of run {answer.run} after step "
-            f"{training.reached:,}, so that it is not known whether its steps would be made again "
-            f"as they were. {there}Ask with the configuration, the code, the packages and the "
-            "devices that it was trained with, or train it again: rm "
-            f"results/runs/{answer.run}/training.json, then {SAME_COMMAND}"
+            f"{states.path}: has no saved state of run {answer.run} after step {reached:,}, so "
+            f"that its steps may not be made again as they were. {there}Ask with configuration, "
+            "code, packages and devices as it was trained with, or train it again: "
+            f"rm results/runs/{answer.run}/training.json, then {SAME_COMMAND}"
         )
     if branch is not None and step <= branch.step:
         raise MlmError(

@@ -51,10 +51,8 @@ class Forecast:
 
 
 def check(settings: Settings) -> Forecast:
-    """Send a sample of the corpus through all stages, in a directory that is gone afterwards.
-
-    Whatever lets the run fail for certain is a problem; nothing is raised for it.
-    """
+    """Send a sample of the corpus through all stages, in a directory that is gone afterwards;
+    whatever lets the run fail for certain is a problem, for which nothing is raised."""
     forecast = Forecast()
     with tempfile.TemporaryDirectory(prefix="check-") as directory:
         try:
@@ -127,17 +125,16 @@ def stages_of_run(
     kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with two moments.
     disk = 4 * size * steps.parameters * (2 + 3 * kept)
-    seconds = _START_PRETRAIN + steps.begun + size * steps.step * of_replica * number
-    evaluated = None
+    sample = size * steps.step
+    seconds, evaluated = _START_PRETRAIN + steps.begun + sample * of_replica * number, None
     if sizes:
+        # Without the gradient: a third of an update.
         validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
-        validated *= math.ceil(number / section.validation.every)
-        seconds += size * steps.validated * validated
+        seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
         evaluation = run_section(settings, run.name, "evaluation")
         scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
         scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
-        counted = _COUNTED * sizes["train"].text
-        evaluated = _START_EVALUATE + size * steps.validated * scored + counted
+        evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
     return [
         Stage(names[0], seconds, disk, trained_mb),
         Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
@@ -208,10 +205,9 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
     if total.disk is None:
         return
     runs = [RunConfiguration.of(settings, run) for run in settings["runs"]]
-    states = {run.pretraining.checkpoint.directory for run in runs}
-    places = {Path("results"), *(Path(place) for place in states if "://" not in place)}
-    free = min(shutil.disk_usage(_existing(place.absolute())).free for place in places)
-    there = sum(bytes_below(place) for place in places)
+    places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
+    there = sum(bytes_below(Path(place)) for place in places if "://" not in place)
+    free = shutil.disk_usage(".").free
     forecast.lines.append(
         f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "
         f"{in_bytes(there)} now; {in_bytes(free)} are free."
@@ -224,10 +220,6 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
             "elsewhere (pretraining.checkpoint.directory) or keep fewer of them "
             "(pretraining.checkpoint.keep)"
         )
-
-
-def _existing(place: Path) -> Path:
-    return place if place.exists() else _existing(place.parent)
 
 
 def show(forecast: Forecast) -> None:

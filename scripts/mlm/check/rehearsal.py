@@ -39,8 +39,8 @@ READ_WHOLE = 16_000_000
 #: Files of a larger one that are looked into, of each split; characters of each that go through the
 #: stages, and that are read, since a file's readers are some megabytes ahead.
 _FILES, _BEGINNING, _LOOKED_AT = 5, 400_000, 16_000_000
-#: Seconds, and steps, for which steps are timed, and samples of the timed validation.
-_TIMED_SECONDS, _TIMED_STEPS, _VALIDATED = 1.0, 50, 100
+#: Seconds, and steps, for which steps are timed.
+_TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
 #: Floating-point operations of the largest step that is timed: some seconds of two processors.
 _LARGEST_STEP = 2e11
 
@@ -67,11 +67,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """What the sample, whose files are `files`, says of the whole corpus.
-
-    `sizes` are None if they are not known. `whole` says that the sample is all of the corpus,
-    `enough` is the largest vocabulary that its text gives, if less than asked for.
-    """
+    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`, if known;
+    `whole` if the sample is all of it; and the largest vocabulary that its text gives, `enough`, if
+    less than asked for."""
 
     source: str
     whole: bool
@@ -83,10 +81,8 @@ class Data:
 
 
 def rehearse_data(settings: Settings, directory: Path) -> Data:
-    """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do.
-
-    Raises MlmError as they do, except if only the sample is too small for the vocabulary.
-    """
+    """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
+    as from them, except if only the sample is too small for the vocabulary."""
     corpus, from_corpus = settings["corpus"], settings["shards"]["source"] == "corpus"
     if not from_corpus:
         corpus = resolve({})["corpus"]
@@ -188,10 +184,8 @@ def _stages_of_data(
 def _sample_of(
     corpus: dict, seed: int, directory: Path
 ) -> tuple[dict, dict[str, list[str]], dict[str, float] | None, str]:
-    """What `build_corpus` is given, how many times larger each whole split is, and the source.
-
-    The embedded text stands in for that of the Hub and of a mix, whose size is not known.
-    """
+    """What `build_corpus` is given, how many times larger each whole split is, and the source; the
+    embedded text stands in for that of the Hub and of a mix, whose size is not known."""
     whole = dict.fromkeys(SPLITS, 1.0)
     if corpus["source"] != "files":
         known = corpus["source"] == "embedded"
@@ -199,7 +193,7 @@ def _sample_of(
         settings = used_settings(corpus | {"source": "embedded"}, seed)
         return settings, {}, whole if known else None, source
     files = matched_files({split: corpus["files"][split] for split in SPLITS})
-    on_disk = sum(_size(path) for paths in files.values() for path in paths)
+    on_disk = sum(os.path.getsize(path) for paths in files.values() for path in paths)
     number = sum(map(len, files.values()))
     source = f"{number:,} file{'s' if number > 1 else ''} of {in_bytes(on_disk)}"
     settings = used_settings(corpus, seed)
@@ -232,7 +226,7 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[st
                     kept += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
                 if characters >= _LOOKED_AT:
-                    share = file.tell() / _size(path)
+                    share = file.tell() / os.path.getsize(path)
                     break
         if kind == "parquet":
             share = documents / max(1, pq.read_metadata(path).num_rows)
@@ -240,24 +234,19 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[st
     if not paths:
         return [], 1.0
     copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    others = sum(map(_size, paths)) / sum(map(_size, sampled))
+    others = sum(map(os.path.getsize, paths)) / sum(map(os.path.getsize, sampled))
     return [str(copy)], others * in_sampled / max(1, kept)
-
-
-def _size(path: str) -> int:
-    return Path(path).stat().st_size
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a training: `begun` once, `step` and `validated` for a sample of an update and of
-    validation. Those of another run follow from the estimated `size` of its model."""
+    """Seconds of a training: `begun` once, `step` for a sample of an update. Those of another run
+    follow from the estimated `size` of its model."""
 
     replicas: int
     size: int
     begun: float = 0.0
     step: float = 0.0
-    validated: float = 0.0
     parameters: int = 0
 
 
@@ -271,7 +260,7 @@ def rehearse_steps(
     settings: Settings, run: RunConfiguration, files: RunFiles, warnings: list[str]
 ) -> Steps | None:
     """Make a few updates of `run`, with a batch that is neither too large for moments nor for the
-    sample, and one validation; None, with a warning, if this machine cannot."""
+    sample; None, with a warning, if this machine cannot."""
     section, length = run.pretraining, run.sequence_length
     manifests, estimated = read_manifests(files, length), estimated_size(settings, run)
     most = min(int(_LARGEST_STEP / (6 * estimated * length)), manifests["train"].num_samples // 8)
@@ -280,7 +269,6 @@ def rehearse_steps(
         pretraining={
             "per_replica_batch_size": size,
             "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
-            "validation": section.validation.model_copy(update={"samples": _VALIDATED}),
             # Long enough for whatever the schedule asks.
             **{"steps": 1_000_000, "epochs": None, "tokens": None},
         },
@@ -293,33 +281,21 @@ def rehearse_steps(
             f"them for a TPU or GPU and says whether they fit. {error}"
         )
         return None
-    times = [time.monotonic()]
+    begin = time.monotonic()
     engine = engine_of(run_of(timed, files, manifests, devices.replicas), devices)
     if run.model.initialisation.embeddings == "cooccurrence":
         engine.start_from_counts()
     engine.advance(1)
-    engine.validate()
-    times.append(time.monotonic())
-    made = 0
-    while made < _TIMED_STEPS and time.monotonic() - times[-1] < _TIMED_SECONDS:
+    begun, made = time.monotonic(), 0
+    while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:
         engine.advance(1)
         made += 1
-    times.append(time.monotonic())
-    engine.validate()
-    times.append(time.monotonic())
-    begun, stepped, validated = (after - before for before, after in pairwise(times))
-    number = engine.parameters
+    step = (time.monotonic() - begun) / made / size
+    found = Steps(devices.replicas, estimated, begun - begin, step, engine.parameters)
     del engine
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
-    return Steps(
-        replicas=devices.replicas,
-        size=estimated,
-        begun=begun,
-        step=stepped / made / size,
-        validated=validated / max(1, min(_VALIDATED, manifests["validation"].num_samples)),
-        parameters=number,
-    )
+    return found
 
 
 def bytes_below(directory: Path) -> int:
