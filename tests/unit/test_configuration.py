@@ -248,7 +248,7 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("model.config.vocab_size", 10**30, f": found {10**30}, expected integer from 1 to 10000"),
         ("model.config.num_hidden_layers", 2.5, ": found 2.5, expected integer"),
         ("model.config.layer_norm_eps", float("nan"), ": nan is not a finite number"),
-        ("model.config.layer_norm_eps", -1, ": found -1.0, expected number above 0 to below 1"),
+        ("model.config.layer_norm_eps", -1, ": found -1.0, expected number from 0 to below 1"),
         ("model.config.type_vocab_size", 0, ": found 0, expected integer from 1 to"),
         ("model.config.is_decoder", True, ": True makes a decoder of it"),
         ("model.config.pad_token_id", 7, ": the workflow sets it, from tokenizer and family"),

@@ -122,7 +122,7 @@ def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
     [
         ("utf-16", "cannot be read line by line"),
         ("iso-2022-jp", "cannot be read line by line"),
-        ("utf-8-sig", "write utf-8"),
+        ("utf-8-sig", "utf-8 (with or without a byte-order mark)"),
         ("utf-9", "no encoding of text"),
         ("rot13", "no encoding of text"),
     ],

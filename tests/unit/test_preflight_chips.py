@@ -13,9 +13,7 @@ from mlm.config.chips import (
 )
 
 
-def test_every_chip_names_its_source_and_has_topologies():
-    for facts in CHIPS.values():
-        assert facts.source.startswith("https://cloud.google.com/tpu/docs/")
+def test_every_chip_has_topologies():
     assert set(CHIPS) == set(TOPOLOGIES)
 
 

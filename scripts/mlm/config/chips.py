@@ -1,6 +1,6 @@
 """What Google publishes of each TPU generation, and the names of its topologies.
 
-From the architecture page of each generation in the Cloud TPU documentation. The interconnect is
+From the page of each generation below https://cloud.google.com/tpu/docs/. The interconnect is
 that of one direction of all of a chip's links. A v3 chip is two replicas, each a core with half of
 the HBM; the driver joins the cores of a v4 or v5p chip ("megacore") to one replica
 (https://github.com/pytorch/xla/issues/5258).
@@ -11,7 +11,6 @@ import math
 import re
 from dataclasses import dataclass
 
-_SOURCE = "https://cloud.google.com/tpu/docs/"
 _GIB = 2**30
 
 
@@ -27,17 +26,16 @@ class ChipFacts:
     interconnect_bytes_per_second: float
     replicas_per_chip: int
     largest_grid: tuple[int, ...]
-    source: str
 
 
 CHIPS: dict[str, ChipFacts] = {
     facts.generation: facts
     for facts in (
-        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32), _SOURCE + "v3"),
-        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16), _SOURCE + "v4"),
-        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16), _SOURCE + "v5e"),
-        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24), _SOURCE + "v5p"),
-        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16), _SOURCE + "v6e"),
+        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32)),
+        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16)),
+        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16)),
+        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24)),
+        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16)),
     )
 }
 

@@ -117,7 +117,7 @@ class Configuration(Section):
         fitting = model.contradictions_at(length, pretraining.engine)
         yield from (f"model.{line}" for line in fitting)
         yield from (f"pretraining.{line}" for line in pretraining.unfit_engine(model.model_type))
-        yield from (f"finetune.{line}" for line in self.finetune.unfit_family(model.model_type))
+        yield from (f"finetune.{line}" for line in self.finetune.cannot_tune(model.model_type))
         if pretraining.forget and self.shards.source == "prebuilt":
             yield (
                 "pretraining.forget: prebuilt shards have no text to find documents in. Set it to "

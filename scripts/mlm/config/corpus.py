@@ -13,7 +13,7 @@ from mlm.config.filters import CorpusFilters
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 #: Encodings of Python in which a line's meaning depends on the lines before, or that are none of
 #: files. Those that end a line otherwise than with the byte 0x0A are found by trying.
-_UNSUITABLE = ("hz", "iso2022", "utf-7", "idna", "punycode", "raw-unicode-escape")
+_UNSUITABLE = ("hz", "iso2022", "utf-7", "idna", "punycode", "raw-unicode-escape", "utf-8-sig")
 _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 
 
@@ -181,16 +181,13 @@ def encoding_name(name: str) -> str:
 
 def refused_encoding(name: str) -> str | None:
     """Why files cannot be read in the encoding `name`, line by line, in words; None: they can."""
-    examples = "Expected one such as utf-8, latin-1, cp1252, shift_jis, gb18030 or koi8-r"
+    examples = "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r"
     try:
-        line, canonical = "a\n".encode(name), encoding_name(name)
+        if "a\n".encode(name) == b"a\n" and not encoding_name(name).startswith(_UNSUITABLE):
+            return None
     except (LookupError, UnicodeError):
-        return f"{name!r} is no encoding of text that Python knows. {examples}"
-    if canonical == "utf-8-sig":
-        return f"{name!r}: write utf-8; a byte-order mark is dropped all the same"
-    if line != b"a\n" or canonical.startswith(_UNSUITABLE):
-        return (
-            f"{name!r} cannot be read line by line. Convert the files to UTF-8 (iconv -f "
-            f"{canonical} -t utf-8 FILE > converted) and leave the key out. {examples}"
-        )
-    return None
+        return f"{name!r} is no encoding of text that Python knows. Expected one such as {examples}"
+    return (
+        f"{name!r} cannot be read line by line. Expected one such as {examples}; convert the files "
+        f"to UTF-8 (iconv -f {name} -t utf-8 FILE > converted) and leave the key out"
+    )

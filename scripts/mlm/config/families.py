@@ -41,7 +41,7 @@ NEIGHBOUR_FAMILIES = (
     *("roberta", "xlm-roberta", "roberta-prelayernorm", "bert", "distilbert", "electra"),
     "modernbert",
 )
-#: Fields of the transformers configuration that `unfit_for_neighbour_heads` looks at.
+#: Fields of the transformers configuration that `unfit_neighbour_heads` looks at.
 NEIGHBOUR_FIELDS = (
     *("hidden_size", "num_attention_heads", "embedding_size", "position_embedding_type"),
 )
@@ -72,7 +72,7 @@ def unfit_family(family: str, asked: str) -> str | None:
     return f"{family!r} is not a masked language model that is trained here; {hint}"
 
 
-def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
+def unfit_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
     """Why a model cannot have `attention: neighbour_heads`, in words; None where it can.
 
     `fields` are those of the transformers configuration; what is absent or None is not looked at.

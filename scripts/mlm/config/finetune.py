@@ -87,7 +87,7 @@ class Finetune(Section):
         elif self.task != "regression":
             yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
 
-    def unfit_family(self, family: str) -> Iterator[str]:
+    def cannot_tune(self, family: str) -> Iterator[str]:
         """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
         if self.enabled and family in {*TENSORFLOW_FAMILIES} - {*JAX_FAMILIES}:
             yield (

@@ -8,22 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from mlm.config.families import (
-    DEBERTA_FAMILY,
-    first_position,
-    unfit_family,
-    unfit_for_neighbour_heads,
-)
-from mlm.config.fields import (
-    BelowOne,
-    Count,
-    NotNegativeCount,
-    ProperFraction,
-    Section,
-    Text,
-    expected,
-    section,
-)
+from mlm.config.families import DEBERTA_FAMILY, first_position, unfit_family, unfit_neighbour_heads
+from mlm.config.fields import BelowOne, Count, NotNegativeCount, Section, Text, section
 from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -62,8 +48,8 @@ class _KnownFields(ModelFields):
     max_position_embeddings: Count | None = None
     type_vocab_size: NotNegativeCount | None = None
     initializer_range: Annotated[float, Field(ge=0, le=10)] | None = None
-    layer_norm_eps: ProperFraction | None = None
-    norm_eps: ProperFraction | None = None
+    layer_norm_eps: BelowOne | None = None
+    norm_eps: BelowOne | None = None
 
 
 class Initialisation(Section):
@@ -143,7 +129,7 @@ class Model(Section):
             yield from self._unfit_sizes(fields, family, sequence_length)
 
     def _unfit_sizes(self, fields: dict, family: str, sequence_length: int) -> Iterator[str]:
-        problem = unfit_for_neighbour_heads(family, fields)
+        problem = unfit_neighbour_heads(family, fields)
         if problem and self.initialisation.attention == "neighbour_heads":
             yield f"initialisation.attention: {problem}"
         width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
@@ -171,7 +157,7 @@ def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
     """Fields that no masked language model has in this form, from `config` and a config file."""
     yield from checked(_KnownFields, fields)[1]
     if fields.get("type_vocab_size") == 0 and family not in DEBERTA_FAMILY:
-        yield f"type_vocab_size: found 0, expected {expected(Count)}"
+        yield "type_vocab_size: found 0, expected integer from 1 to 1000000000"
     for name in (name for name in _DECODERS if fields.get(name)):
         yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,20 +10,9 @@ from pydantic import Field, model_validator
 
 from mlm.config import fields
 from mlm.config.families import engine_for
-from mlm.config.fields import (
-    BelowOne,
-    Count,
-    Fraction,
-    Positive,
-    Section,
-    Text,
-    named_twice,
-    section,
-)
-from mlm.foundations.errors import MlmError
+from mlm.config.fields import BelowOne, Count, Positive, Section, Text, named_twice, section
+from mlm.config.problems import LENGTHS, with_its_length_alone
 
-#: The keys that say how long a training is.
-LENGTHS = ("steps", "epochs", "tokens")
 #: The kinds of documents to forget, with an example of each.
 KINDS = {
     "document": "document:247",
@@ -31,17 +20,6 @@ KINDS = {
     "file": "file:data/letters.txt",
     "pattern": "pattern:Monroe Doctrine",
 }
-#: Steps that a counter of 32 bits can count.
-_MOST_STEPS = 2**31 - 1
-
-
-def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
-    """The section `own`, laid over `under`: a length that it sets makes another, of which it says
-    nothing, null."""
-    if not isinstance(own, Mapping) or all(own.get(key) is None for key in LENGTHS):
-        return own
-    displaced = {k: None for k in LENGTHS if k not in own and under.get(k) is not None}
-    return {**own, **displaced}
 
 
 class Masking(fields.MaskedShares):
@@ -69,17 +47,17 @@ class Optimizer(Section):
     """Muon's decay rate."""
     max_grad_norm: Positive | None = 1.0
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
-    warmup_ratio: Fraction = 0.05
+    warmup_ratio: fields.Fraction = 0.05
     """Share of the schedule for a linear warmup to the peak."""
     warmup_steps: fields.NotNegativeCount | None = None
     """Steps of the warmup, instead of warmup_ratio."""
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
-    decay_ratio: Fraction | None = None
+    decay_ratio: fields.Fraction | None = None
     """Share of the schedule for the decay, at its end; null: all after the warmup."""
     decay_steps: fields.NotNegativeCount | None = None
     """Steps of the decay, instead of decay_ratio."""
-    min_lr_ratio: Fraction = 0.0
+    min_lr_ratio: fields.Fraction = 0.0
     """Final learning rate, as a share of the peak."""
     schedule_steps: Count | None = None
     """Length of the schedule in steps; null: the length of the training."""
@@ -154,21 +132,12 @@ class Pretraining(Section):
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
         """Updates of the weights that the length comes to, for a train split of so many `samples`
-        and `batch` of them in an update, the last of an epoch perhaps only partly filled. Raises
-        MlmError for more than a step counter holds."""
+        and `batch` of them in an update, the last of an epoch perhaps only partly filled."""
         if self.steps:
-            steps = self.steps
-        elif self.epochs:
-            steps = max(1, math.ceil(self.epochs * samples / batch))
-        else:
-            steps = max(1, math.ceil(self.tokens / (batch * sequence_length)))
-        if steps > _MOST_STEPS:
-            asked = next(key for key in LENGTHS if getattr(self, key))
-            raise MlmError(
-                f"pretraining.{asked}: {getattr(self, asked):g} comes to {steps:.3g} steps; at "
-                f"most {_MOST_STEPS:,} are counted"
-            )
-        return steps
+            return self.steps
+        if self.epochs:
+            return max(1, math.ceil(self.epochs * samples / batch))
+        return max(1, math.ceil(self.tokens / (batch * sequence_length)))
 
     def unfit_engine(self, family: str) -> Iterator[str]:
         """A line for each setting that the engine of a family does not have."""
@@ -226,14 +195,10 @@ def parsed(what: str) -> Forgotten:
     """What `what` names; ValueError, in words, if it names nothing."""
     kind, _, value = what.partition(":")
     if kind not in KINDS or not value:
-        raise ValueError(
-            f"{what!r} names nothing; expected something like {', '.join(KINDS.values())}"
-        )
+        examples = ", ".join(KINDS.values())
+        raise ValueError(f"{what!r} names nothing; expected something like {examples}")
     if kind == "document" and not re.fullmatch("0|[1-9][0-9]{0,17}", value):
-        raise ValueError(
-            f"{what!r}: {value!r} is not the number of a document, counted from 0 in the train "
-            "split, without leading zeros"
-        )
+        raise ValueError(f"{value!r} is not the number of a document, counted from 0 in train")
     if kind == "pattern":
         try:
             re.compile(value)

@@ -11,6 +11,8 @@ from pydantic_core import ErrorDetails
 
 from mlm.config.fields import Section, did_you_mean, expected, is_section, taken_apart
 
+#: The keys of section `pretraining` that say how long a training is.
+LENGTHS = ("steps", "epochs", "tokens")
 _Model = TypeVar("_Model", bound=Section)
 
 
@@ -112,8 +114,18 @@ def _without(given: dict, way: tuple) -> dict:
     return given
 
 
+def with_its_length_alone(own: dict, under: dict) -> dict:
+    """`own` for laying over `under`: a length that it sets makes another, of which it says nothing,
+    null."""
+    if all(own.get(key) is None for key in LENGTHS):
+        return own
+    return own | {k: None for k in LENGTHS if k not in own and under.get(k) is not None}
+
+
 def merged(base: Any, override: Any) -> Any:
-    """`base` with `override` laid over it, key by key; a list is replaced whole."""
+    """`base` with `override` laid over it, key by key: a list is replaced whole, a training's
+    length by another."""
     if not (isinstance(base, dict) and isinstance(override, dict)):
         return copy.deepcopy(override)
+    override = with_its_length_alone(override, base)
     return copy.deepcopy(base) | {k: merged(base.get(k), v) for k, v in override.items()}

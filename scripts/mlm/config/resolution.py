@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlm.config.configuration import Configuration, Overrides
-from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import canonical, checked, merged
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError, printable
@@ -30,14 +29,10 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
     given, wrong = swept(canonical(given, Configuration))
     configuration, found = checked(Configuration, given)
     plain = configuration.model_dump(exclude_unset=True)
-    common = configuration.pretraining.model_dump()
     plain["runs"] = {
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
         for name, overrides in configuration.runs.items()
     }
-    for own in plain["runs"].values():
-        if "pretraining" in own:
-            own["pretraining"] = with_its_length_alone(own["pretraining"], common)
     runs = {name: _sections_of_run(plain, name) for name in plain["runs"]}
     found = [*problems, *wrong, *found, *configuration.problems(runs)]
     if found := found or _identical(runs, configuration.seed):

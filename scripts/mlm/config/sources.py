@@ -12,24 +12,19 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration
-from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import canonical, merged
 from mlm.config.resolution import Settings, resolve
 from mlm.foundations.errors import MlmError
-
-#: Snakemake runs the Python in a file with this key.
-_PROGRAM = "__use_yte__"
 
 
 def read_settings(
     defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = (), directory: str = "."
 ) -> Settings:
-    """The resolved configuration of config.yaml, at `defaults`, with the files `overlays` merged
-    into it one after the other, and after them `assignments`, each KEY=VALUE.
+    """The resolved configuration of config.yaml, at `defaults`, the files `overlays` and the
+    `assignments`, each KEY=VALUE, as `--configfile` and `--config` of Snakemake give them.
 
-    As `--configfile`, `--config` and `--directory` of Snakemake: `directory` becomes the working
-    directory, to which paths in the files are relative, and their own are not. Raises MlmError for
-    a file that cannot be read, and ConfigError with every problem found.
+    `directory` becomes the working directory. Raises MlmError for a file that cannot be read, and
+    ConfigError with every problem found.
     """
     overlays = [os.path.abspath(file) if directory != "." else file for file in overlays]
     if not os.path.isdir(directory):
@@ -50,12 +45,9 @@ def read_settings(
 def settings_from(
     config: Mapping[str, Any], overlay: Mapping[str, Any], files: Iterable[str | Path]
 ) -> Settings:
-    """The resolved configuration of the merged `config`.
-
-    `overlay` is the part from `--configfile` and `--config`; `files` are all that were merged, in
-    which Snakemake does not notice a key that is set twice. Raises MlmError for one, and
-    ConfigError with every problem.
-    """
+    """The resolved configuration of the merged `config`, of which `overlay` is the part from
+    `--configfile` and `--config`. Raises ConfigError with every problem, and MlmError for a key set
+    twice in one of `files`, which Snakemake merges away."""
     for file in files:
         if os.path.isfile(file):
             _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
@@ -79,10 +71,8 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
         raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
-    if _PROGRAM in content:
-        raise MlmError(
-            f"{where}: is a program ({_PROGRAM}), which only Snakemake runs. Give its result"
-        )
+    if "__use_yte__" in content:
+        raise MlmError(f"{where}: is a program, which only Snakemake runs. Give its result")
     return content
 
 
@@ -125,9 +115,6 @@ def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[s
     """
     whole, over = canonical(config, Configuration), canonical(overlay, Configuration)
     edited = _differing(whole, Configuration().model_dump())
-    length = edited.get("pretraining")
-    if isinstance(length, dict) and "pretraining" in over:
-        over["pretraining"] = with_its_length_alone(over["pretraining"], length)
     given = merged(edited, over)
     # The overlay's own values, but merged with what config.yaml says of the same run.
     named = over.get("runs") if isinstance(over.get("runs"), dict) else None

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mlm.config.families import NEIGHBOUR_FIELDS, first_position, unfit_for_neighbour_heads
+from mlm.config.families import NEIGHBOUR_FIELDS, first_position, unfit_neighbour_heads
 from mlm.foundations.errors import MlmError
 
 #: Strengths, found by experiment: the score of a head's own neighbour in nats of attention above
@@ -108,7 +108,7 @@ def _is_rotary(config) -> bool:
 
 def _unfit(config) -> str | None:
     fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
-    return unfit_for_neighbour_heads(config.model_type, fields)
+    return unfit_neighbour_heads(config.model_type, fields)
 
 
 def _set_embeddings(weights: StartingWeights, random, config) -> np.ndarray:
