@@ -67,7 +67,7 @@ def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
     config = resolve({})
     model, pretraining = model_of_run(config, "base"), config["pretraining"]
     assert _DEFAULT["model_type"] == model["family"]
-    assert _DEFAULT["vocab_size"] == expected_vocabulary(config["tokenizer"])
+    assert _DEFAULT["vocab_size"] == expected_vocabulary(config)
     assert model["config"].items() <= _DEFAULT.items()
     case = CASES["default"]
     assert case.batch == pretraining["per_replica_batch_size"]

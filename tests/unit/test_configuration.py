@@ -239,8 +239,12 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("pretraining.rematerialise", True, f": True, {TF}"),
         ("pretraining", {"engine": "jax", "steps_per_execution": 4}, "engine: jax does not have"),
         ("pretraining.attend", "document", f": document, {TF}"),
-        ("tokenizer.character_coverage", 0.9, ": 0.9; sentencepiece, which trains the kind"),
-        ("tokenizer", {"kind": "wordpiece", "byte_fallback": True}, ".byte_fallback: true is not"),
+        ("tokenizer.character_coverage", 0.9, ": 0.9; kind unigram takes 0.98 to 1"),
+        (
+            "tokenizer",
+            {"kind": "wordpiece", "byte_fallback": True},
+            ".byte_fallback: true is not for",
+        ),
         *(
             ("tokenizer.special_tokens.mask", text, f": {text!r} is ordinary text")
             for text in ("mask", "[", "MASK]", "<1")

@@ -252,7 +252,7 @@ class Steps:
 
 def estimated_size(settings: Settings, run: RunConfiguration) -> int:
     """About the parameters of the run's model."""
-    vocabulary = expected_vocabulary(settings["tokenizer"])
+    vocabulary = expected_vocabulary(settings)
     return parameters(run.model, vocabulary, run.sequence_length)
 
 

@@ -23,8 +23,7 @@ class Accelerator(Section):
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
     """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Processes that train a run together, each with its own devices (engine: jax;
-    docs/cluster.md). null: one, or one on each host with start: hosts."""
+    """Processes that train a run together (engine: jax). null: one; with start: hosts, one each."""
     start: Literal["here", "srun", "hosts"] = "here"
     """How processes start. here: by the job, on its machine. srun: by the job through Slurm, as
     tasks on its nodes. hosts: by this same command on every host."""
@@ -49,10 +48,7 @@ class Accelerator(Section):
 
     def contradictions(self) -> Iterator[str]:
         if self.virtual_replicas and self.kind == "gpu":
-            yield (
-                "virtual_replicas: these are logical CPU devices; set accelerator.kind to cpu, or "
-                "to tpu for a rehearsal"
-            )
+            yield "virtual_replicas: these are logical CPU devices; set kind to cpu (or tpu)"
 
 
 class Preflight(Section):
@@ -65,11 +61,9 @@ class Preflight(Section):
     ]
     """Topologies to compile for: a generation (v3, v4, v5e, v5p, v6e) and a grid of chips."""
     effort: Literal["auto", "quick", "full"] = "auto"
-    """Optimization effort of the compiler. full: as for a training. quick: a quarter of the time,
-    a few percent off. auto: quick for large models."""
+    """full: compile as for a training. quick: in a quarter of the time. auto: quick if large."""
     find_batch: bool = False
-    """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
-    bfloat16. Compiles many times."""
+    """Search for the largest per-replica batch, up to 1,024, that fits each target."""
 
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("targets", self.targets)

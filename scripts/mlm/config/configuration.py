@@ -53,12 +53,10 @@ class Configuration(Section):
     runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
         default_factory=lambda: {"base": Overrides()}
     )
-    """Each run's name and its overrides of model, pretraining and evaluation. Runs of an overlay
-    replace those of this file."""
+    """Each run's name and overrides of model, pretraining, evaluation. An overlay replaces all."""
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
-    """Train each run once with each combination of these values: {pretraining.seed: [0, 1],
-    pretraining.optimizer.learning_rate: [0.003, 0.006]} makes base_seed-0_learning_rate-0.003 and
-    three more."""
+    """Train each run once with each combination of values: {pretraining.seed: [0, 1],
+    pretraining.optimizer.beta_1: [0.8, 0.9]} makes base_seed-0_beta_1-0.8 and three more."""
 
     def problems(self, runs: dict[str, Overrides]) -> Iterator[str]:
         """A line for each contradiction; `runs` are those of the configuration with all their

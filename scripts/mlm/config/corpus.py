@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import FileCount, Section, Text, section, unpinned
+from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unpinned
 from mlm.config.filters import CorpusFilters
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
@@ -59,13 +59,6 @@ class HeldOut(Section):
             yield f"validation: {self.validation} and test: {self.test} leave nothing to train on"
 
 
-class CorpusCount(Section):
-    train: FileCount = 1
-    """Number of Parquet files of train. A job that makes a shard reads only those with its text."""
-    validation: FileCount = 1
-    test: FileCount = 1
-
-
 class CorpusSource(Section):
     """What the section `corpus` and each source of `corpus.mix` have alike."""
 
@@ -80,8 +73,7 @@ class CorpusSource(Section):
     """The column that says which documents belong together (an article, an author): splits keep
     groups whole, and intervals resample them. null: each document is its own group."""
     group_per: Literal["file", "heading"] | None = None
-    """Groups without a column. file: the documents of a file. heading: a heading as WikiText writes
-    it (= Title =) and the documents up to the next."""
+    """Groups without a column. file: each file. heading: from one WikiText heading to the next."""
 
     def contradictions(self) -> Iterator[str]:
         source, by, per = self.source, self.group_by, self.group_per
@@ -140,7 +132,7 @@ class Corpus(CorpusSource):
     encoding_errors: Literal["strict", "replace"] = "strict"
     """Invalid bytes, and NUL bytes. strict: stop and name them. replace: put U+FFFD there."""
     filters: CorpusFilters = section(CorpusFilters)
-    count: CorpusCount = section(CorpusCount)
+    count: FileCounts = section(FileCounts)
     parts: FileCount = 1
     """Number of jobs that read the source side by side, to the same bytes. For many gigabytes."""
 
@@ -150,10 +142,8 @@ class Corpus(CorpusSource):
             yield f"encoding: {refusal}"
         if self.source != "mix":
             if self.mix:
-                yield (
-                    f"mix: names {', '.join(self.mix)}, but corpus.source is {self.source}. Set it "
-                    "to mix, or take the sources away"
-                )
+                named = ", ".join(self.mix)
+                yield f"mix: names {named}, but corpus.source is {self.source}. Set it to mix"
             return
         for key in ("text_column", "group_by", "group_per"):
             if getattr(self, key) != type(self).model_fields[key].default:

@@ -75,6 +75,13 @@ class Section(BaseModel):
         return get_type_hints(cls, include_extras=True)
 
 
+class FileCounts(Section):
+    train: FileCount = 1
+    """Number of files of train. A job that reads a part of the split reads only those with it."""
+    validation: FileCount = 1
+    test: FileCount = 1
+
+
 class MaskedShares(Section):
     """Which tokens are predicted, and what replaces them."""
 
@@ -125,6 +132,8 @@ def expected(hint: Any) -> str:
         words = f"one of: {', '.join(map(str, get_args(bare)))}"
     elif origin is list and limits.get("max_length"):
         words = f"list of {limits['max_length']}"
+    elif origin is list and get_origin(item := get_args(bare)[0]) is Literal:
+        words = f"list of {', '.join(get_args(item))}"
     elif origin is list:
         words = "list with at least one item" if limits else "list"
     elif origin is dict or is_section(bare):

@@ -14,9 +14,9 @@ _Share = Annotated[float, Field(gt=0, le=1)]
 
 
 def _published(default: bool | None = None, **by_set: Any) -> Any:
-    """A rule that is off, with its threshold in Gopher's rules of quality and repetition (Rae et
-    al., 2021, arXiv 2112.11446, appendix A1 and table A1) or in C4's code (Raffel et al., 2020,
-    arXiv 1910.10683, section 2.2; the paper's text has 3 words in a line and 5 sentences)."""
+    """A rule that is off, with its threshold in Gopher's rules (Rae et al., 2021, arXiv 2112.11446,
+    appendix A1 and table A1) or in C4's code (Raffel et al., 2020, arXiv 1910.10683, section 2.2;
+    the paper's text has 3 words in a line and 5 sentences)."""
     return Field(default=default, json_schema_extra=by_set)
 
 
@@ -141,9 +141,9 @@ class Placeholders(Section):
     email: str = "<email>"
     """Replaces e-mail addresses; "" removes them."""
     ip_address: str = "<ip-address>"
-    """Replaces IP addresses; "" removes them."""
+    """The same for IP addresses."""
     phone_number: str = "<phone-number>"
-    """Replaces phone numbers; "" removes them."""
+    """The same for phone numbers."""
 
 
 class PersonalDataFilter(Section):
@@ -159,8 +159,8 @@ class PersonalDataFilter(Section):
 
 class LanguageFilter(Section):
     model: Text | None = None
-    """A language identification model in fastText's format, such as lid.176.ftz, which needs
-    envs/requirements-language.txt as well; null: documents of any language are kept."""
+    """A model in fastText's format, such as lid.176.ftz, which needs
+    envs/requirements-language.txt; null: documents of any language are kept."""
     keep: list[Text] = []
     """Languages to keep, as the model calls them: [en, de]."""
     min_probability: Fraction = 0.65
@@ -197,8 +197,7 @@ class NearDuplicates(Section):
     threshold: _Share = 0.75
     """Minimum Jaccard similarity of two documents' n-grams, as their signatures show it."""
     words: Annotated[int, Field(ge=1, le=100)] = 5
-    """Words of an n-gram, without case and punctuation; each character of a script without spaces
-    is a word."""
+    """Words of an n-gram; without spaces, each character is a word."""
     bands: Annotated[int, Field(ge=1, le=64)] = 14
     """Bands of a signature. Documents are compared if they agree in all rows of a band."""
     rows: Annotated[int, Field(ge=1, le=32)] = 8

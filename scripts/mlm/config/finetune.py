@@ -45,8 +45,7 @@ class FinetuneOptimizer(Section):
 
 class Finetune(Section):
     enabled: bool = False
-    """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case. For
-    the families bert, modernbert, roberta, roberta-prelayernorm and xlm-roberta."""
+    """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case."""
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import yaml
 from pydantic.json_schema import GenerateJsonSchema
@@ -67,24 +67,15 @@ def configuration_md() -> str:
             lines += [text, ""] if holds_keys and text else []
             lines += ["| key | accepts | default | meaning |", "|---|---|---|---|"]
         if not holds_keys:
-            lines.append(_row(f"`{path}`", _accepted(hint), f"`{_flow(default)}`", text))
+            lines.append(_row(f"`{path}`", expected(hint), f"`{_flow(default)}`", text))
         elif "." in path and text:
             lines.append(_row(f"`{path}`", "", "", text))
     lines += ["", "## Rules of `corpus.filters.quality`", ""]
     lines += ["| rule | accepts | gopher | c4 | meaning |", "|---|---|---|---|---|"]
     for rule, hint, _, text in keys(QualityRules):
         of_sets = [_flow(SETS[name][rule]) if rule in SETS[name] else "" for name in SETS]
-        lines.append(_row(f"`{rule}`", _accepted(hint), *of_sets, text))
+        lines.append(_row(f"`{rule}`", expected(hint), *of_sets, text))
     return "\n".join(lines) + "\n"
-
-
-def _accepted(hint: Any) -> str:
-    bare = taken_apart(hint)[0]
-    words = expected(hint)
-    item = taken_apart(get_args(bare)[0])[0] if get_origin(bare) is list else None
-    if get_origin(item) is Literal:
-        words = words.replace("list", f"list of {', '.join(get_args(item))}", 1)
-    return words
 
 
 def _row(*cells: str) -> str:

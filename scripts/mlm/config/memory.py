@@ -24,11 +24,9 @@ _UNUSUAL_FAMILIES = ("layoutlm", "mobilebert", "rembert")
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
 #: Bytes of a parameter in training, in float32: weight, gradient, moments, what an update holds
-#: beside them, and the content of a file while it is saved; measured with 58 million parameters.
-#: Of these a gradient, of which each thread has one.
-_TRAINED_PARAMETER, _GRADIENT = 36, 4
-#: Bytes of a parameter as it is loaded: weight, the file's content and its transposed copy.
-_LOADED_PARAMETER = 12
+#: beside them, and a file's content while it is saved, measured with 58 million parameters; of its
+#: gradient, of which each thread has one; and as it is loaded: weight, content, transposed copy.
+_TRAINED_PARAMETER, _GRADIENT, _LOADED_PARAMETER = 36, 4, 12
 #: Bytes of a token read from a shard, of one of the test split with its answers, and of one that is
 #: counted with its neighbours; all counts take no more than `_MOST_COUNTS`.
 _STORED_TOKEN, _SCORED_TOKEN, _COUNTED_TOKEN, _MOST_COUNTS = 8, 40, 130, 3_900_000_000
@@ -52,7 +50,9 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
     if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
         return LARGEST_MODEL
-    inner, ids = _size(fields, "intermediate_size", 4 * width), _ids(fields, vocabulary)
+    inner = _size(fields, "intermediate_size", 4 * width)
+    # A model with another vocabulary than its tokenizer's is refused.
+    ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     positions = fields.get("max_position_embeddings") or sequence_length + 2
     tables = width + (fields.get("embedding_size") or 0)
     # Some attend with a second set of projections: eight squares of the width where BERT has four.
@@ -88,8 +88,12 @@ def memory_of_training(
         replicas = (accelerator.virtual_replicas or 1) * (here or 1)
     if on_host is None:
         on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields, vocabulary = own.model.architecture() | own.model.overrides(), _tokenizer_ids(settings)
-    ids, width = _ids(fields, vocabulary), _size(fields, "hidden_size", 2048)
+    fields, vocabulary = (
+        own.model.architecture() | own.model.overrides(),
+        expected_vocabulary(settings),
+    )
+    ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
+    width = _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
     total = replicas * a_parameter * parameters(own.model, vocabulary, length)
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
@@ -115,7 +119,7 @@ def memory_of_training(
 def memory_of_evaluation(settings: Settings, run: str, train: int | None, test: int | None) -> int:
     """MB of the evaluation of `run` on splits of so many tokens (None: not known)."""
     own, most = RunConfiguration.of(settings, run), run_section(settings, run, "evaluation")
-    number = parameters(own.model, _tokenizer_ids(settings), own.sequence_length)
+    number = parameters(own.model, expected_vocabulary(settings), own.sequence_length)
     scored = min(test or most["max_tokens"], most["max_tokens"])
     return _megabytes(_LOADED_PARAMETER * number + _counts(train) + 2 * scored * _SCORED_TOKEN)
 
@@ -135,16 +139,6 @@ def _inner_matrices(model: ModelOfRun) -> int:
 def _size(fields: Mapping[str, Any], size: str, otherwise: int) -> int:
     values = (fields.get(name) for name in _NAMES[size])
     return next((value for value in values if type(value) is int), otherwise)
-
-
-def _ids(fields: Mapping[str, Any], vocabulary: int | None) -> int:
-    # A model with another vocabulary than its tokenizer's is refused.
-    return vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
-
-
-def _tokenizer_ids(settings: Settings) -> int | None:
-    from_corpus = settings["shards"]["source"] == "corpus"
-    return expected_vocabulary(settings["tokenizer"]) if from_corpus else None
 
 
 def _counts(tokens: int | None) -> int:

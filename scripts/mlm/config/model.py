@@ -54,11 +54,9 @@ class _KnownFields(ModelFields):
 
 class Initialisation(Section):
     attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
-    """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on.
-    standard: the family's own."""
+    """neighbour_heads: heads that look at neighbouring tokens at first. standard: the family's."""
     embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
-    """cooccurrence: word embeddings and output bias from counts of neighbouring tokens in the train
-    split. random: the family's own, or those that go with neighbour_heads."""
+    """cooccurrence: from counts of neighbouring tokens in the train split. random: the family's."""
 
 
 class Model(Section):

@@ -13,13 +13,8 @@ from mlm.config.families import engine_for
 from mlm.config.fields import BelowOne, Count, Positive, Section, Text, named_twice, section
 from mlm.config.problems import LENGTHS, with_its_length_alone
 
-#: The kinds of documents to forget, with an example of each.
-KINDS = {
-    "document": "document:247",
-    "group": "group:1799-Adams",
-    "file": "file:data/letters.txt",
-    "pattern": "pattern:Monroe Doctrine",
-}
+#: An example of each kind of documents to forget.
+_FORGETTABLE = ("document:247", "group:1799-Adams", "file:data/letters.txt", "pattern:Monroe .*")
 
 
 class Masking(fields.MaskedShares):
@@ -100,8 +95,7 @@ class Pretraining(Section):
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
     steps: Count | None = 2400
-    """Length of the training in steps. Set exactly one of steps, epochs and tokens; an overlay's or
-    a run's replaces the one set here."""
+    """Length in steps. Set one of steps, epochs and tokens; an overlay's or a run's goes first."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None
@@ -114,8 +108,7 @@ class Pretraining(Section):
     attend: Literal["sample", "document"] = "sample"
     """What a token attends to: its sample, or only its document in it (engine: jax)."""
     rematerialise: bool = False
-    """Recompute each layer for its gradient instead of keeping activations: less memory on an
-    accelerator, a third more time (engine: jax)."""
+    """Recompute activations for the gradient: less memory, a third more time (engine: jax)."""
     shuffle_window: Count = 131_072
     """Samples that are shuffled among themselves: blocks of 1,024 from all over the split."""
     validation: Validation = section(Validation)
@@ -194,8 +187,8 @@ class Forgotten:
 def parsed(what: str) -> Forgotten:
     """What `what` names; ValueError, in words, if it names nothing."""
     kind, _, value = what.partition(":")
-    if kind not in KINDS or not value:
-        examples = ", ".join(KINDS.values())
+    if not value or kind not in {example.partition(":")[0] for example in _FORGETTABLE}:
+        examples = ", ".join(_FORGETTABLE)
         raise ValueError(f"{what!r} names nothing; expected something like {examples}")
     if kind == "document" and not re.fullmatch("0|[1-9][0-9]{0,17}", value):
         raise ValueError(f"{value!r} is not the number of a document, counted from 0 in train")

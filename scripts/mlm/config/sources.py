@@ -61,14 +61,8 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
         raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
         content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise MlmError(
-            f"{where}, line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}). Save it as "
-            "UTF-8, in the editor or with iconv"
-        ) from None
-    except OSError as error:
-        raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise MlmError(f"{where}: cannot be read as UTF-8 ({error})") from None
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
     if "__use_yte__" in content:
@@ -95,13 +89,9 @@ def _read_yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        problem = f"not valid YAML: {error.problem}"
-        if "single document" in str(error.context):
-            problem = "a second document begins there (---); put each into a file of its own"
-        elif "\t" in "".join(text.splitlines()[mark.line : mark.line + 1]):
-            problem = "YAML is indented with spaces; replace the tab"
-        raise MlmError(f"{where}, line {mark.line + 1}: {problem}") from None
+        line = (error.problem_mark or error.context_mark).line + 1
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise MlmError(f"{where}, line {line}: not valid YAML: {problem}") from None
     except (ValueError, yaml.YAMLError) as error:
         raise MlmError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
 

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import LARGEST, SPLITS, FileCount, Section, Text, section, unpinned
+from mlm.config.fields import (
+    LARGEST,
+    SPLITS,
+    FileCount,
+    FileCounts,
+    Section,
+    Text,
+    section,
+    unpinned,
+)
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
@@ -87,10 +96,7 @@ class Tokenizer(Section):
     def contradictions(self) -> Iterator[str]:
         if self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS:
             kinds = " or ".join(BYTE_FALLBACK_KINDS)
-            yield (
-                f"byte_fallback: true is not possible for kind {self.kind}; set it to false, or "
-                f"choose {kinds}"
-            )
+            yield f"byte_fallback: true is not for kind {self.kind}; set false, or choose {kinds}"
         if self.kind == "pretrained":
             path = self.pretrained.path
             if not path:
@@ -106,18 +112,20 @@ class Tokenizer(Section):
             )
         if self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE:
             yield (
-                f"character_coverage: {self.character_coverage}; sentencepiece, which trains the "
-                f"kind unigram, takes {LEAST_UNIGRAM_COVERAGE} to 1. Set that, or choose bpe or "
-                "wordpiece"
+                f"character_coverage: {self.character_coverage}; kind unigram takes "
+                f"{LEAST_UNIGRAM_COVERAGE} to 1. Set that, or choose bpe or wordpiece"
             )
         if not all(old for old, _ in self.replacements):
             yield "replacements: the first text of a pair must not be empty"
 
 
-def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
-    """Ids of a tokenizer of the section `tokenizer`, at most where the corpus decides; None for a
-    pretrained one."""
-    return None if section["kind"] == "pretrained" else section["vocabulary_size"] or MOST_BY_ITSELF
+def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
+    """Number of the tokenizer's ids in the whole configuration `settings`, at most where the corpus
+    decides; None: it is not known before it is read."""
+    section = settings["tokenizer"]
+    if section["kind"] == "pretrained" or settings["shards"]["source"] == "prebuilt":
+        return None
+    return section["vocabulary_size"] or MOST_BY_ITSELF
 
 
 class Prebuilt(Section):
@@ -127,11 +135,9 @@ class Prebuilt(Section):
     test: str | None = None
 
 
-class ShardCount(Section):
+class ShardCount(FileCounts):
     train: FileCount = 4
     """Number of shards of train: each is one file and one job."""
-    validation: FileCount = 1
-    test: FileCount = 1
 
 
 class Shards(Section):
