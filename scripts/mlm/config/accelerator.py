@@ -34,8 +34,8 @@ class Accelerator(Section):
     fastest, so that two runs may end in different weights (engine: jax)."""
 
     def lanes(self, batch: int) -> int:
-        """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow, in
-        three quarters of the time of one; logical devices have a thread each anyway."""
+        """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow, which is
+        faster."""
         if self.virtual_replicas:
             return 1
         most = max(1, min(self.cpu_threads, batch // LEAST_IN_LANE))

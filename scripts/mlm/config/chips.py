@@ -16,8 +16,7 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class ChipFacts:
-    """Datasheet figures of one chip, shared by its `replicas_per_chip`; `largest_grid` is that of
-    the chips in one slice."""
+    """Datasheet figures of one chip; `largest_grid` is that of the chips in one slice."""
 
     generation: str
     hbm_bytes: int
@@ -59,8 +58,8 @@ def generation_of(target: str) -> str:
 
 
 def nearest_targets(target: str, count: int = 3) -> list[str]:
-    """Names of targets that `target` was most likely meant to be, best first: the marketing form
-    "v5e-8" counts chips or TensorCores, the compiler's form "v5e:2x4" gives the grid of chips."""
+    """Names of targets most like `target`: "v5e-8" counts chips or TensorCores, "v5e:2x4" is a
+    grid."""
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
     asked = target.strip().lower()
     generation, chips = generation_of(asked), 0
@@ -86,8 +85,8 @@ def replicas_of(target: str) -> int:
 
 
 def hosts_of(target: str, described: int) -> int:
-    """Machines of `target`, of which libtpu describes `described`, one for every four chips:
-    machines with a v5e or v6e have up to eight ("Chips per host" in the documentation)."""
+    """Machines of `target`, of which libtpu describes `described`, one for every four chips. Those
+    with a v5e or v6e have up to eight."""
     one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
     return 1 if one_machine else described
 

@@ -59,8 +59,7 @@ class Configuration(Section):
     pretraining.optimizer.beta_1: [0.8, 0.9]} makes base_seed-0_beta_1-0.8 and three more."""
 
     def problems(self, runs: dict[str, Overrides]) -> Iterator[str]:
-        """A line for each contradiction; `runs` are those of the configuration with all their
-        settings."""
+        """A line for each contradiction, also of `runs`, those of the configuration merged."""
         for name, value in self:
             if isinstance(value, Section) and name not in Overrides.model_fields:
                 yield from value.all_contradictions(name)
@@ -127,11 +126,8 @@ class Configuration(Section):
                 "have. Set engine: jax, or leave processes and start out"
             )
         if self.tokenizer.kind != "pretrained":
-            prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
-            # Of several words, a replacement may make one token.
-            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements):
-                prompts += run.evaluation.too_long(length, model.longest_sequence(length))
-            yield from (f"evaluation.{line}" for line in prompts)
+            unmasked = run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
+            yield from (f"evaluation.{line}" for line in unmasked)
 
 
 def _no_run(path: str, name: str, runs: dict) -> str:

@@ -52,9 +52,6 @@ class Evaluation(fields.MaskedShares):
         yield from super().contradictions()
         if not self.mask_token and not self.random_token:
             yield "mask_token: it and random_token are both 0; at least one must be more"
-        for first, second in self.minimal_pairs:
-            if first == second:
-                yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
 
     def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
@@ -62,24 +59,9 @@ class Evaluation(fields.MaskedShares):
             if (count := prompt.count(mask)) != 1:
                 yield f"prompts: {prompt!r} holds {mask} {count} times; exactly once is expected"
 
-    def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
-        """A line for each prompt and sentence with more words than fit tokens.
-
-        A word is a token at least, and two special tokens surround the text. A pair's sentences
-        have room in `sequence_length` tokens, prompts in the model's `positions`.
-        """
-        texts = [("prompts", prompt, positions) for prompt in self.prompts]
-        texts += [
-            ("minimal_pairs", t, sequence_length) for pair in self.minimal_pairs for t in pair
-        ]
-        for key, text, longest in texts:
-            if (tokens := len(text.split()) + 2) > longest:
-                yield f"{key}: {text!r} has at least {tokens} tokens; shorten it to {longest}"
-
     @classmethod
     def card_prompt(cls, prompts: list[str], embedded: bool) -> str | None:
-        """The one of `prompts` that a model's card shows, if any: of the default ones, which are in
-        English, only for the `embedded` corpus."""
+        """The one of `prompts` for a model's card, if any; English defaults only if `embedded`."""
         own = prompts != cls.model_fields["prompts"].default
         return prompts[0] if prompts and (own or embedded) else None
 

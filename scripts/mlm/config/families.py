@@ -73,10 +73,8 @@ def unfit_family(family: str, asked: str) -> str | None:
 
 
 def unfit_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
-    """Why a model cannot have `attention: neighbour_heads`, in words; None where it can.
-
-    `fields` are those of the transformers configuration; what is absent or None is not looked at.
-    """
+    """Why `attention: neighbour_heads` is impossible with `fields` of the transformers
+    configuration, as far as they are known, in words; None where it is possible."""
     width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     embedding = fields.get("embedding_size") or width
     kind = fields.get("position_embedding_type") or "absolute"

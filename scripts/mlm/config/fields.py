@@ -54,11 +54,9 @@ class Section(BaseModel):
 
     @classmethod
     def of_param(cls, given: Mapping[str, Any]) -> Self:
-        """The part of this section that a rule hands to its job as a param, validated again.
-
-        A key that the rule leaves out has no value at all, not its default: reading it raises
-        AttributeError, so that no job can depend on a setting that Snakemake does not compare.
-        """
+        """The part of this section that a rule hands to its job as a param. A key that the rule
+        leaves out has no value: reading it raises AttributeError, so that no job depends on it
+        unnoticed."""
         return cls.model_validate(given)._narrowed_to(given)
 
     def _narrowed_to(self, given: Mapping[str, Any]) -> Self:

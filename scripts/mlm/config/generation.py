@@ -1,7 +1,4 @@
-"""docs/configuration.md and the JSON schema for editors, from the typed sections.
-
-The string below a key in its section describes it.
-"""
+"""docs/configuration.md and the JSON schema, from the typed sections and the strings below keys."""
 
 import ast
 import inspect
@@ -33,8 +30,8 @@ _SCHEMA_HEADER = f"# {_GENERATED}: for editors that complete keys. The workflow 
 
 @cache
 def descriptions(model: type[Section]) -> dict[str, str]:
-    """The string below each key of `model` and its bases in their source, in one line; splits after
-    the first are described as it is."""
+    """What is below each key of `model` and its bases in their source, splits but train by
+    default."""
     splits = SPLITS[1:] if "test" in model.model_fields else ()
     found = {split: f"The same for {split}." for split in splits}
     for base in reversed([base for base in model.__mro__ if issubclass(base, Section)]):

@@ -1,8 +1,5 @@
-"""How much memory a training and an evaluation take, estimated before they run.
-
-Sums for `mem_mb` of their rules that are too high rather than too low, and need neither TensorFlow
-nor a built model; `--set-resources pretrain:mem_mb=8000` replaces them.
-"""
+"""How much memory a training and an evaluation take, estimated before they run, for `mem_mb` of
+their rules: too high rather than too low, and without a built model."""
 
 import json
 import math
@@ -44,8 +41,8 @@ _NAMES = {
 
 
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
-    """At least as many parameters as the model has, with the tokenizer's `vocabulary` (None: not
-    known); `LARGEST_MODEL` if its sizes are not known."""
+    """At least as many parameters as the model has; `vocabulary` is that of its tokenizer, if
+    known."""
     fields = model.architecture() | model.overrides()
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
     if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
@@ -61,8 +58,7 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
 
 
 def memory_of_tokenizer(section: Mapping[str, Any], text: float) -> int:
-    """MB of a tokenizer of section `tokenizer` on `text` bytes of train, of text without spaces:
-    words that repeat are held once."""
+    """MB of a tokenizer of section `tokenizer` on `text` bytes of train."""
     return 2000 + int(20 * min(text, section["max_training_bytes"]) / 1e6)
 
 
@@ -76,9 +72,9 @@ def memory_of_training(
     """MB of the training of `run` on a train split of `tokens` tokens (None: not known).
 
     `replicas` in this machine's memory, and whether they compute there (`on_host`), follow from
-    section `accelerator` unless they were measured. Activations are those of Korthikanti et al.,
-    "Reducing Activation Recomputation in Large Transformer Models", 2022, equation 2, in float32,
-    and what XLA sets aside beside them.
+    section `accelerator` unless measured. Activations: Korthikanti et al., "Reducing Activation
+    Recomputation in Large Transformer Models", 2022, equation 2, and what XLA sets aside beside
+    them.
     """
     own = RunConfiguration.of(settings, run)
     section, accelerator, length = own.pretraining, own.accelerator, own.sequence_length

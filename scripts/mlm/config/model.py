@@ -70,8 +70,8 @@ class Model(Section):
     initialisation: Initialisation = section(Initialisation)
 
     def shown_fields(self) -> dict[str, Any]:
-        """The fields of `config` that count, null ones included: beside a config file, whose sizes
-        the defaults would replace unasked, only the user's own."""
+        """The fields of `config` that count, null ones too: beside a config file only the user's
+        own."""
         return self.config.model_dump(exclude_unset=bool(self.config_file))
 
     def overrides(self) -> dict[str, Any]:
@@ -79,8 +79,7 @@ class Model(Section):
         return {key: value for key, value in self.shown_fields().items() if value is not None}
 
     def of_jobs(self) -> dict[str, Any]:
-        """The section as jobs get it, in plain types: with the content of the config file in the
-        place of its name, so that its edit trains again."""
+        """The section as jobs get it, in plain types, with the content of the config file."""
         content = self.architecture() or None
         return self.model_dump() | {"config": self.overrides(), "config_file": content}
 
@@ -95,11 +94,6 @@ class Model(Section):
     def model_type(self) -> str:
         """The family: that of the config file, if there is one."""
         return self.architecture().get("model_type", self.family)
-
-    def longest_sequence(self, sequence_length: int) -> int:
-        """At most so many tokens fit into the model."""
-        positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
-        return positions if type(positions) is int else sequence_length
 
     def contradictions_at(self, sequence_length: int, engine: str) -> Iterator[str]:
         """A line for whatever does not suit sequences of that length, and `pretraining.engine`."""

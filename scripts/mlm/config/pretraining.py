@@ -124,8 +124,8 @@ class Pretraining(Section):
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """Updates of the weights that the length comes to, for a train split of so many `samples`
-        and `batch` of them in an update, the last of an epoch perhaps only partly filled."""
+        """Updates of the weights that the length comes to, of `batch` of the `samples` of train
+        each."""
         if self.steps:
             return self.steps
         if self.epochs:
@@ -174,8 +174,7 @@ class Pretraining(Section):
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Documents of the train split: one by its number, those of a `group` or a `file`, or those
-    whose text the regular expression `pattern` matches somewhere."""
+    """Documents of the train split: one by its number, or those of a group, a file or a pattern."""
 
     kind: str
     value: str

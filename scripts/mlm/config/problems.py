@@ -17,11 +17,8 @@ _Model = TypeVar("_Model", bound=Section)
 
 
 def canonical(value: Any, hint: Any) -> Any:
-    """`value` in the plain types that the annotation asks for, where that loses nothing.
-
-    Snakemake gives text for every value inside a nested `--config`, and YAML for `1e-4`.
-    Integers become float where a number is expected, so that `1` and `1.0` are one setting.
-    """
+    """`value` in the plain types that the annotation asks for, where that loses nothing: text in a
+    nested `--config`, `1e-4` in YAML, and `1` where a number is expected."""
     bare, _, nullable = taken_apart(hint)
     if isinstance(value, dict):
         children = bare.hints() if is_section(bare) else {}
@@ -58,11 +55,8 @@ def _from_text(text: str, kinds: set, nullable: bool) -> Any:
 
 
 def checked(model: type[_Model], given: dict) -> tuple[_Model, list[str]]:
-    """`given` as the section `model`, and a line for each value that is wrong by itself.
-
-    What is wrong is left out, and takes its default, so that settings can still be compared with
-    one another and all problems are told at once.
-    """
+    """`given` as the section `model`, and a line for each value that is wrong by itself. It takes
+    its default, so that settings can still be compared and all problems are told at once."""
     given, problems = canonical(given, model), []
     while True:
         try:
@@ -115,16 +109,14 @@ def _without(given: dict, way: tuple) -> dict:
 
 
 def with_its_length_alone(own: dict, under: dict) -> dict:
-    """`own` for laying over `under`: a length that it sets makes another, of which it says nothing,
-    null."""
+    """`own`, laid over `under`: a length in it makes another, of which it says nothing, null."""
     if all(own.get(key) is None for key in LENGTHS):
         return own
     return own | {k: None for k in LENGTHS if k not in own and under.get(k) is not None}
 
 
 def merged(base: Any, override: Any) -> Any:
-    """`base` with `override` laid over it, key by key: a list is replaced whole, a training's
-    length by another."""
+    """`base` under `override`, key by key; a list is replaced whole, a length by another."""
     if not (isinstance(base, dict) and isinstance(override, dict)):
         return copy.deepcopy(override)
     override = with_its_length_alone(override, base)

@@ -11,21 +11,15 @@ from mlm.foundations.errors import ConfigError, printable
 
 
 class Settings(dict):
-    """The resolved configuration as plain values, every default filled in.
-
-    `runs` holds each run's overrides alone, a sweep's runs too; `run_section` merges them. `given`
-    is the part that was set, in the same types and without any default.
-    """
+    """The resolved configuration as plain values, every default filled in. `runs` holds each run's
+    overrides alone, a sweep's too; `given` is the part that was set, without any default."""
 
     given: dict[str, Any]
 
 
 def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
-    """The configuration with every default filled in, in canonical types.
-
-    `given` holds what the user set and nothing else: it counts as wanted even if it equals a
-    default. Raises ConfigError with every problem, `problems` among them.
-    """
+    """The configuration with every default filled in. What is `given` counts as wanted even if it
+    equals a default. Raises ConfigError with every problem, `problems` among them."""
     given, wrong = swept(canonical(given, Configuration))
     configuration, found = checked(Configuration, given)
     plain = configuration.model_dump(exclude_unset=True)

@@ -12,9 +12,8 @@ from mlm.config.resolution import Settings, model_of_run, run_section
 
 
 class RunConfiguration(Section):
-    """The sections of one run, and what it shares with the others: `seed` is that of the whole
-    configuration, `corpus` its source. `holes` names the file that says what the run is trained
-    without, `parent` is the run that it continues."""
+    """The sections of one run, and what it shares with the others. `corpus` is its source, `holes`
+    the file that says what the run is trained without, `parent` the run that it continues."""
 
     name: Text
     model: ModelOfRun = section(ModelOfRun)

@@ -1,8 +1,4 @@
-"""Where the configuration comes from: files and the command line, and which values a user set.
-
-Snakemake merges config.yaml, which contains defaults, the files of `--configfile` and
-`--config` before the workflow sees any of it. Commands without Snakemake do the same here.
-"""
+"""Where the configuration comes from: files and the command line, as Snakemake merges them."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -20,12 +16,9 @@ from mlm.foundations.errors import MlmError
 def read_settings(
     defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = (), directory: str = "."
 ) -> Settings:
-    """The resolved configuration of config.yaml, at `defaults`, the files `overlays` and the
-    `assignments`, each KEY=VALUE, as `--configfile` and `--config` of Snakemake give them.
-
-    `directory` becomes the working directory. Raises MlmError for a file that cannot be read, and
-    ConfigError with every problem found.
-    """
+    """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
+    KEY=VALUE, with `directory` as working directory. Raises MlmError for a file that cannot be
+    read, and ConfigError with every problem found."""
     overlays = [os.path.abspath(file) if directory != "." else file for file in overlays]
     if not os.path.isdir(directory):
         raise MlmError(f"--directory {directory}: there is no such directory")
@@ -45,9 +38,9 @@ def read_settings(
 def settings_from(
     config: Mapping[str, Any], overlay: Mapping[str, Any], files: Iterable[str | Path]
 ) -> Settings:
-    """The resolved configuration of the merged `config`, of which `overlay` is the part from
-    `--configfile` and `--config`. Raises ConfigError with every problem, and MlmError for a key set
-    twice in one of `files`, which Snakemake merges away."""
+    """The resolved configuration of `config`, which Snakemake merged, and of which `overlay` is the
+    part from `--configfile` and `--config`. Raises ConfigError with every problem, and MlmError for
+    a key set twice in one of `files`."""
     for file in files:
         if os.path.isfile(file):
             _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
@@ -97,12 +90,9 @@ def _read_yaml(text: str, where: str) -> Any:
 
 
 def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the merged `config` that a user set.
-
-    `overlay` is what came from `--configfile` and `--config`: all of it is set. Of the rest, from
-    config.yaml, the values that differ from the defaults are. Runs that the overlay names are
-    trained alone, without those of config.yaml.
-    """
+    """The part of the merged `config` that a user set: all of `overlay`, which came from
+    `--configfile` and `--config`, and of config.yaml what differs from the defaults. Runs that the
+    overlay names are trained alone."""
     whole, over = canonical(config, Configuration), canonical(overlay, Configuration)
     edited = _differing(whole, Configuration().model_dump())
     given = merged(edited, over)

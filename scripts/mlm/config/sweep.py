@@ -14,9 +14,8 @@ _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """`given` with each run at each combination of what `sweep` lists in the place of the runs, and
-    what is wrong with `sweep`, in words; nothing of values of another type, which are told by
-    whoever checks the types."""
+    """`given` with the runs that `sweep` asks for in the place of its runs, and what is wrong with
+    `sweep`, in words, if its types are right."""
     paths, runs = given.get("sweep"), given.get("runs", {"base": {}})
     if not (paths and isinstance(paths, dict) and isinstance(runs, dict)):
         return dict(given), []

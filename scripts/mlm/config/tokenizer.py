@@ -120,8 +120,8 @@ class Tokenizer(Section):
 
 
 def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
-    """Number of the tokenizer's ids in the whole configuration `settings`, at most where the corpus
-    decides; None: it is not known before it is read."""
+    """Number of the tokenizer's ids by the whole configuration, at most where the corpus decides;
+    None: it is not known before it is read."""
     section = settings["tokenizer"]
     if section["kind"] == "pretrained" or settings["shards"]["source"] == "prebuilt":
         return None
