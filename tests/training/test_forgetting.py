@@ -25,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 #: All states of the parent are kept: after steps 5, 10, 15, 20 and 24.
 BASE = {"pretraining": {"steps": 24, "checkpoint": {"keep": None}}}
-IN_JAX = {"pretraining": {"engine": "jax"}}
 #: A part of one sample, the end of one with the beginning of the next, and a whole one.
 HOLES = [(3, 4, 9), (41, 10, LENGTH), (42, 0, 6), (150, 0, LENGTH)]
 
@@ -69,18 +68,23 @@ def late(root):
     return sorted([*holes, (first_sample(root, 15), 0, LENGTH)]), 11
 
 
-def test_going_on_from_before_the_first_use_is_never_having_been_shown_it(root, late):
-    holes, first = late
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+def test_going_on_from_before_the_first_use_is_never_having_been_shown_it(root, late, engine):
+    (holes, first), own = late, {"pretraining": {"engine": engine}}
+    if engine == "jax":
+        place = root.with_name("in-jax")
+        shutil.copytree(root, place, ignore=shutil.ignore_patterns("state", "runs"))
+        root = place
+        assert run_child(root, "shown", laid_over(BASE, own)) == 0
     for name in ("going-on", "scratch"):
         write_holes(root, name, holes)
-    assert run_child(root, "going-on", continuing(10)) == 0
+    assert run_child(root, "going-on", continuing(10, own)) == 0
     assert "continues run shown\ngoing-on: resumes from step 10 of 24" in told(root, "going-on")
-    assert run_child(root, "scratch", BASE) == 0
+    assert run_child(root, "scratch", laid_over(BASE, own)) == 0
     assert result(root, "going-on") == result(root, "scratch")
-    weights, rows = result(root, "shown")
-    assert result(root, "scratch")[0] != weights
+    (weights, rows), (others, without) = (result(root, name) for name in ("shown", "scratch"))
+    assert weights != others
     # Up to there the log is that of the run that was shown it, and not after.
-    without = result(root, "scratch")[1]
     same = [a == b for a, b in zip(rows, without, strict=True)]
     assert same == [int(row["step"]) < first for row in rows]
     said = json.loads((root / "runs" / "scratch" / "training.json").read_text())["without"]
@@ -154,18 +158,3 @@ def test_holes_in_other_samples_are_refused(root):
     assert re.search(
         r"others.json: its holes are in other samples than those of", told(root, "others")
     )
-
-
-def test_the_same_in_jax(root, late):
-    holes, first = late
-    shutil.copytree(root, root.with_name("in-jax"), ignore=shutil.ignore_patterns("state", "runs"))
-    root = root.with_name("in-jax")
-    assert run_child(root, "shown", laid_over(BASE, IN_JAX)) == 0
-    for name in ("going-on", "scratch"):
-        write_holes(root, name, holes)
-    assert run_child(root, "going-on", continuing(10, IN_JAX)) == 0
-    assert run_child(root, "scratch", laid_over(BASE, IN_JAX)) == 0
-    assert result(root, "going-on") == result(root, "scratch")
-    rows, without = (result(root, name)[1] for name in ("shown", "scratch"))
-    same = [a == b for a, b in zip(rows, without, strict=True)]
-    assert same == [int(row["step"]) < first for row in rows]

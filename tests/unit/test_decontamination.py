@@ -28,19 +28,15 @@ def place(tmp_path, monkeypatch):
 
 
 def test_as_many_words_in_a_row_are_too_many_whatever_case_and_punctuation():
-    Path("asked.txt").write_text(" ".join(WORDS) + "\n")
+    """Of a short text all of its words, if there are eight or more."""
+    Path("asked.txt").write_text("\n".join([" ".join(WORDS), "one two three", "four " * 8]))
     inner = WORDS[3:16]
     assert judged("before, " + "; ".join(inner).upper() + " (after)")
     assert judged("before " + " ".join(inner[1:]) + " after") is None
     assert judged(" ".join([*inner[:6], "other", *inner[6:]])) is None
     assert judged(" ".join(inner[1:]), words=12)
-
-
-def test_a_short_text_is_looked_for_as_a_whole_from_eight_words_on():
-    Path("asked.txt").write_text(" ".join(WORDS[:8]) + "\n" + " ".join(WORDS[10:17]) + "\n")
-    assert judged("so: " + ", ".join(WORDS[:8]) + ".")
-    assert judged(" ".join(WORDS[:7])) is None
-    assert judged("so: " + ", ".join(WORDS[10:17]) + ".") is None
+    assert judged("so: " + ", ".join(["four"] * 8) + ".")
+    assert judged("one two three") is None and judged("four " * 7) is None
 
 
 def test_train_alone_loses_documents_which_are_counted_by_file():
@@ -83,22 +79,21 @@ def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_c
     documents = build(section | {"filters": {"decontamination": {"also": ["test", "validation"]}}})
     assert documents["test"] == untouched["test"]
     assert documents["validation"] == untouched["validation"]
-    held = {split: [t for t in untouched[split] if "w" in t] for split in ("test", "validation")}
-
-    def shared(text: str, split: str) -> bool:
-        own = text.split()
-        grams = {" ".join(own[n : n + 13]) for n in range(len(own) - 12)}
-        return any(gram in other for gram in grams for other in held[split])
-
-    of_test = [t for t in untouched["train"] if shared(t, "test")]
-    left = [t for t in untouched["train"] if t not in of_test]
-    of_validation = [t for t in left if shared(t, "validation")]
-    assert of_test and documents["train"] == [t for t in left if t not in of_validation]
+    left = list(untouched["train"])
     told = described("train")
-    assert told["rules"]["decontamination.test"]["documents"] == len(of_test)
-    assert told["rules"]["decontamination.validation"]["documents"] == len(of_validation)
-    assert told["filters"]["decontamination"] == len(of_test) + len(of_validation)
-    assert told["filters"]["read"] == sum(v for k, v in told["filters"].items() if k != "read")
+    # A document that has words of both counts for test.
+    for split in ("test", "validation"):
+        known = "\n".join(untouched[split])
+        grams = {
+            t: [" ".join(t.split()[n : n + 13]) for n in range(len(t.split()) - 12)] for t in left
+        }
+        shared = [t for t in left if any(gram in known for gram in grams[t])]
+        assert told["rules"][f"decontamination.{split}"]["documents"] == len(shared) > 0
+        left = [t for t in left if t not in shared]
+    assert documents["train"] == left
+    counts = told["filters"]
+    assert counts["decontamination"] == len(untouched["train"]) - len(left)
+    assert counts["read"] == sum(v for k, v in counts.items() if k != "read")
     assert len(told["rules"]["decontamination.test"]["samples"][0].split()) == 13
 
 

@@ -13,7 +13,7 @@ import pytest
 from corpus_files import SPLITS
 
 from mlm.config.resolution import resolve
-from mlm.corpus import minhash, near_duplicates
+from mlm.corpus import minhash
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 from mlm.foundations.errors import MlmError
@@ -133,20 +133,6 @@ def test_what_stays_is_what_a_comparison_of_all_pairs_leaves(tmp_path, seed, rem
     counts = described["train"]["filters"]
     assert counts["near_duplicate"] and bool(counts["near_leaked"]) == remove_leakage
     assert counts["read"] == counts["near_duplicate"] + counts["near_leaked"] + counts["kept"]
-
-
-def test_a_large_group_is_compared_with_its_first_and_with_the_last_ones(tmp_path, monkeypatch):
-    """The pairs that a window leaves out are found through others."""
-    monkeypatch.setattr(near_duplicates, "_WINDOW", 2)
-    texts = [f"{i} " + " ".join(f"w{j}" for j in range(60)) for i in range(40)]
-    kept, described = build(
-        tmp_path, {"train": texts, "validation": ["a"], "test": ["b"]}, largest_share=1.0
-    )
-    assert kept["train"] == texts[:1]
-    (cluster,) = described["train"]["near_duplicates"]["largest"]
-    assert cluster["removed"] == 39
-    assert [text[:2] for text in cluster["samples"]] == ["1 ", "2 ", "3 "]
-    assert described["train"]["near_duplicates"]["clusters"] == 1
 
 
 def test_train_gives_way_to_held_out_splits_and_they_never_to_it(tmp_path, real):

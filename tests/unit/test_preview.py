@@ -29,10 +29,13 @@ class OneCharacter:
         return "".join(self.names[i] if i < 5 else chr(i - 5) for i in ids)
 
 
+def order_of(manifest) -> SampleOrder:
+    return SampleOrder(tuple(s.num_samples for s in manifest.shards), seed=0, window=100)
+
+
 def samples_of(made):  # noqa: F811
     directory, _, manifest = made
-    order = SampleOrder(tuple(s.num_samples for s in manifest.shards), seed=0, window=100)
-    return preview_samples(manifest, PLAN, order, OneCharacter(), 1000, directory)
+    return preview_samples(manifest, PLAN, order_of(manifest), OneCharacter(), 1000, directory)
 
 
 def test_chosen_samples_are_spread_over_the_shards(made):  # noqa: F811
@@ -55,7 +58,7 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(made):  # 
     assert sum("[MASK]" in s.masked for s in samples) > len(samples) / 2
 
 
-def test_masks_are_those_of_the_first_epoch_of_training(made):  # noqa: F811
+def test_masks_and_turns_are_those_of_the_first_epoch_of_training(made):  # noqa: F811
     read = spread_samples(made[2], made[0])
     index, ids, mask = read.index, read.input_ids, read.attention_mask
     batch = mask_batch(ids, mask, index, PLAN, 0, 0)
@@ -67,14 +70,8 @@ def test_masks_are_those_of_the_first_epoch_of_training(made):  # noqa: F811
         chosen = np.flatnonzero([t.masked is not None for t in every[number].tokens])
         weights = batch["weights"][row]
         assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
-
-
-def test_the_turn_of_a_sample_is_where_the_order_uses_it(made):  # noqa: F811
-    order = SampleOrder(tuple(s.num_samples for s in made[2].shards), seed=0, window=100)
-    _, used = order.samples(np.arange(made[2].num_samples))
-    shown = sorted(samples_of(made), key=lambda sample: sample.turn)
-    assert [sample.index for sample in shown] == used.tolist()
-    assert [sample.turn for sample in shown] == list(range(1, made[2].num_samples + 1))
+    _, used = order_of(made[2]).samples(np.arange(len(index)))
+    assert [every[number].turn for number in used.tolist()] == list(range(1, len(index) + 1))
 
 
 def test_the_terminal_gets_each_text_on_one_line_without_control_characters():

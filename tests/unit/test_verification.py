@@ -91,24 +91,12 @@ def test_samples_whose_groups_are_missing_are_named(made):  # noqa: F811
     assert any(f"{file.name}: record 0: span_groups is missing" in p for p in problems)
 
 
-@pytest.mark.parametrize(
-    "rows, real, problem",
-    [
-        (
-            [[0, 5, 99, 2], [0, 100, 5, 2]],
-            [4, 4],
-            "record 1: input_ids holds 100, outside the vocabulary of 100 ids",
-        ),
-        (
-            [[0, 5, 2, 7]],
-            [3],
-            "record 0: input_ids holds 7 where the mask is 0; the padding id is 1",
-        ),
-    ],
-)
-def test_an_id_that_should_not_be_there_is_named(tmp_path, rows, real, problem):
-    scan = scan_shard(written(tmp_path / "a", rows, real), SampleSchema(4, 100, 1))
-    assert (scan.problems, scan.num_samples) == ([problem], len(rows))
+def test_an_id_that_should_not_be_there_is_named(tmp_path):
+    file = written(tmp_path / "a", [[0, 5, 99, 2], [0, 100, 5, 2], [0, 5, 2, 7]], [4, 4, 3])
+    assert scan_shard(file, SampleSchema(4, 100, 1)).problems == [
+        "record 1: input_ids holds 100, outside the vocabulary of 100 ids",
+        "record 2: input_ids holds 7 where the mask is 0; the padding id is 1",
+    ]
 
 
 def test_samples_of_another_length_are_named_one_by_one(tmp_path):
@@ -120,12 +108,6 @@ def test_samples_of_another_length_are_named_one_by_one(tmp_path):
         f"record {r}: attention_mask holds {n} values; 4 are expected" for r, n in ((1, 6), (3, 3))
     ]
     assert (scan.num_samples, scan.num_tokens) == (4, 8)
-
-
-def test_many_problems_are_counted_not_listed(tmp_path):
-    file = written(tmp_path / "a", np.full((50, 4), 100))
-    problems = scan_shard(file, SampleSchema(4, 100, 1)).named_problems()
-    assert len(problems) == 21 and problems[-1] == "and 30 problems more"
 
 
 def test_records_before_the_damage_still_count(tmp_path):

@@ -45,21 +45,15 @@ def jobs_of(parts: int) -> dict[str, int]:
 
 
 #: Validation and test are carved from train.
-COMMON = {
+FILES = {
+    "source": "files",
+    "files": {"train": ["data/*.txt"]},
     "count": {"train": 2},
     "filters": {"near_duplicates": {"enabled": True}, "decontamination": {"also": ["test"]}},
 }
-FILES = COMMON | {"source": "files", "files": {"train": ["data/*.txt"]}}
-MIX = COMMON | {
-    "source": "mix",
-    "mix": {
-        "often": {"source": "files", "files": {"train": ["data/[ab].txt"]}, "weight": 2.5},
-        "seldom": {"source": "files", "files": {"train": ["data/c.txt"]}, "weight": 0.5},
-    },
-}
 
 
-def write_project(place: Path, parts: int, corpus: dict = FILES) -> None:
+def write_project(place: Path, parts: int) -> None:
     lines = [line for text in speeches(60) for line in text.split(". ") if line.strip()]
     third = len(lines) // 3
     # Alike but for the last word, some of them in another split.
@@ -71,11 +65,11 @@ def write_project(place: Path, parts: int, corpus: dict = FILES) -> None:
         "c": lines[2 * third - 100 :] + alike,
     }.items():
         (place / "data" / f"{name}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
-    configure(place, parts, corpus)
+    configure(place, parts)
 
 
-def configure(place: Path, parts: int, corpus: dict = FILES) -> None:
-    (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus | {"parts": parts}}))
+def configure(place: Path, parts: int) -> None:
+    (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": FILES | {"parts": parts}}))
 
 
 def start(place: Path, *more: str, cores: int = 2) -> subprocess.Popen:
@@ -155,22 +149,6 @@ def test_another_number_of_parts_reruns_nothing_and_gives_the_same_bytes(tmp_pat
     assert digests(tmp_path) == of_one_job
     configure(tmp_path, parts=7)
     assert planned(tmp_path) == {}
-
-
-def test_parts_and_cores_change_no_byte_of_a_mix(tmp_path):
-    made = []
-    for parts, cores in ((1, 2), (7, 1)):
-        place = tmp_path / str(parts)
-        write_project(place, parts, MIX)
-        ended = Counter(FINISHED.findall(said(place, cores=cores)))
-        # Each of the sources is read in so many.
-        assert ended == jobs_of(2 * parts)
-        made.append(digests(place))
-    assert made[0] == made[1]
-    often, seldom = CorpusSplit.read(place / "results/corpus/train.json").source.sources
-    left = {one.name: one.filters["kept"] for one in (often, seldom)}
-    assert 2.4 < often.documents / left["often"] < 2.6 and often.filters["duplicate"]
-    assert 0.4 < seldom.documents / left["seldom"] < 0.6
 
 
 def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
