@@ -24,15 +24,15 @@ def section(files: dict[str, list[str]], **changes) -> dict:
     return {"source": "files", "files": files, "group_by": "author"} | changes
 
 
-def write(path: Path, rows: list[tuple], names=("text", "author")) -> Path:
-    """`rows` in the format that the ending of `path` names."""
-    kind = path.suffix[1:]
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+def write(path: Path, rows: list[tuple]) -> Path:
+    """`rows` of text and author in the format that the ending of `path` names."""
+    kind, names = path.suffix[1:], ("text", "author")
     if kind == "parquet":
-        pq.write_table(pa.table(columns), path)
+        pq.write_table(pa.table(list(zip(*rows, strict=True)), names), path)
     elif kind == "jsonl":
-        lines = (json.dumps(dict(zip(names, row, strict=True))) for row in rows)
-        path.write_text("\n".join(lines) + "\n")
+        path.write_text(
+            "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+        )
     else:
         separator = "," if kind == "csv" else "\t"
         lines = [names, *([("" if v is None else str(v)) for v in row] for row in rows)]
@@ -59,13 +59,6 @@ def test_a_column_names_the_groups_in_every_format_that_has_columns(tmp_path, ki
     assert grouped(tmp_path, kind, rows)["train"] == ["3", str(10**12), "3"]
     with pytest.raises(MlmError, match=r"no column 'speaker'.*'author'.*corpus\.group_by"):
         grouped(tmp_path, kind, group_by="speaker")
-
-
-def test_without_a_column_each_document_is_its_own_group(tmp_path):
-    rows = [("one", "a"), ("one", "a"), ("two", "a"), ("three", "a")]
-    assert grouped(tmp_path, "jsonl", rows, group_by=None)["train"] == [0, 1, 2]
-    found = described("train", tmp_path)
-    assert (found["groups"], found["documents"], found["group_by"]) == (3, 3, "document")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
