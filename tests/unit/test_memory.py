@@ -22,25 +22,16 @@ from mlm.model.model_configuration import model_configuration
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
 
-SIZES = {
-    "hidden_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 512,
-}
-BASE = {
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "intermediate_size": 3072,
-    "num_attention_heads": 12,
-}
+NAMES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+SIZES = dict(zip(NAMES, (128, 2, 4, 512), strict=True))
+BASE = dict(zip(NAMES, (768, 12, 12, 3072), strict=True))
 #: Tokens of the embedded corpus.
 TOKENS = 2_300_000
 
 
-def asked(given: dict | None = None, tokens: int | None = TOKENS, **others) -> int:
-    settings = resolve({"shards": {"sequence_length": 128}} | (given or {}))
-    return memory_of_training(settings, "base", tokens, **others)
+def asked(given: dict, tokens: int | None = TOKENS, **accelerator) -> int:
+    given = {"shards": {"sequence_length": 128}, "accelerator": accelerator} | given
+    return memory_of_training(resolve(given), "base", tokens)
 
 
 def evaluated(given: dict) -> int:
@@ -52,18 +43,16 @@ def model(given: dict) -> ModelOfRun:
 
 
 def test_small_models_ask_for_the_least():
-    assert asked() == evaluated({}) == 4000
+    assert asked({}) == evaluated({}) == 4000
 
 
 def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     large = {"model": {"config": BASE}}
     batch = large | {"pretraining": {"per_replica_batch_size": 128}}
-    threads = large | {"accelerator": {"cpu_threads": 3}}
-    assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
-    assert asked(large) < asked(threads)
-    assert asked(threads, on_host=False) == asked(large, on_host=False)
-    assert asked(batch, replicas=8) > 6 * asked(batch)
-    assert asked(batch | {"accelerator": {"virtual_replicas": 8}}) == asked(batch, replicas=8)
+    assert 4000 < asked(large, kind="tpu") < asked(large) < asked(batch)
+    assert asked(large) < asked(large, cpu_threads=3)
+    assert asked(large, kind="tpu", cpu_threads=3) == asked(large, kind="tpu")
+    assert asked(batch, virtual_replicas=8) > 6 * asked(batch)
     assert evaluated({"model": {"config": BASE | {"hidden_size": 1536}}}) > 4000
 
 
@@ -80,7 +69,7 @@ def test_a_batch_is_divided_equally_among_threads_and_not_into_little(batch, thr
 def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
     def wide(embeddings, tokens):
         given = {"model": {"config": BASE, "initialisation": {"embeddings": embeddings}}}
-        return asked(given, tokens, on_host=False)
+        return asked(given, tokens, kind="tpu")
 
     vectors = 8 * 8000 * 768 * 4 / 1e6
     few, many, unknown = (wide("cooccurrence", n) - wide("random", n) for n in (10**6, 10**8, None))

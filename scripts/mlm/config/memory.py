@@ -43,7 +43,7 @@ _NAMES = {
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
     """At least as many parameters as the model has; `vocabulary` is that of its tokenizer, if
     known."""
-    fields = model.architecture() | model.overrides()
+    fields = _fields(model)
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
     if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
         return LARGEST_MODEL
@@ -62,32 +62,19 @@ def memory_of_tokenizer(section: Mapping[str, Any], text: float) -> int:
     return 2000 + int(20 * min(text, section["max_training_bytes"]) / 1e6)
 
 
-def memory_of_training(
-    settings: Settings,
-    run: str,
-    tokens: int | None,
-    replicas: int | None = None,
-    on_host: bool | None = None,
-) -> int:
+def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
     """MB of the training of `run` on a train split of `tokens` tokens (None: not known).
 
-    `replicas` in this machine's memory, and whether they compute there (`on_host`), follow from
-    section `accelerator` unless measured. Activations: Korthikanti et al., "Reducing Activation
-    Recomputation in Large Transformer Models", 2022, equation 2, and what XLA sets aside beside
-    them.
+    Activations: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
+    Models", 2022, equation 2, and what XLA sets aside beside them.
     """
     own = RunConfiguration.of(settings, run)
     section, accelerator, length = own.pretraining, own.accelerator, own.sequence_length
-    if replicas is None:
-        # Under Slurm, each task asks for its own memory.
-        here = accelerator.processes if accelerator.start == "here" else None
-        replicas = (accelerator.virtual_replicas or 1) * (here or 1)
-    if on_host is None:
-        on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields, vocabulary = (
-        own.model.architecture() | own.model.overrides(),
-        expected_vocabulary(settings),
-    )
+    # Under Slurm, each task asks for its own memory.
+    here = accelerator.processes if accelerator.start == "here" else None
+    replicas = (accelerator.virtual_replicas or 1) * (here or 1)
+    on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
+    fields, vocabulary = _fields(own.model), expected_vocabulary(settings)
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     width = _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
@@ -125,6 +112,10 @@ def tokens_of(manifest: str) -> int:
     with open(manifest, encoding="utf-8") as handle:
         described = json.load(handle)
     return described["num_samples"] * described["sequence_length"]
+
+
+def _fields(model: ModelOfRun) -> dict[str, Any]:
+    return model.architecture() | model.overrides()
 
 
 def _inner_matrices(model: ModelOfRun) -> int:
