@@ -114,7 +114,7 @@ def read_record(name: str) -> list[dict]:
 
 def run_here(assignments: list[str], seed: int, state: str = "state"):
     """A run of the shards at hand, its configuration and its files; its states are in `state`."""
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.model.cooccurrence import STRENGTHS
     from mlm.training.run import RunFiles
 

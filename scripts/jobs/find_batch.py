@@ -7,7 +7,7 @@ from job_adapter import run_as_job
 def main(job):
     from mlm.accelerators.batch_search import find_batches
     from mlm.accelerators.compiler import require_compiler
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
 
     keys = ("model", "pretraining", "seed", "sequence_length")

@@ -7,7 +7,7 @@ from job_adapter import run_as_job
 def main(job):
     from mlm.accelerators.lowering import lower_run
     from mlm.config.evaluation import Evaluation
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
 
     keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")

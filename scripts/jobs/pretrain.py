@@ -12,7 +12,7 @@ def train(request):
     """Train in this process: alone, or as one of several that the rule's job has started."""
     from mlm.accelerators.artefacts import require_passed
     from mlm.config.publish import Publish
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.publishing.background import background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
@@ -33,7 +33,7 @@ def train(request):
 
 @run_as_job
 def main(job):
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.training.processes import run_together
 
     params, files, made = job.params, job.input, job.output

@@ -161,7 +161,7 @@ def small_job(
     `parent` are name and overrides of the run that this one continues. A run is trained without
     what `write_holes` wrote for it.
     """
-    from mlm.config.run import RunConfiguration
+    from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
 
     overrides = _merged(

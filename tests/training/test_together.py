@@ -35,7 +35,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
 from mlm.training.processes import run_together
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration
 sys.path.insert(0, sys.argv[1] + "/jobs")
 import pretrain
 request = json.loads(sys.argv[2])

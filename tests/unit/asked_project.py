@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 from report_artefacts import training
 
-from mlm.config.resolution import resolve
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, resolve
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus

@@ -25,8 +25,7 @@ from mlm.check.check import (
     together,
 )
 from mlm.check.rehearsal import Size, Stage, Steps, estimated_size, rehearse_data
-from mlm.config.resolution import resolve
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.config.resolution import resolve
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, resolve
 
 
 @pytest.mark.parametrize(

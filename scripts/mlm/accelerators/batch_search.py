@@ -16,7 +16,7 @@ from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation, compile_
 from mlm.accelerators.lowering import lower_run
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import replicas_of
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.training.run import RunFiles

@@ -33,7 +33,7 @@ from mlm.accelerators.described_steps import (
 from mlm.accelerators.xla_rules import check_graph, source_line
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration
 from mlm.evaluation.in_tensorflow import masked_answers
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from mlm.config.resolution import Settings
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, Settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256

@@ -24,8 +24,7 @@ from mlm.check.rehearsal import (
     rehearse_steps,
 )
 from mlm.config.memory import memory_of_evaluation, memory_of_training
-from mlm.config.resolution import Settings, run_section
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder

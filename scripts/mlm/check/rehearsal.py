@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from mlm.config.corpus import Corpus
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer, parameters
-from mlm.config.resolution import Settings, resolve
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, Settings, resolve
 from mlm.config.tokenizer import Shards, Tokenizer, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus

@@ -8,8 +8,7 @@ from typing import Any
 
 from mlm.config.families import JAX_FAMILIES
 from mlm.config.model import ModelOfRun
-from mlm.config.resolution import Settings, run_section
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.config.tokenizer import expected_vocabulary
 
 #: Parameters and ids of a model whose sizes are not known: about those of deberta-v2-xxlarge,

@@ -1,10 +1,15 @@
 """The configuration as the workflow uses it: checked, complete, in plain types."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import Configuration, Overrides
+from mlm.config.families import engine_for
+from mlm.config.fields import Count, Section, Seed, Text, section
+from mlm.config.model import ModelOfRun
+from mlm.config.pretraining import Pretraining
 from mlm.config.problems import canonical, checked, merged
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError, printable
@@ -17,9 +22,9 @@ class Settings(dict):
     given: dict[str, Any]
 
 
-def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
+def resolve(given: Mapping[str, Any]) -> Settings:
     """The configuration with every default filled in. What is `given` counts as wanted even if it
-    equals a default. Raises ConfigError with every problem, `problems` among them."""
+    equals a default. Raises ConfigError with every problem."""
     given, wrong = swept(canonical(given, Configuration))
     configuration, found = checked(Configuration, given)
     plain = configuration.model_dump(exclude_unset=True)
@@ -28,7 +33,7 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
         for name, overrides in configuration.runs.items()
     }
     runs = {name: _sections_of_run(plain, name) for name in plain["runs"]}
-    found = [*problems, *wrong, *found, *configuration.problems(runs)]
+    found = [*wrong, *found, *configuration.problems(runs)]
     if found := found or _identical(runs, configuration.seed):
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
@@ -54,9 +59,9 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
     ]
 
 
-def run_section(settings: Settings, run: str, section: str) -> dict[str, Any]:
-    """Section `section` of the configuration as run `run` sees it."""
-    return merged(settings[section], settings["runs"][run].get(section, {}))
+def run_section(settings: Settings, run: str, name: str) -> dict[str, Any]:
+    """Section `name` of the configuration as run `run` sees it."""
+    return merged(settings[name], settings["runs"][run].get(name, {}))
 
 
 def model_of_run(settings: Settings, run: str) -> dict[str, Any]:
@@ -68,3 +73,47 @@ def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
     """The sections that a run may override, with the overrides of `run` merged in."""
     common = {name: given.get(name, {}) for name in Overrides.model_fields}
     return Overrides.model_validate(merged(common, given["runs"][run]))
+
+
+class RunConfiguration(Section):
+    """The sections of one run, and what it shares with the others. `corpus` is its source, `holes`
+    the file that says what the run is trained without, `parent` the run that it continues."""
+
+    name: Text
+    model: ModelOfRun = section(ModelOfRun)
+    pretraining: Pretraining = section(Pretraining)
+    accelerator: Accelerator = section(Accelerator)
+    seed: Seed = 0
+    sequence_length: Count
+    corpus: Text = "embedded"
+    holes: Text | None = None
+    parent: "RunConfiguration | None" = None
+
+    @classmethod
+    def of(cls, settings: Settings, run: str) -> Self:
+        """That of `run` in the whole configuration, without `holes` and `parent`."""
+        return cls(
+            name=run,
+            model=ModelOfRun.of_param(model_of_run(settings, run)),
+            pretraining=Pretraining.model_validate(run_section(settings, run, "pretraining")),
+            accelerator=Accelerator.model_validate(settings["accelerator"]),
+            seed=settings["seed"],
+            sequence_length=settings["shards"]["sequence_length"],
+            corpus=settings["corpus"]["source"],
+        )
+
+    def with_values(self, **values: Any) -> Self:
+        """The same but for `values`: a section's are given as a mapping of what differs in it."""
+        return self.model_copy(
+            update={
+                name: getattr(self, name).model_copy(update=value)
+                if isinstance(value, Mapping)
+                else value
+                for name, value in values.items()
+            }
+        )
+
+    @property
+    def engine(self) -> str:
+        """What computes the run, "tensorflow" or "jax"."""
+        return engine_for(self.pretraining.engine, self.model.model_type)

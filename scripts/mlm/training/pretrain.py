@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration
 from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256

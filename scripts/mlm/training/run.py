@@ -7,7 +7,7 @@ from typing import Any
 
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
