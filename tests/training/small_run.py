@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -216,69 +215,45 @@ def small_results(root: Path, name: str = "small"):
     )
 
 
-class SignalAt:
-    """A periodic action: this process gets signal `number` after `step`, behind its save."""
+@dataclass
+class SignalAfter:
+    """A periodic action: this process gets signal `number` so many `seconds` after `step` updates,
+    behind the moment of saving."""
 
-    def __init__(self, step: int, number: int):
-        self._step, self._number = step, number
+    step: int
+    number: int
+    seconds: float | None
 
     def due(self, step: int) -> int | None:
-        return self._step if step < self._step else None
+        return self.step if step < self.step else None
 
     def act(self, step: int, engine) -> None:
-        os.kill(os.getpid(), self._number)
+        if self.seconds is None:
+            os.kill(os.getpid(), self.number)
+        else:
+            threading.Timer(self.seconds, os.kill, (os.getpid(), self.number)).start()
 
 
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
-    """Train in this process, which is a child of its own; `fault` says how it dies.
+    """Train in this process, which is a child of its own; the exit status is 3 where an MlmError
+    was raised, whose text is in {name}.stderr.
 
-    The exit status is 3 where an MlmError was raised; its text is in {name}.stderr. `fault` may
-    hold a section `publish` by which checkpoints are pushed, too.
+    A `fault` kills it at the `write`-th write of a state's file, or sends a `signal` (SIGKILL)
+    after `step`, or `seconds` after the first; its `environment` is set before, `lease` are the
+    renewal and rest of leases, and by a section `publish` checkpoints are pushed.
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
+    from mlm.config.publish import Publish
     from mlm.foundations.errors import MlmError
+    from mlm.publishing.background import background_pushes
+    from mlm.training import state_storage, states
     from mlm.training.pretrain import prepare, pretrain
 
-    _arm(fault)
-    parent = (overrides or {}).pop("parent", None)
-    behind = [SignalAt(fault["saved"], fault["signal"])] if "saved" in fault else []
-    try:
-        training = prepare(*small_job(Path(root), name, overrides, parent))
-        with _pushes(fault, training.states.path) as pushes:
-            behind += [pushes] if pushes else []
-            pretrain(training, small_results(Path(root), name), behind)
-    except MlmError as error:
-        print(f"MlmError: {error}", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(3)
-
-
-def _pushes(fault: dict, state: str):
-    if "publish" not in fault:
-        return nullcontext()
-    from mlm.config.publish import Publish
-    from mlm.publishing.background import background_pushes
-
-    return background_pushes(Publish.of_param(fault["publish"]), state, ())
-
-
-def _arm(fault: dict) -> None:
-    """Die at the `write`-th write of a state, `seconds` after the first step, or after `step`.
-
-    With `saved`, the signal comes after that step, behind the moment of saving.
-    `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
-    """
-    import mlm.training.engine
-    import mlm.training.pretrain
-    import mlm.training.state_storage
-    import mlm.training.states
-
     os.environ.update(fault.get("environment", {}))
-    if "lease" in fault:
-        mlm.training.state_storage.Lease.__init__.__defaults__ = fault["lease"]
+    state_storage.Lease.__init__.__defaults__ = fault.get("lease", (20.0, 70.0))
     if "write" in fault:
-        count, real = iter(range(1000)), mlm.training.states.write_bytes
+        count, real = iter(range(1000)), states.write_bytes
 
         def write(path, content):
             if next(count) == fault["write"]:
@@ -286,26 +261,22 @@ def _arm(fault: dict) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(path, content)
 
-        mlm.training.states.write_bytes = write
-    if "seconds" in fault or "step" in fault:
-        engine_of, begun = mlm.training.engine.engine_of, []
-
-        def advanced(engine, advance, steps):
-            sums = advance(steps)
-            number = fault.get("signal", signal.SIGKILL)
-            if not begun and "seconds" in fault:
-                threading.Timer(fault["seconds"], os.kill, (os.getpid(), number)).start()
-            if engine.step == fault.get("step"):
-                os.kill(os.getpid(), number)
-            begun.append(engine.step)
-            return sums
-
-        def faulty(*of):
-            engine = engine_of(*of)
-            engine.advance = partial(advanced, engine, engine.advance)
-            return engine
-
-        mlm.training.pretrain.engine_of = faulty
+        states.write_bytes = write
+    behind = []
+    if fault.keys() & {"seconds", "step"}:
+        number = fault.get("signal", signal.SIGKILL)
+        behind = [SignalAfter(fault.get("step", 1), number, fault.get("seconds"))]
+    parent = overrides.pop("parent", None)
+    publish = Publish.of_param(fault["publish"]) if "publish" in fault else None
+    try:
+        training = prepare(*small_job(Path(root), name, overrides, parent))
+        with background_pushes(publish, training.states.path, ()) as pushes:
+            behind += [pushes] if pushes else []
+            pretrain(training, small_results(Path(root), name), behind)
+    except MlmError as error:
+        print(f"MlmError: {error}", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(3)
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")

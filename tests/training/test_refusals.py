@@ -7,6 +7,7 @@ from small_run import (
     LENGTH,
     run_child,
     small_run,
+    told,
     write_inputs,
     write_split,
     write_tokenizer,
@@ -16,14 +17,11 @@ from mlm.accelerators.artefacts import PreflightVerdict, Step, require_passed
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact
-from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
-from mlm.training import state_fingerprint
 from mlm.training.in_tensorflow.model import build_model
-from mlm.training.local_devices import Devices
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
@@ -59,13 +57,6 @@ def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, pr
         model_configuration(model_of(family, SMALL | config), encoder, LENGTH)
 
 
-def test_every_problem_is_named_at_once(encoder):
-    wrong = SMALL | {"vocab_size": 400, "num_attention_heads": 3}
-    with pytest.raises(ConfigError) as raised:
-        model_configuration(model_of("bert", wrong), encoder, LENGTH)
-    assert len(raised.value.problems) == 2
-
-
 @pytest.mark.parametrize("family", ["roberta", "roberta-prelayernorm", "xlm-roberta"])
 def test_the_roberta_family_needs_padding_at_one(encoder, family):
     class Swapped:
@@ -77,10 +68,14 @@ def test_the_roberta_family_needs_padding_at_one(encoder, family):
     assert model_configuration(model_of("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
 
 
-def test_a_field_that_the_family_does_not_have_is_named(encoder):
-    request = model_of("bert", SMALL | {"hiden_size": 64, "num_layer": 3})
+def test_every_problem_is_named_at_once(encoder):
+    wrong = {"vocab_size": 400, "num_attention_heads": 3}
     with pytest.raises(ConfigError) as raised:
-        model_configuration(request, encoder, LENGTH)
+        model_configuration(model_of("bert", SMALL | wrong), encoder, LENGTH)
+    assert len(raised.value.problems) == 2
+    with pytest.raises(ConfigError) as raised:
+        wrong = {"hiden_size": 64, "num_layer": 3}
+        model_configuration(model_of("bert", SMALL | wrong), encoder, LENGTH)
     first, second = raised.value.problems
     assert first.startswith("model.config.hiden_size: bert has no such field")
     assert "did you mean 'hidden_size'" in first
@@ -116,34 +111,25 @@ def test_fields_that_the_library_refuses_are_told_in_words(encoder):
         build_model(config, "standard", 0)
 
 
-def test_more_steps_than_can_be_counted_are_refused():
-    with pytest.raises(MlmError, match=r"pretraining\.epochs: 1e\+06 comes to"):
-        Pretraining(epochs=1e6).updates(10**6, LENGTH, 8)
+def refused(root, overrides, message, **fault):
+    """The run ends with an MlmError that says `message`, and leaves no result."""
+    assert run_child(root, "refused", overrides, fault) == 3
+    assert message in told(root, "refused"), told(root, "refused")
+    assert not (root / "runs").exists()
 
 
-def test_a_state_belongs_to_its_device_and_packages(root, monkeypatch):
-    def found(replicas=1, seed=None) -> str:
-        device = Devices("tensorflow", None, "cpu", "float32", replicas, {})
-        run, files = small_run(root, {"pretraining": {"seed": seed}}, replicas)
-        return value_sha256(state_fingerprint.state_basis(run, files, device))
-
-    assert found() == found(seed=0)
-    assert len({found(), found(replicas=2), found(seed=1)}) == 3
-    before = found()
-    monkeypatch.setattr(
-        state_fingerprint, "package_versions", lambda names: dict.fromkeys(names, "0.0")
-    )
-    assert found() != before
+def unreadable(root, message, overrides=None):
+    """The inputs of the run are refused with `message`."""
+    with pytest.raises(MlmError) as raised:
+        small_run(root, overrides)
+    assert message in str(raised.value)
 
 
 def test_an_empty_validation_split_is_refused(root):
-    manifest = Manifest.read(root / "validation.json")
-    empty = write_split(
-        root / "shards", "validation", (0,), tokenizer_sha256=manifest.tokenizer_sha256
-    )
+    tokenizer = Manifest.read(root / "validation.json").tokenizer_sha256
+    empty = write_split(root / "shards", "validation", (0,), tokenizer_sha256=tokenizer)
     empty.write(root / "validation.json")
-    assert run_child(root, "empty") == 3
-    assert "the validation split has no samples" in (root / "empty.stderr").read_text()
+    unreadable(root, "the validation split has no samples")
 
 
 def test_a_batch_larger_than_the_split_is_refused(root):
@@ -156,28 +142,13 @@ def test_a_batch_larger_than_the_split_is_refused(root):
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
     assert Pretraining(**length).updates(200, LENGTH, 8) == steps
+    with pytest.raises(MlmError, match=r"pretraining\.epochs: 1e\+06 comes to"):
+        Pretraining(epochs=1e6).updates(10**6, LENGTH, 8)
 
 
-def refused(root, overrides, message):
-    """The run ends with an MlmError that says `message`, and leaves no result."""
-    assert run_child(root, "refused", overrides) == 3
-    log = (root / "refused.stderr").read_text()
-    assert message in log, log
-    assert not (root / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    "overrides, message",
-    [
-        ({"shards": {"sequence_length": 32}}, "samples of 16 tokens; 32 are expected"),
-        (
-            {"accelerator": {"kind": "tpu"}},
-            "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow",
-        ),
-    ],
-)
-def test_settings_that_this_run_cannot_have_are_refused(root, overrides, message):
-    refused(root, overrides, message)
+def test_a_tpu_that_is_not_there_is_refused(root):
+    said = "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow"
+    refused(root, {"accelerator": {"kind": "tpu"}}, said)
 
 
 def test_a_damaged_shard_is_refused(root):
@@ -185,13 +156,15 @@ def test_a_damaged_shard_is_refused(root):
     content = bytearray(shard.read_bytes())
     content[40] ^= 1
     shard.write_bytes(content)
-    refused(root, {}, f"{shard}: its content changed since the manifest was written")
+    unreadable(root, f"{shard}: its content changed since the manifest was written")
 
 
-def test_shards_of_another_tokenizer_are_refused(root):
+def test_shards_of_another_tokenizer_or_length_are_refused(root):
+    longer = {"shards": {"sequence_length": 32}}
+    unreadable(root, "samples of 16 tokens; 32 are expected", longer)
     manifest = Manifest.read(root / "train.json")
     dataclasses.replace(manifest, tokenizer_sha256="f" * 64).write(root / "train.json")
-    refused(root, {}, "its shards were made with another tokenizer")
+    unreadable(root, "its shards were made with another tokenizer")
 
 
 def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
@@ -200,17 +173,16 @@ def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
     write_artefact(record, {})
     record_job("tokenizer", {}, {}, map(str, [record, tokenizer]))
     tokenizer.write_bytes(tokenizer.read_bytes().replace(b"1", b"2", 1))
-    refused(root, {}, f"To have it made again: rm {tokenizer}, then the same")
+    unreadable(root, f"To have it made again: rm {tokenizer}, then the same")
 
 
 def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(root):
     """The CPU of a TPU rented by the minute is not what was meant."""
     tpu_vm = {"TPU_WORKER_ID": "0", "TPU_SKIP_MDS_QUERY": "1"}
-    status = run_child(root, "refused", {"accelerator": {"kind": "auto"}}, {"environment": tpu_vm})
-    log = (root / "refused.stderr").read_text()
-    assert status == 3, log
-    assert "a TPU of this machine (found: the environment has TPU_WORKER_ID" in log
-    assert "envs/requirements-tpu.txt" in log and "accelerator.kind: cpu" in log
+    found = "a TPU of this machine (found: the environment has TPU_WORKER_ID"
+    refused(root, {"accelerator": {"kind": "auto"}}, found, environment=tpu_vm)
+    said = told(root, "refused")
+    assert "envs/requirements-tpu.txt" in said and "accelerator.kind: cpu" in said
 
 
 def require(root, passed: bool | None, **changes) -> None:
@@ -248,6 +220,4 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):
     wild = {"optimizer": optimizer | {"warmup_ratio": 0.0}}
     short = {"checkpoint": {"every": 1}}
     refused(root, {"pretraining": wild | short}, "not finite at step")
-    log = (root / "refused.stderr").read_text()
-    assert "e+08)" in log or "e+09)" in log
-    assert "Try a lower pretraining.optimizer.learning_rate" in log
+    assert "Try a lower pretraining.optimizer.learning_rate" in told(root, "refused")
