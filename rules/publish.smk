@@ -86,3 +86,25 @@ rule publish_model:
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish.py"
+
+
+rule export:
+    """Croissant metadata, a bill of materials for each model, and checksums. A target."""
+    input:
+        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
+        corpus=[f"results/corpus/{split}.json" for split in SPLITS * FROM_CORPUS],
+        trainings=expand("results/runs/{run}/training.json", run=RUNS),
+    output:
+        croissant="results/exports/croissant.json",
+        bills=expand("results/exports/{run}.cdx.json", run=RUNS),
+        checksums="results/exports/SHA256SUMS",
+    localrule: True
+    resources:
+        mem_mb=500,
+        runtime=10,
+    params:
+        title=settings["report"]["title"],
+        publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
+        corpus=PUBLISHED_CORPUS,
+    script:
+        "../scripts/jobs/export.py"

@@ -1,0 +1,34 @@
+"""Rule `export`: metadata of the shards, a bill of materials for each model, and checksums."""
+
+from pathlib import Path
+
+from job_adapter import run_as_job
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.foundations.atomic import write_json, write_text
+from mlm.foundations.environment import ENVIRONMENTS
+from mlm.samples.manifests import Manifest
+from mlm.training.artefacts import Training
+
+
+@run_as_job
+def main(job):
+    from mlm.publishing.cards import published_source
+    from mlm.publishing.exports import bill_of_materials, checksums, croissant
+
+    section = Publish.of_param(job.params.publish)
+    source = published_source(section, Corpus.of_param(job.params.corpus))
+    manifests = {Path(path).stem: Manifest.read(path) for path in job.input.manifests}
+    write_json(job.output.croissant, croissant(job.params.title, source, section, manifests))
+    digests = {s.path: s.sha256 for m in manifests.values() for s in m.shards}
+    corpus: dict[str, str] = {}
+    for path in job.input.corpus:
+        corpus |= CorpusSplit.read(path).made_from.outputs
+    lock = (ENVIRONMENTS / "requirements.txt").read_text(encoding="utf-8")
+    for path, bill in zip(job.input.trainings, job.output.bills, strict=True):
+        training = Training.read(path)
+        digests |= training.made_from.outputs
+        write_json(bill, bill_of_materials(training, source, section, corpus, lock))
+    local = {path: digest for path, digest in (digests | corpus).items() if "://" not in path}
+    write_text(job.output.checksums, checksums(local))
