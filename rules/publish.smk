@@ -2,6 +2,11 @@
 # where. The rules are local: the token is where snakemake itself runs, and need not travel.
 #   HF_TOKEN=… snakemake --cores 2 publish   otherwise nothing is published
 
+EXPORTS = [
+    "results/exports/croissant.jsonld",
+    *expand("results/exports/{run}.cdx.json", run=RUNS),
+    "results/exports/SHA256SUMS",
+]
 PUBLISH_CARD = ("private", "license", "language", "source")
 PUBLISHED_CORPUS = canonical(
     {
@@ -14,6 +19,7 @@ PUBLISHED_CORPUS = canonical(
 rule publish:
     """Publish everything that the configuration names a repository for. A target."""
     input:
+        EXPORTS,
         unless_refused(
             PUBLISH_RECORDS,
             "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
@@ -95,9 +101,9 @@ rule export:
         corpus=[f"results/corpus/{split}.json" for split in SPLITS * FROM_CORPUS],
         trainings=expand("results/runs/{run}/training.json", run=RUNS),
     output:
-        croissant="results/exports/croissant.json",
-        bills=expand("results/exports/{run}.cdx.json", run=RUNS),
-        checksums="results/exports/SHA256SUMS",
+        croissant=EXPORTS[0],
+        bills=EXPORTS[1:-1],
+        checksums=EXPORTS[-1],
     localrule: True
     resources:
         mem_mb=500,

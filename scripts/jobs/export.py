@@ -30,5 +30,8 @@ def main(job):
         training = Training.read(path)
         digests |= training.made_from.outputs
         write_json(bill, bill_of_materials(training, source, section, corpus, lock))
-    local = {path: digest for path, digest in (digests | corpus).items() if "://" not in path}
-    write_text(job.output.checksums, checksums(local))
+    # training.csv has timings, which its digest leaves out; other shards may be in a bucket.
+    listed = {
+        p: d for p, d in (digests | corpus).items() if not p.endswith(".csv") and "://" not in p
+    }
+    write_text(job.output.checksums, checksums(listed))

@@ -115,10 +115,11 @@ def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
 
 def is_artefact(path: str | os.PathLike) -> bool:
     """Whether `path` is one of the JSON files that are sealed (a tokenizer's are not)."""
-    return str(path).endswith(".json") and PurePath(path).name not in _OTHER_JSON
+    name = PurePath(path).name
+    return name.endswith(".json") and not (name in _OTHER_JSON or name.endswith(".cdx.json"))
 
 
-#: JSON files in layouts of transformers and sentence-transformers, which have no place for a seal.
+#: JSON files in layouts of others, which have no place for a seal.
 _OTHER_JSON = (
     "tokenizer.json",
     "tokenizer_config.json",
