@@ -1,0 +1,132 @@
+"""Say how a result came about, check what can be checked, and print what makes it again.
+
+    .venv/bin/python scripts/reproduce.py results/runs/base/evaluation.json
+
+The file is one of the JSON files below results/. results/report.json must be there, too, since it
+has the configuration."""
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from mlm.config.resolution import resolve
+from mlm.foundations.artefacts import is_artefact, made_from, read_artefact, result_sha256
+from mlm.foundations.atomic import write_text
+from mlm.foundations.code_digests import job_digests
+from mlm.foundations.command import command_parser, run_command
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import MlmError, printable
+
+BASE = Path(__file__).resolve().parents[1]
+LOCK = BASE / "envs" / "requirements.txt"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the account; 1 if something is not as recorded."""
+    parser = command_parser("reproduce.py", __doc__)
+    parser.add_argument("file", help="a JSON file below results/")
+    options = parser.parse_args(arguments)
+    root = Path(options.directory).resolve()
+    asked = Path(options.file).resolve().relative_to(root).as_posix()
+    records = chain(root, asked)
+    damaged = [
+        name
+        for name, sha256 in sorted(recorded_files(records).items())
+        if (root / name).is_file() and result_sha256(root / name) != sha256
+    ]
+    other_code = [r.rule for r in records.values() if r.code not in (None, code_of(r.rule))]
+    overlay = difference(read_artefact(root / "results/report.json")["config"], resolve({}).given)
+    stale = planned(root, asked, overlay)
+    rules = list(dict.fromkeys(record.rule for record in reversed(records.values())))
+    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    print(f"{printable(asked)} was made by the rules {', '.join(rules)}.\n")
+    for what, fault, fine in (
+        ("files", damaged, f"{len(recorded_files(records))} as their makers recorded"),
+        ("code", sorted(set(other_code)), "this clone computes the same"),
+        ("result", stale, "what this clone, the configuration and the inputs would make"),
+    ):
+        print(f"{what:8} {'not as recorded: ' + ', '.join(fault) if fault else fine}")
+    print(f"commit   {commit()}\nlock     {LOCK.relative_to(BASE)}, sha256 {lock}")
+    print("\nTo make it again, save this as reproduce.yaml in an empty directory:\n")
+    print(yaml.safe_dump(overlay or {"runs": {"base": {}}}, allow_unicode=True))
+    print(f"snakemake --snakefile {BASE}/Snakefile --cores 2 --configfile reproduce.yaml {asked}")
+    print(f"\nIts sha256 is {result_sha256(root / asked)} then, too.")
+    return 1 if damaged or other_code or stale else 0
+
+
+def chain(root: Path, asked: str) -> dict:
+    """The records of the artefact and of all artefacts that it was made from, by path."""
+    waiting, found = [asked], {}
+    while waiting:
+        name = waiting.pop(0)
+        if name in found or not is_artefact(name) or not (root / name).is_file():
+            continue
+        found[name] = made_from(read_artefact(root / name))
+        waiting += sorted(found[name].inputs)
+    if not found or not found[asked].rule:
+        raise MlmError(
+            f"{asked}: no record of how it was made. Name one of the JSON files that the workflow "
+            "wrote below results/, such as results/runs/base/evaluation.json"
+        )
+    return found
+
+
+def recorded_files(records: dict) -> dict[str, str]:
+    """The sha256 of each file that the makers wrote or read, by path."""
+    return {
+        n: d for record in records.values() for n, d in (record.inputs | record.outputs).items()
+    }
+
+
+def code_of(rule: str) -> str | None:
+    """The digest of what rule `rule` computes in this clone; None if there is no such rule."""
+    for file in sorted((BASE / "rules").glob("*.smk")):
+        text = re.search(rf"^rule {rule}:.*?jobs/(\w+)\.py", file.read_text(), re.M | re.S)
+        if text:
+            return value_sha256(job_digests([text[1]]))
+    return None
+
+
+def difference(config: dict, defaults: dict) -> dict:
+    """What of `config` differs from `defaults`, nested alike."""
+    found = {}
+    for key, value in config.items():
+        default = defaults.get(key)
+        if isinstance(value, dict) and isinstance(default, dict) and key != "runs":
+            value = difference(value, default)
+            if value:
+                found[key] = value
+        elif value != default:
+            found[key] = value
+    return found
+
+
+def planned(root: Path, asked: str, overlay: dict) -> list[str]:
+    """The rules that Snakemake would run for the file; none if it is what it would be."""
+    with tempfile.TemporaryDirectory() as place:
+        write_text(file := f"{place}/overlay.yaml", yaml.safe_dump(overlay))
+        command = [sys.executable, "-m", "snakemake", "--snakefile", BASE / "Snakefile", "--cores"]
+        command += ["1", "--dry-run", "--directory", root, asked, "--configfile", file]
+        ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    if ran.returncode:
+        raise MlmError(ran.stdout + ran.stderr)
+    return list(dict.fromkeys(re.findall(r"^(?:local)?rule (\w+):", ran.stdout + ran.stderr, re.M)))
+
+
+def commit() -> str:
+    """The commit of this clone, in words."""
+    git = ["git", "-C", str(BASE)]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        return "not a clone"
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True)
+    return head.stdout.strip() + (", with changes that are not committed" if changed.stdout else "")
+
+
+if __name__ == "__main__":
+    run_command("reproduce.py", main)
