@@ -6,6 +6,7 @@ The file is one of the JSON files below results/. results/report.json must be th
 has the configuration."""
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -32,15 +33,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", help="a JSON file below results/")
     options = parser.parse_args(arguments)
     root = Path(options.directory).resolve()
-    asked = Path(options.file).resolve().relative_to(root).as_posix()
+    asked = Path(os.path.relpath(options.file, root)).as_posix()
     records = chain(root, asked)
     damaged = [
         name
         for name, sha256 in sorted(recorded_files(records).items())
         if (root / name).is_file() and result_sha256(root / name) != sha256
     ]
-    other_code = [r.rule for r in records.values() if r.code not in (None, code_of(r.rule))]
-    overlay = difference(read_artefact(root / "results/report.json")["config"], resolve({}).given)
+    other_code = [r.rule for r in records.values() if r.code and r.code not in codes_of(r.rule)]
+    overlay = difference(read_artefact(root / "results/report.json")["config"], resolve({}))
     stale = planned(root, asked, overlay)
     rules = list(dict.fromkeys(record.rule for record in reversed(records.values())))
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
@@ -83,13 +84,12 @@ def recorded_files(records: dict) -> dict[str, str]:
     }
 
 
-def code_of(rule: str) -> str | None:
-    """The digest of what rule `rule` computes in this clone; None if there is no such rule."""
-    for file in sorted((BASE / "rules").glob("*.smk")):
-        text = re.search(rf"^rule {rule}:.*?jobs/(\w+)\.py", file.read_text(), re.M | re.S)
-        if text:
-            return value_sha256(job_digests([text[1]]))
-    return None
+def codes_of(rule: str) -> list[str]:
+    """The digests of what the rules named `rule` compute in this clone."""
+    named = re.compile(rf"^ *rule {rule}:.*?jobs/(\w+)\.py", re.M | re.S)
+    files = sorted((BASE / "rules").glob("*.smk"))
+    jobs = [job for file in files for job in named.findall(file.read_text())]
+    return [value_sha256(job_digests([job])) for job in jobs]
 
 
 def difference(config: dict, defaults: dict) -> dict:
