@@ -157,6 +157,10 @@ PROMISES = {
         UNIT + "test_preflight_lowering.py::test_the_step_that_trains_breaks_no_rule",
         UNIT + "test_preflight_compiler.py::test_the_figures_are_those_of_the_program",
     ],
+    "snakemake --cores 2 export": [
+        WORKFLOW + "test_accounts.py::test_results_are_exported_and_accounted_for",
+        UNIT + "test_exports.py::test_croissants_own_reader_finds_every_shard",
+    ],
     "snakemake --cores 2 publish": [
         PUBLISHING + "test_publishing_from_the_first_time_to_nothing_to_be_done"
     ],
