@@ -175,10 +175,12 @@ def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
     assert digests(other) == made
 
 
-def test_what_no_part_can_be_made_of_is_said(tmp_path):
+def test_each_source_of_a_mix_is_read_in_parts_if_it_can_be(tmp_path):
     write_project(tmp_path, parts=3)
-    corpus = {"source": "embedded", "parts": 3}
+    sources = {"files": {"files": FILES["files"]}, "embedded": {}}
+    mix = {name: {"source": name, "weight": 2.5} | own for name, own in sources.items()}
+    corpus = {"source": "mix", "mix": mix, "parts": 3}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus}))
     text = said(tmp_path, "--dry-run")
-    assert "corpus.parts: 3, but the source is read in 1: it cannot be divided further" in text
-    assert "rule corpus_read" not in text
+    assert "corpus.parts: 3, but the source embedded is read in 1: it cannot be divided fur" in text
+    assert re.search(r"^corpus_read +4$", text, re.M)
