@@ -29,10 +29,9 @@ class RowGroup:
             return self.file.read_row_group(self.number, [name]).column(name)
 
     def batches(
-        self, columns: Sequence[str], batch: int, wanted: range | None = None
+        self, columns: Sequence[str], batch: int, wanted: range
     ) -> Iterator[pa.RecordBatch]:
-        """`columns` of the documents `wanted` (None: of all), at most `batch` at a time."""
-        wanted = self.documents if wanted is None else wanted
+        """`columns` of the documents `wanted`, at most `batch` at a time."""
         row = self.documents.start
         with reading(self.path, "parquet"):
             for rows in self.file.iter_batches(batch, [self.number], list(columns)):
@@ -119,6 +118,7 @@ class SplitDocuments:
         self, columns: Sequence[str], batch: int, documents: range | None = None
     ) -> Iterator[pa.RecordBatch]:
         """`columns` of `documents` (None: all) in order, at most `batch` documents at a time."""
+        documents = range(len(self)) if documents is None else documents
         for group in self.row_groups(columns, documents):
             yield from group.batches(columns, batch, documents)
 

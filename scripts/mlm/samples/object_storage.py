@@ -23,10 +23,7 @@ def list_files(place: str) -> list[str]:
     """The sorted paths of all files in directory `place`, or with that prefix."""
     if is_remote(place):
         with _in_words("list", place):
-            found = _objects(place)
-            if not found and not place.endswith("/"):
-                found = _objects(place + "/")
-        return sorted(found)
+            return sorted(_objects(place) or _objects(place.rstrip("/") + "/"))
     escaped = glob.escape(place)
     pattern = os.path.join(escaped, "*") if Path(place).is_dir() else escaped + "*"
     return sorted(p for p in glob.glob(pattern) if Path(p).is_file())
@@ -108,5 +105,5 @@ def _blob(path: str) -> Any:
 def _objects(prefix: str) -> list[str]:
     bucket, name = _bucket_and_name(prefix)
     blobs = _client().list_blobs(bucket, prefix=name, delimiter="/")
-    place = prefix[: len(prefix) - len(name)]
+    place = prefix.removesuffix(name)
     return [place + blob.name for blob in blobs if not blob.name.endswith("/")]

@@ -100,17 +100,9 @@ def _described(shard: PrebuiltShard, schema) -> tuple[ShardEntry, list[str]]:
         problems.append("is compressed by gzip; unpack it (gunzip), and name that")
     elif scan.num_samples != shard.samples:
         problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
-    entry = ShardEntry(
-        name=_base(shard.path),
-        path=shard.path,
-        num_samples=scan.num_samples,
-        num_tokens=scan.num_tokens,
-        num_padding=scan.num_padding,
-        num_bytes=size,
-        sha256=sha256,
-        block_offsets=tuple(scan.block_offsets),
-    )
-    return entry, problems
+    counts = scan.num_samples, scan.num_tokens, scan.num_padding, size, sha256
+    offsets = tuple(scan.block_offsets)
+    return ShardEntry(_base(shard.path), shard.path, *counts, offsets), problems
 
 
 def _base(path: str) -> str:

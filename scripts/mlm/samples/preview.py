@@ -52,24 +52,15 @@ def preview_samples(
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
     # Also of what the run is trained without.
     ids = np.where(mask & (batch["attention_mask"] == 0), tokenizer.pad_token_id, ids)
-    turns = order.places(index, FIRST_EPOCH) + 1
-    shown, positions = batch["input_ids"], batch["positions"]
-    used = batch["weights"] > 0
+    hidden = np.zeros(ids.shape, bool)
+    np.put_along_axis(hidden, batch["positions"], batch["weights"] > 0, axis=1)
     samples = []
-    for row, number in enumerate(index.tolist()):
-        length = int(np.flatnonzero(mask[row])[-1]) + 1
-        plain, masked = ids[row, :length].tolist(), shown[row, :length].tolist()
-        hidden = set(positions[row][used[row]].tolist())
-        texts = zip(texts_of(tokenizer, plain), texts_of(tokenizer, masked), strict=True)
-        tokens = tuple(
-            PreviewToken(text, other if place in hidden else None)
-            for place, (text, other) in enumerate(texts)
-        )
-        decoded = [
-            tokenizer.decode(tokens_, clean_up_tokenization_spaces=False)
-            for tokens_ in (plain, masked)
-        ]
-        samples.append(PreviewSample(number, int(turns[row]), *decoded, tokens))
+    for row, turn in enumerate(order.places(index, FIRST_EPOCH) + 1):
+        both = [tokens[row][mask[row]].tolist() for tokens in (ids, batch["input_ids"])]
+        texts = zip(*(texts_of(tokenizer, tokens) for tokens in both), hidden[row], strict=False)
+        tokens = tuple(PreviewToken(text, other if h else None) for text, other, h in texts)
+        decoded = [tokenizer.decode(own, clean_up_tokenization_spaces=False) for own in both]
+        samples.append(PreviewSample(int(index[row]), int(turn), *decoded, tokens))
     return samples
 
 

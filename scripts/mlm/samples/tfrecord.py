@@ -164,28 +164,7 @@ def decode_samples(
     """`input_ids`, `attention_mask` and, if `grouped`, the group of each token, -1 at padding:
     int64 [batch, sequence]. SampleError for a feature that is missing or of another type or
     length."""
-    lists = _int64_lists(records, (*_FEATURES, *_SPANS) if grouped else _FEATURES)
-    for name in _FEATURES:
-        for place, values in enumerate(lists[name]):
-            if len(values) != sequence_length:
-                raise SampleError(
-                    place, f"{name} holds {len(values)} values; {sequence_length} are expected"
-                )
-    mask, ids = (np.array(lists[name], np.int64).reshape(-1, sequence_length) for name in _FEATURES)
-    if not grouped:
-        return ids, mask
-    spans = zip(*(lists[name] for name in _SPANS), strict=True)
-    for place, (tokens, (groups, lengths)) in enumerate(zip(mask.sum(axis=1), spans, strict=True)):
-        if len(groups) != len(lengths) or sum(lengths) != tokens or min(lengths, default=1) < 1:
-            raise SampleError(place, "span_groups and span_lengths are not those of its tokens")
-    groups, lengths = (np.fromiter(chain.from_iterable(lists[name]), np.int64) for name in _SPANS)
-    group = np.full(ids.shape, NO_GROUP, np.int64)
-    group[np.arange(sequence_length) < mask.sum(axis=1)[:, None]] = np.repeat(groups, lengths)
-    return ids, mask, group
-
-
-def _int64_lists(records: Iterable[bytes], names: tuple[str, ...]) -> dict[str, list]:
-    """The values of the features `names`, record after record."""
+    names = (*_FEATURES, *_SPANS) if grouped else _FEATURES
     lists: dict[str, list] = {name: [] for name in names}
     for place, data in enumerate(records):
         try:
@@ -197,5 +176,22 @@ def _int64_lists(records: Iterable[bytes], names: tuple[str, ...]) -> dict[str, 
                 raise SampleError(place, f"{name} is missing")
             if not features[name].HasField("int64_list"):
                 raise SampleError(place, f"{name} is of another type than int64")
-            lists[name].append(features[name].int64_list.value)
-    return lists
+            values = features[name].int64_list.value
+            if name in _FEATURES and len(values) != sequence_length:
+                raise SampleError(
+                    place, f"{name} holds {len(values)} values; {sequence_length} are expected"
+                )
+            lists[name].append(values)
+    mask, ids = (np.array(lists[name], np.int64).reshape(-1, sequence_length) for name in _FEATURES)
+    return (ids, mask, _groups(mask, lists)) if grouped else (ids, mask)
+
+
+def _groups(mask: np.ndarray, lists: dict[str, list]) -> np.ndarray:
+    spans = zip(*(lists[name] for name in _SPANS), strict=True)
+    for place, (tokens, (groups, lengths)) in enumerate(zip(mask.sum(axis=1), spans, strict=True)):
+        if len(groups) != len(lengths) or sum(lengths) != tokens or min(lengths, default=1) < 1:
+            raise SampleError(place, "span_groups and span_lengths are not those of its tokens")
+    groups, lengths = (np.fromiter(chain.from_iterable(lists[name]), np.int64) for name in _SPANS)
+    group = np.full(mask.shape, NO_GROUP, np.int64)
+    group[np.arange(mask.shape[1]) < mask.sum(axis=1)[:, None]] = np.repeat(groups, lengths)
+    return group
