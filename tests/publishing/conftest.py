@@ -6,8 +6,7 @@ import huggingface_hub
 import pytest
 
 from mlm.publishing import uploads
-from tests.publishing.hub_model import Account
-from tests.publishing.hub_server import HubServer
+from tests.publishing.hub_server import Account, HubServer
 
 TOKEN = "hf_" + "TestOnly" * 4
 READING = "hf_" + "ReadOnly" * 4

@@ -1,12 +1,12 @@
 """A Hub on 127.0.0.1 for tests: accounts, repositories, LFS storage, and faults on demand.
 
-It speaks what the client speaks: whoami, repos/create, info, tree, preupload, the LFS batch with
-uploads, commits in NDJSON, branches, and downloads. Whatever is uploaded
-is checked against the size and sha256 that were announced.
+It speaks what the client speaks, and checks what is uploaded against the size and sha256 that were
+announced.
 
     python -m tests.publishing.hub_server --rate 1000000
 
-prints its address and serves until it is ended, with an account whose token is `hf_benchmark`.
+prints its address and serves until its standard input ends, with an account whose token is
+`hf_benchmark`.
 """
 
 import argparse
@@ -21,25 +21,86 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
-
-from tests.publishing.hub_model import Account, Fault, Repo
 
 BLOCK = 16384
 
 
-class Refusal(Exception):
-    """An answer that is no success."""
+@dataclass
+class Account:
+    """Who holds a token: `role` is that of the token, `orgs` those that may be written to."""
 
-    def __init__(self, status: int, message: str, code: str | None = None):
-        super().__init__(message)
-        self.status, self.message, self.code = status, message, code
+    name: str
+    role: str = "write"
+    orgs: tuple[str, ...] = ()
+
+
+@dataclass
+class Fault:
+    """What befalls the next `times` requests that match, after `after` that pass: `status`, with
+    `headers` and `body`, is answered instead; with `reset_after`, the connection is cut off after
+    so many bytes of the body."""
+
+    method: str
+    path: str
+    status: int | None = None
+    reset_after: int | None = None
+    times: int = 1
+    after: int = 0
+    headers: dict = field(default_factory=dict)
+    body: dict = field(default_factory=dict)
+
+    def strikes(self, method: str, path: str) -> bool:
+        """Whether this request is struck; counts."""
+        if method != self.method or not re.search(self.path, path):
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        self.times -= 1
+        return self.times >= 0
+
+
+#: Files by path: how each is stored, "git" or "lfs", and its bytes or its digest.
+Files = dict[str, tuple[str, bytes]]
+
+
+@dataclass
+class Repo:
+    """A repository: files by path in every commit, and the branches' newest commits."""
+
+    private: bool
+    commits: dict[str, Files] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+
+    def commit(self, branch: str, title: str, files: Files) -> str:
+        """Put `files` on the branch; the commit's id."""
+        parent = self.branches.get(branch, "")
+        made = hashlib.sha1(repr((title, parent, len(self.commits))).encode()).hexdigest()
+        self.commits[made], self.titles[made], self.parents[made] = files, title, parent
+        self.branches[branch] = made
+        return made
+
+    def history(self, revision: str) -> list[str]:
+        """Ids of the commits up to `revision`, the newest first; none where it is not there."""
+        found, at = [], self.branches.get(revision, revision)
+        while at in self.commits:
+            found.append(at)
+            at = self.parents.get(at, "")
+        return found
+
+
+class Refusal(Exception):
+    """An answer that is no success: its status, message and code."""
 
 
 class HubServer:
     """The server, its state, and what it was asked: `requests` holds (method, path, status)."""
 
-    def __init__(self, accounts: dict[str, Account], *, rate: float | None = None, port: int = 0):
+    def __init__(self, accounts: dict[str, Account], rate: float | None = None):
         self.accounts, self.rate = accounts, rate
         self.repos: dict[tuple[str, str], Repo] = {}
         self.storage: dict[str, bytes] = {}
@@ -54,7 +115,7 @@ class HubServer:
         self.wrong: list[str] = []
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"hub": self})
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -73,7 +134,6 @@ class HubServer:
         return {p: self.bytes_of(e) for p, e in found.items() if p != ".gitattributes"}
 
     def bytes_of(self, entry: tuple[str, bytes]) -> bytes:
-        """The bytes of a file: in git itself, or in the LFS storage."""
         return self.storage[entry[1].decode()] if entry[0] == "lfs" else entry[1]
 
     def count(self, method: str, path: str) -> int:
@@ -87,6 +147,28 @@ class HubServer:
         return repo
 
 
+_ROUTES: list[tuple[str, str, Callable]] = []
+_REPO = r"/api/(model|dataset)s/([^/]+/[^/]+)"
+_FILES = r"/(datasets/|)([^/]+/[^/]+)"
+
+
+def _at(method: str, path: str) -> Callable[[Callable], Callable]:
+    """Let a function answer requests whose whole path matches."""
+
+    def add(act: Callable) -> Callable:
+        _ROUTES.append((method, path, act))
+        return act
+
+    return add
+
+
+def _oid(entry: tuple[str, bytes]) -> str:
+    """As the Hub names a file's content: by its sha256 in the storage, else as git does."""
+    if entry[0] == "lfs":
+        return entry[1].decode()
+    return hashlib.sha1(b"blob %d\0" % len(entry[1]) + entry[1]).hexdigest()
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     hub: HubServer
     protocol_version = "HTTP/1.1"
@@ -96,42 +178,33 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing on the terminal."""
 
-    def do_GET(self) -> None:
-        self._serve("GET")
-
-    def do_HEAD(self) -> None:
-        self._serve("HEAD")
-
-    def do_POST(self) -> None:
-        self._serve("POST")
-
-    def do_PUT(self) -> None:
-        self._serve("PUT")
-
-    def _serve(self, method: str) -> None:
+    def _serve(self) -> None:
         self.path_only = urlsplit(self.path).path
         with self.hub.lock:
-            fault = next((f for f in self.hub.faults if f.strikes(method, self.path_only)), None)
+            faults = (f for f in self.hub.faults if f.strikes(self.command, self.path_only))
+            fault = next(faults, None)
         if fault and fault.reset_after is not None:
             self._read(fault.reset_after)
-            return self._cut(method)
+            return self._cut()
         self.body = self._read()
         if len(self.body) < int(self.headers.get("Content-Length") or 0):
             # The client has gone, or was stopped, in the middle.
-            return self._cut(method)
+            return self._cut()
         if fault:
-            return self._answer(fault.status, fault.body, fault.headers)
+            return self._answer(fault.body, fault.status, fault.headers)
         try:
             with self.hub.lock:
-                for pattern, verb, act in _ROUTES:
-                    match = re.fullmatch(pattern, self.path_only)
-                    if match and verb == method.replace("HEAD", "GET"):
+                for method, path, act in _ROUTES:
+                    match = re.fullmatch(path, self.path_only)
+                    if match and method == self.command.replace("HEAD", "GET"):
                         return act(self, *map(unquote, match.groups()))
-            raise Refusal(404, f"no such address: {method} {self.path_only}")
+            raise Refusal(404, f"no such address: {self.command} {self.path_only}")
         except Refusal as refusal:
-            headers = {"X-Error-Message": refusal.message}
-            headers |= {"X-Error-Code": refusal.code} if refusal.code else {}
-            self._answer(refusal.status, {"error": refusal.message}, headers)
+            status, message, *code = refusal.args
+            headers = dict(zip(["X-Error-Message", "X-Error-Code"], [message, *code], strict=False))
+            return self._answer({"error": message}, status, headers)
+
+    do_GET = do_HEAD = do_POST = do_PUT = _serve
 
     def _read(self, at_most: int | None = None) -> bytes:
         left = int(self.headers.get("Content-Length") or 0)
@@ -139,25 +212,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "PUT":
             self.hub.receiving.wait(60)
         blocks = []
-        while left > 0:
-            block = self.rfile.read(min(BLOCK, left))
-            if not block:
-                break
+        while left > 0 and (block := self.rfile.read(min(BLOCK, left))):
             blocks.append(block)
             left -= len(block)
             if self.hub.rate and self.command == "PUT":
                 time.sleep(len(block) / self.hub.rate)
         return b"".join(blocks)
 
-    def _cut(self, method: str) -> None:
+    def _cut(self) -> None:
         """End the connection the hard way, as a broken network does."""
-        self.hub.requests.append((method, self.path_only, 0))
+        self.hub.requests.append((self.command, self.path_only, 0))
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True
         self.rfile, self.wfile = open("/dev/null", "rb"), open("/dev/null", "wb")
 
-    def _answer(self, status: int, body: object = None, headers: dict | None = None) -> None:
+    def _answer(self, body: object, status: int = 200, headers: dict | None = None) -> None:
         self.hub.requests.append((self.command, self.path_only, status))
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
@@ -168,98 +238,89 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    # Who asks, and for what.
-
     def account(self) -> Account:
-        given = self.headers.get("Authorization", "")
-        account = self.hub.accounts.get(given.removeprefix("Bearer "))
-        if account is None:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if given not in self.hub.accounts:
             raise Refusal(401, "Invalid credentials in Authorization header")
-        return account
+        return self.hub.accounts[given]
 
     def may_write(self, name: str) -> None:
         account, owner = self.account(), name.split("/")[0]
         if owner not in (account.name, *account.orgs):
             raise Refusal(403, f"You don't have the rights to write under the namespace {owner!r}")
-        if account.role in ("none", "read"):
+        if account.role != "write":
             raise Refusal(403, "This token lacks the permission to write to this repository")
 
     def repo(self, kind: str, name: str) -> Repo:
-        account = self.account()
-        repo = self.hub.repos.get((kind.removesuffix("s"), name))
+        account, repo = self.account(), self.hub.repos.get((kind, name))
         owners = (account.name, *account.orgs)
         if repo is None or (repo.private and name.split("/")[0] not in owners):
             raise Refusal(404, "Repository not found", "RepoNotFound")
         return repo
 
-    def at(self, repo: Repo, revision: str) -> str:
+    def held(self, kind: str, name: str, revision: str) -> tuple[str, Files]:
+        """The commit and its files."""
+        repo = self.repo(kind, name)
         found = repo.branches.get(revision, revision)
         if found not in repo.commits:
             raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
-        return found
+        return found, repo.commits[found]
 
-    # The answers.
-
+    @_at("GET", r"/api/whoami-v2")
     def whoami(self) -> None:
         account = self.account()
         token = {"displayName": "test", "role": account.role}
         orgs = [{"name": name, "type": "org"} for name in account.orgs]
         auth = {"type": "access_token", "accessToken": token}
-        self._answer(200, {"name": account.name, "type": "user", "orgs": orgs, "auth": auth})
+        self._answer({"name": account.name, "type": "user", "orgs": orgs, "auth": auth})
 
+    @_at("POST", r"/api/repos/create")
     def create(self) -> None:
         asked, account = json.loads(self.body), self.account()
         name, kind = f"{asked['organization'] or account.name}/{asked['name']}", asked["type"]
         self.may_write(name)
         url = f"{self.hub.address}/{'datasets/' if kind == 'dataset' else ''}{name}"
         if (kind, name) in self.hub.repos:
-            return self._answer(409, {"error": "You already created this repo", "url": url})
+            return self._answer({"error": "You already created this repo", "url": url}, 409)
         self.hub.make_repo(kind, name, bool(asked.get("private")))
-        return self._answer(200, {"url": url, "name": name, "id": name})
+        return self._answer({"url": url, "name": name, "id": name})
 
+    @_at("GET", _REPO)
+    @_at("GET", rf"{_REPO}/revision/([^/]+)")
     def info(self, kind: str, name: str, revision: str = "main") -> None:
-        repo = self.repo(kind, name)
-        sha = self.at(repo, revision)
-        siblings = [{"rfilename": path} for path in sorted(repo.commits[sha])]
-        answer = {"id": name, "sha": sha, "private": repo.private, "siblings": siblings}
-        self._answer(200, answer | {"tags": [], "downloads": 0, "likes": 0})
+        sha, files = self.held(kind, name, revision)
+        siblings = [{"rfilename": path} for path in sorted(files)]
+        private = self.repo(kind, name).private
+        answer = {"id": name, "sha": sha, "private": private, "siblings": siblings}
+        self._answer(answer | {"tags": [], "downloads": 0, "likes": 0})
 
+    @_at("GET", rf"{_REPO}/tree/([^/]+)")
     def tree(self, kind: str, name: str, revision: str) -> None:
-        repo = self.repo(kind, name)
-        found = sorted(repo.commits[self.at(repo, revision)].items())
         entries = []
-        for path, entry in found:
-            content = self.hub.bytes_of(entry)
-            shown = {"type": "file", "path": path, "size": len(content), "oid": self.oid(entry)}
-            if entry[0] == "lfs":
-                shown["lfs"] = {"oid": shown["oid"], "size": len(content), "pointerSize": 134}
-            entries.append(shown)
-        self._answer(200, entries)
+        for path, entry in sorted(self.held(kind, name, revision)[1].items()):
+            size = len(self.hub.bytes_of(entry))
+            entries.append({"type": "file", "path": path, "size": size, "oid": _oid(entry)})
+        self._answer(entries)
 
+    @_at("POST", r"/api/validate-yaml")
     def validate(self) -> None:
-        self._answer(200, {"errors": [], "warnings": []})
+        self._answer({"errors": [], "warnings": []})
 
+    @_at("POST", rf"{_REPO}/preupload/([^/]+)")
     def preupload(self, kind: str, name: str, revision: str) -> None:
         self.may_write(name)
-        repo = self.repo(kind, name)
-        there = repo.commits[self.at(repo, revision)]
-        answers = []
+        there, answers = self.held(kind, name, revision)[1], []
         for file in json.loads(self.body)["files"]:
             path = file["path"]
             binary = b"\0" in base64.b64decode(file["sample"]) or file["size"] > 10_000_000
             answer = {"path": path, "uploadMode": "lfs" if binary else "regular"}
             answers.append(answer | {"shouldIgnore": path in self.hub.ignored})
             if path in there:
-                answers[-1]["oid"] = self.oid(there[path])
-        self._answer(200, {"files": answers})
+                answers[-1]["oid"] = _oid(there[path])
+        self._answer({"files": answers})
 
-    def oid(self, entry: tuple[str, bytes]) -> str:
-        """As the Hub names a file's content: by its sha256 in the storage, else as git does."""
-        if entry[0] == "lfs":
-            return entry[1].decode()
-        return hashlib.sha1(b"blob %d\0" % len(entry[1]) + entry[1]).hexdigest()
-
-    def batch(self, prefix: str | None, name: str) -> None:
+    @_at("POST", rf"{_FILES}\.git/info/lfs/objects/batch")
+    def batch(self, prefix: str, name: str) -> None:
         self.may_write(name)
         self.repo("dataset" if prefix else "model", name)
         objects = []
@@ -271,8 +332,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 verify = {"href": f"{self.hub.address}/verify/{oid}"}
                 answer["actions"] = {"upload": {"href": stored}, "verify": verify}
             objects.append(answer)
-        self._answer(200, {"transfer": "basic", "objects": objects})
+        self._answer({"transfer": "basic", "objects": objects})
 
+    @_at("PUT", r"/storage/([0-9a-f]+)/(\d+)")
     def store(self, oid: str, size: str) -> None:
         if self.headers.get("Authorization"):
             self.hub.wrong.append("the token was sent to the storage")
@@ -281,24 +343,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise Refusal(400, "the content is not what was announced")
         self.hub.storage[oid] = self.body
         self.hub.uploads.append(oid)
-        self._answer(200, {})
+        self._answer({})
 
+    @_at("POST", r"/verify/([0-9a-f]+)")
     def verify(self, oid: str) -> None:
         self.account()
-        asked = json.loads(self.body)
-        if len(self.hub.storage.get(oid, b"")) != asked["size"]:
+        if len(self.hub.storage.get(oid, b"")) != json.loads(self.body)["size"]:
             raise Refusal(404, "there is no such object")
-        self._answer(200, {})
+        self._answer({})
 
+    @_at("POST", rf"{_REPO}/commit/([^/]+)")
     def commit(self, kind: str, name: str, revision: str) -> None:
         self.may_write(name)
-        repo = self.repo(kind, name)
-        lines = [json.loads(line) for line in self.body.splitlines()]
-        header, head = lines[0]["value"], repo.branches.get(revision)
-        if header.get("parentCommit") not in (None, head):
+        repo, files = self.repo(kind, name), dict(self.held(kind, name, revision)[1])
+        header, *lines = (json.loads(line) for line in self.body.splitlines())
+        if header["value"].get("parentCommit") not in (None, repo.branches.get(revision)):
             raise Refusal(412, "A commit has happened since. Please refresh and try again.")
-        files = dict(repo.commits[self.at(repo, revision)])
-        for line in lines[1:]:
+        for line in lines:
             value = line["value"]
             if line["key"] == "file":
                 files[value["path"]] = ("git", base64.b64decode(value["content"]))
@@ -308,52 +369,33 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 files[value["path"]] = ("lfs", value["oid"].encode())
             elif line["key"] == "deletedFile":
                 del files[value["path"]]
-        made = repo.commit(revision, header["summary"], files)
+        made = repo.commit(revision, header["value"]["summary"], files)
         url = f"{self.hub.address}/{name}/commit/{made}"
-        self._answer(200, {"commitUrl": url, "commitOid": made, "success": True})
+        self._answer({"commitUrl": url, "commitOid": made, "success": True})
 
+    @_at("POST", rf"{_REPO}/branch/([^/]+)")
     def branch(self, kind: str, name: str, branch: str) -> None:
         self.may_write(name)
-        repo = self.repo(kind, name)
-        if branch in repo.branches:
+        if branch in self.repo(kind, name).branches:
             raise Refusal(409, "Reference already exists")
-        start = json.loads(self.body or b"{}").get("startingPoint", "main")
-        repo.branches[branch] = self.at(repo, start)
-        self._answer(200, {})
+        self.repo(kind, name).branches[branch] = self.held(kind, name, "main")[0]
+        self._answer({})
 
-    def resolve(self, prefix: str | None, name: str, revision: str, path: str) -> None:
-        repo = self.repo("dataset" if prefix else "model", name)
-        sha = self.at(repo, revision)
-        if path not in repo.commits[sha]:
+    @_at("GET", rf"{_FILES}/resolve/([^/]+)/(.+)")
+    def resolve(self, prefix: str, name: str, revision: str, path: str) -> None:
+        sha, files = self.held("dataset" if prefix else "model", name, revision)
+        if path not in files:
             raise Refusal(404, "Entry not found", "EntryNotFound")
-        content = self.hub.bytes_of(repo.commits[sha][path])
+        content = self.hub.bytes_of(files[path])
         tag = hashlib.sha256(content).hexdigest()
-        self._answer(200, content, {"ETag": f'"{tag}"', "X-Repo-Commit": sha})
-
-
-_KIND, _NAME = r"/api/(models|datasets)", r"([^/]+/[^/]+)"
-_ROUTES: list[tuple[str, str, Callable]] = [
-    (r"/api/whoami-v2", "GET", _Handler.whoami),
-    (r"/api/repos/create", "POST", _Handler.create),
-    (r"/api/validate-yaml", "POST", _Handler.validate),
-    (rf"{_KIND}/{_NAME}", "GET", _Handler.info),
-    (rf"{_KIND}/{_NAME}/revision/([^/]+)", "GET", _Handler.info),
-    (rf"{_KIND}/{_NAME}/tree/([^/]+)", "GET", _Handler.tree),
-    (rf"{_KIND}/{_NAME}/preupload/([^/]+)", "POST", _Handler.preupload),
-    (rf"{_KIND}/{_NAME}/commit/([^/]+)", "POST", _Handler.commit),
-    (rf"{_KIND}/{_NAME}/branch/([^/]+)", "POST", _Handler.branch),
-    (rf"/(datasets/|){_NAME}\.git/info/lfs/objects/batch", "POST", _Handler.batch),
-    (r"/storage/([0-9a-f]+)/(\d+)", "PUT", _Handler.store),
-    (r"/verify/([0-9a-f]+)", "POST", _Handler.verify),
-    (rf"/(datasets/|){_NAME}/resolve/([^/]+)/(.+)", "GET", _Handler.resolve),
-]
+        self._answer(content, 200, {"ETag": f'"{tag}"', "X-Repo-Commit": sha})
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rate", type=float, help="bytes per second of an upload")
     given = arguments.parse_args()
-    with HubServer({"hf_benchmark": Account("someone")}, rate=given.rate) as hub:
+    with HubServer({"hf_benchmark": Account("someone")}, given.rate) as hub:
         print(hub.address, flush=True)
         sys.stdin.read()
 

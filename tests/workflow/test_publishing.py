@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 
-from tests.publishing.hub_model import Account, Fault
-from tests.publishing.hub_server import HubServer
+from tests.publishing.hub_server import Account, Fault, HubServer
 
 from .conftest import TINY, Project
 

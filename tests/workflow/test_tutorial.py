@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from tests.conftest import users_environment
-from tests.publishing.hub_model import Account
-from tests.publishing.hub_server import HubServer
+from tests.publishing.hub_server import Account, HubServer
 
 from .conftest import ROOT, copy_of_the_repository
 

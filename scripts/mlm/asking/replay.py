@@ -16,9 +16,9 @@ from mlm.asking.past_run import configuration_of, files_of_training
 from mlm.config.resolution import Settings
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed, on_one_line, printable
 from mlm.foundations.progress_line import Progress
+from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.masking import mask_batch
-from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tfrecord import decode_samples
+from mlm.samples.split_samples import read_samples
 from mlm.tokenizer.encoding import Encoder
 
 #: Answers of a model in one place, and steps that a message names.
@@ -144,7 +144,7 @@ def replay(answer: Answer, settings: Settings, step: int | None = None) -> Repla
         # The first step is compiled, which says nothing of the rate.
         progress = progress or Progress(f"{run.name}: replay", step - begun_at, "steps")
         progress.to(engine.step - begun_at)
-    uses = tuple(_answered(chosen, _logits(prepared, engine), run, step))
+    uses = tuple(_answered(chosen, _logits(prepared, engine), prepared))
     loss = engine.advance(1)["loss"]
     return Replay(step, loss, run.batch_size, begun_at, state, uses)
 
@@ -207,26 +207,23 @@ def _logits(prepared: Any, engine: Any) -> Callable[[dict[str, np.ndarray]], np.
 
 
 def _answered(
-    chosen: list[ChosenUse], logits: Callable[..., np.ndarray], run: Any, step: int
+    chosen: list[ChosenUse], logits: Callable[..., np.ndarray], prepared: Any
 ) -> Iterator[ReplayedUse]:
     """What a model, by its `logits`, says of the chosen uses as the step was shown them."""
-    encoder = Encoder.load(files_of_training().tokenizer)
-    # From the stream that the engines read.
-    batches = stored_batches(run.train, run.order_from(step - 1))
-    epochs, indices, records = next(batches)
-    batches.close()
+    run, files = prepared.run, prepared.files
+    encoder, manifest = Encoder.load(files.tokenizer), Manifest.read(files.manifests["train"])
+    root = shards_root(manifest, files.manifests["train"])
     for passage, part, use in chosen:
-        row = np.flatnonzero((indices == part.sample) & (epochs == use.epoch - 1))[:1]
-        ids, attention = decode_samples(records[row], run.train.sequence_length)
-        batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
+        (stored,) = read_samples(manifest, root, np.array([part.sample]))
+        stored = stored.input_ids, stored.attention_mask.astype(np.int32), stored.index
+        batch = mask_batch(*stored, run.plan, run.seed, np.array([use.epoch - 1]))
         given = {name: batch[name] for name in ("input_ids", "attention_mask")}
         given["positions"] = np.array([[masked.place for masked in use.masked]], np.int32)
         tokens = {token.place: token for token in part.tokens}
+        rows = logits(given)[0] if use.masked else ()
         answers = (
             _answer(of_place, tokens[masked.place], masked, encoder)
-            for of_place, masked in zip(
-                logits(given)[0] if use.masked else (), use.masked, strict=True
-            )
+            for of_place, masked in zip(rows, use.masked, strict=True)
         )
         yield ReplayedUse(passage, part.sample, tuple(answers))
 

@@ -1,12 +1,12 @@
 """The documents of the corpus as its stage recorded them, and where each came from."""
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import RESULTS, PastRun
 from mlm.config.resolution import Settings
-from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
+from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.document_groups import OWN
 from mlm.corpus.file_patterns import corpus_settings, matched_files
 from mlm.corpus.selection import texts_of_file
@@ -25,13 +25,6 @@ def checked_texts(
     is missing or damaged, if the corpus was made with other settings, or if the shards were made
     from another text."""
     path = RESULTS / "corpus" / f"{split}.json"
-    documents = SplitDocuments.described(path) if path.exists() else None
-    for file in [path] if documents is None else documents.paths:
-        if not file.exists():
-            raise MlmError(
-                f"{file}: is missing, so that nothing can be looked up. To have it made: "
-                f"{SAME_COMMAND} {file}"
-            )
     described = CorpusSplit.read(path)
     now = settings_digests({"settings": corpus_settings(settings)})["settings"]
     if described.made_from.settings.get("settings", now) != now:
@@ -39,12 +32,12 @@ def checked_texts(
             f"{path}: was made with another section corpus than that of the configuration. Give "
             f"the one that it was made with (--configfile). {remedy(path)}"
         )
+    documents = SplitDocuments.described(path)
     for file, recorded in zip(documents.paths, described.files, strict=True):
-        if past.memory.sha256(file) != recorded.sha256:
-            raise MlmError(
-                f"{file} is damaged: it is not what was written beside {path}. {remedy(file)} "
-                f"{file}"
-            )
+        there = file.exists()
+        if not there or past.memory.sha256(file) != recorded.sha256:
+            fault = "damaged: it is not what was written beside" if there else "missing beside"
+            raise MlmError(f"{file} is {fault} {path}. {remedy(file)} {file}")
     if split in past.manifests and described.sha256 != past.manifests[split].corpus_sha256:
         raise MlmError(
             f"{documents.named}: is not the text that the {split} shards were made from. To "
@@ -59,13 +52,14 @@ def sources_of(
     """The source of each document in words; `used` are the settings of the corpus."""
     files = {}
     for split, described in splits.items():
-        texts = {s.text for s in stretches if s.split == split}
-        if texts and described.source.kind == "files" and described.group_by != "file":
-            files[split] = _files_of(texts, described.source.carved_from or split, used)
+        texts = {one.text for one in stretches if one.split == split}
+        of_files = isinstance(described.source, FilesSource) and described.group_by != "file"
+        if texts and of_files:
+            files[split] = _files_of(texts, described.source, split, used)
     found = []
     for one in stretches:
         described = splits[one.split]
-        place = _in_words(described.source, files.get(one.split, {}).get(one.text))
+        place = files.get(one.split, {}).get(one.text) or str(described.source)
         if described.group_by != OWN:
             group = documents.group(one.split, one.document)
             # A file that is the group needs no second name.
@@ -75,26 +69,16 @@ def sources_of(
     return found
 
 
-def _in_words(source: CorpusSource, file: str | None) -> str:
-    if isinstance(source, EmbeddedSource):
-        return source.package
-    if isinstance(source, HubSource):
-        return f"{source.dataset}, split {source.split}, revision {source.revision}"
-    if isinstance(source, MixSource):
-        return f"one of the sources {', '.join(one.name for one in source.sources)}"
-    names = [f.path for f in source.files]
-    if file is None and len(names) > 1:
-        return f"one of {len(names)} files: {names[0]} to {names[-1]}"
-    return file or names[0]
-
-
-def _files_of(texts: set[str], split: str, used: dict) -> dict[str, str]:
-    """The first file that holds each of `texts`, if the files are here, several, and small."""
+def _files_of(texts: set[str], source: FilesSource, split: str, used: dict) -> dict[str, str]:
+    """The first file that holds each of `texts`, if the files are here and small, or it is one."""
+    if len(source.files) == 1:
+        return dict.fromkeys(texts, source.files[0].path)
+    split = source.carved_from or split
     try:
         paths = matched_files({split: used["files"][split]})[split]
     except MlmError:
         return {}  # moved away since: the corpus is there all the same
-    if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
+    if sum(os.path.getsize(path) for path in paths) > _READ_THROUGH:
         return {}
     found: dict[str, str] = {}
     for path in paths:

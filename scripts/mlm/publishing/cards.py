@@ -55,10 +55,8 @@ def tokenizer_card(
 def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) -> str:
     """README.md of the shards: what they hold, how to read them, where they come from."""
     first = next(iter(manifests.values()))
-    sizes = {split: sum(s.num_bytes for s in m.shards) for split, m in manifests.items()}
-    columns, groups = ["input_ids", "attention_mask"], ""
+    groups = ""
     if first.group_by is not None:
-        columns += ["span_groups", "span_lengths"]
         groups = (
             ", and `span_groups` and `span_lengths`: which runs of its tokens are of one group "
             f"({first.group_by})"
@@ -68,15 +66,6 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
         language=publish.language,
         task_categories=["fill-mask"],
         tags=["tfrecord", "token-ids"],
-        dataset_info={
-            "features": [{"name": name, "sequence": "int64"} for name in columns],
-            "splits": [
-                {"name": split, "num_bytes": sizes[split], "num_examples": m.num_samples}
-                for split, m in manifests.items()
-            ],
-            "download_size": sum(sizes.values()),
-            "dataset_size": sum(sizes.values()),
-        },
         viewer=False,
     )
     rows = [

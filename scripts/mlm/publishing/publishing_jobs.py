@@ -45,8 +45,7 @@ def publish_tokenizer(
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
     card = tokenizer_card(section, source, tokens, made if of_corpus else None)
     files = _recorded_files(directory, TOKENIZER_FILES, made.made_from.outputs, stats)
-    destination = Destination(section.tokenizer, "model", section.private)
-    return _publish("tokenizer", section, destination, files, card, "Publish the tokenizer")
+    return _publish("tokenizer", section, files, card, "Publish the tokenizer")
 
 
 def publish_dataset(
@@ -76,8 +75,7 @@ def publish_dataset(
         content = canonical_json(as_json(published)).encode()
         files.append(CommitOperationAdd(f"manifests/{split}.json", content))
     card = dataset_card(section, source, found)
-    destination = Destination(section.dataset, "dataset", section.private)
-    return _publish("dataset", section, destination, files, card, "Publish the shards", _SHARD)
+    return _publish("dataset", section, files, card, "Publish the shards", _SHARD)
 
 
 def publish_model(
@@ -107,9 +105,7 @@ def publish_model(
         CommitOperationAdd("training.json", Path(training)),
         CommitOperationAdd("evaluation.json", canonical_json(figures).encode()),
     ]
-    destination = Destination(section.model, "model", section.private)
-    title = f"Publish the model of run {trained.run}"
-    record = _publish("model", section, destination, files, card, title)
+    record = _publish("model", section, files, card, f"Publish the model of run {trained.run}")
     return replace(record, run=trained.run)
 
 
@@ -146,7 +142,6 @@ def _require(
 def _publish(
     what: str,
     section: Publish,
-    destination: Destination,
     files: list[CommitOperationAdd],
     card: str,
     title: str,
@@ -154,6 +149,8 @@ def _publish(
 ) -> PublishRecord:
     """Upload the files and then the card; the record of what went where."""
     files = [*files, CommitOperationAdd("README.md", card.encode())]
+    kind = "dataset" if what == "dataset" else "model"
+    destination = Destination(getattr(section, what), kind, section.private)
     commit = publish(destination, files, title, section.attempts, stale)
     sent = [SentFile(f.path_in_repo, f.upload_info.size, sha256_of(f)) for f in files]
     return PublishRecord(what, destination, commit, sorted(sent, key=lambda file: file.path))
