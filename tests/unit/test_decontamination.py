@@ -155,13 +155,3 @@ def test_what_cannot_be_looked_for_is_refused():
     used = corpus_settings(resolve({"corpus": {"filters": gone}, "finetune": {"data": data}}))
     with pytest.raises(MlmError, match=r"finetune\.data\.file\): gone\.csv is not there"):
         filter_files(used["filters"])
-
-
-def test_texts_that_nearly_all_documents_share_words_with_are_refused():
-    same = " ".join(WORDS[:13])
-    Path("asked.txt").write_text(same + "\n")
-    Path("train.txt").write_text("".join(f"{same} {n}\n" for n in range(19)) + "another\n")
-    given = files("train.txt") | {"filters": {"decontamination": {"against": ["asked.txt"]}}}
-    with pytest.raises(MlmError, match=r"train: 19 of 20 documents have words in a row in common"):
-        build(given)
-    assert not Path("train.json").exists()

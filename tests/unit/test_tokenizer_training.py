@@ -22,7 +22,7 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import suitable_size, train_tokenizer
-from mlm.tokenizer.training_text import TrainingText, cut, evenly
+from mlm.tokenizer.training_text import TrainingText, cut
 from mlm.tokenizer.unigram_training import sentencepiece_model
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 600}})["tokenizer"]
@@ -248,11 +248,15 @@ def test_a_sample_that_is_too_small_names_its_setting(tmp_path, english, kind, m
 def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     whole = sum(len(t.encode()) for t in english)
     small = settings(max_training_bytes=whole // 3)
-    first = train_tokenizer(corpus(tmp_path, english), small)
-    assert first.text.sampled
-    assert 0.9 * whole / 3 < first.text.bytes <= whole / 3
-    assert first == train_tokenizer(corpus(tmp_path, english), small)
-    assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled
+    text = TrainingText(corpus(tmp_path, english), small)
+    first = list(text)
+    assert text.sampled and text.bytes == sum(len(sentence.encode()) for sentence in first)
+    assert 0.9 * whole / 3 < text.bytes <= whole / 3
+    assert first == list(text)
+    # As much of each third, and all of what is no larger.
+    third = [sum(s in "".join(english[i : i + 133]) for s in first) for i in (0, 133, 266)]
+    assert min(third) > 0.2 * sum(third)
+    assert not TrainingText(corpus(tmp_path, english), settings()).sampled
 
 
 words = st.text(alphabet="ab é국", max_size=200)
@@ -264,18 +268,3 @@ def test_cutting_loses_nothing_but_the_space_at_a_cut(line, longest):
     assert all(len(s) <= longest for s in stretches)
     assert line.count(" ") - "".join(stretches).count(" ") < len(stretches)
     assert "".join(stretches).replace(" ", "") == line.replace(" ", "")
-
-
-@given(sizes=st.lists(st.integers(1, 50), min_size=1), share=st.floats(0, 1))
-def test_a_sample_keeps_to_its_share_all_along(sizes, share):
-    sentences = ["x" * n for n in sizes]
-    taken = list(evenly(sentences, share))
-    assert sum(map(len, taken)) <= share * sum(sizes) + 1e-9
-    if share == 1:
-        assert taken == sentences
-
-
-def test_a_sample_is_spread_from_the_beginning_to_the_end():
-    taken = list(evenly((f"{i:04d}" for i in range(1000)), 0.1))
-    assert len(taken) == 100
-    assert [int(s) // 100 for s in taken] == [i // 10 for i in range(100)]

@@ -23,9 +23,6 @@ from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError
 
-#: Of the documents of train, the share that decontamination may take.
-MOST_SHARED = 0.9
-
 
 def documents_by_reason(
     corpus: SpooledCorpus, split: str, parts: Sequence[int] | None = None
@@ -110,24 +107,17 @@ def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
 
 
 def refuse_empty_splits(corpus: SpooledCorpus) -> None:
-    """Raise MlmError if filters left no document of a split, or decontamination nearly none."""
+    """Raise MlmError if filters left no document of a split."""
     problems = [_emptied(corpus, split) for split in SPLITS]
     if any(problems):
-        lines = ["A split of the corpus is empty, or nearly.", *filter(None, problems)]
+        lines = ["A split of the corpus is empty.", *filter(None, problems)]
         raise MlmError("\n".join(lines))
 
 
 def _emptied(corpus: SpooledCorpus, split: str) -> str | None:
     found, part, rules = documents_by_reason(corpus, split), corpus.parts[0], corpus.rules(split)
     if found["kept"]:
-        shared = found.get("decontamination", 0)
-        if shared <= MOST_SHARED * found["read"]:
-            return None
-        return (
-            f"{split}: {shared:,} of {found['read']:,} documents have words in a row in common "
-            "with the texts of corpus.filters.decontamination; at most the share "
-            f"{MOST_SHARED} is expected. Look at these texts, or raise words"
-        )
+        return None
     removed = ", ".join(f"{n} {why}" for why, n in found.items() if n and why != "read")
     line = f"{split} is left without a document: {found['read']} read"
     line += f" ({removed})." if removed else "."

@@ -1,10 +1,9 @@
 """The tokenizer's files in the layout of transformers, the same bytes every time."""
 
 import os
-import shutil
 from pathlib import Path
 
-from mlm.foundations.atomic import canonical_json, read_json, replacing, write_text
+from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.tokenizer.encoding import SPECIAL_NAMES
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -45,11 +44,8 @@ def copy_tokenizer(
     source: str | os.PathLike, target: str | os.PathLike, model_max_length: int
 ) -> None:
     """Copy a saved tokenizer beside a model, to whose `model_max_length` transformers truncates."""
-    source, target = Path(source), Path(target)
     for name in TOKENIZER_FILES:
-        if name != "tokenizer_config.json":
-            with replacing(target / name) as temporary:
-                shutil.copyfile(source / name, temporary)
-    config = read_json(source / "tokenizer_config.json")
-    config["model_max_length"] = model_max_length
-    write_text(target / "tokenizer_config.json", canonical_json(config))
+        content = read_json(Path(source) / name)
+        if name == "tokenizer_config.json":
+            content["model_max_length"] = model_max_length
+        write_text(Path(target) / name, canonical_json(content))

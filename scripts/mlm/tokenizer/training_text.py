@@ -1,7 +1,8 @@
 """The text that a tokenizer is trained on: cleaned, cut, and an even sample of at most
 `tokenizer.max_training_bytes`."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
@@ -64,17 +65,15 @@ class TrainingText:
         self.documents, self.bytes, self.boundaries = 0, 0, ""
 
     def __iter__(self) -> Iterator[str]:
-        sentences, most = self._sentences(), self._section.max_training_bytes
-        if self.sampled:
-            sentences = evenly(sentences, most / self._share.bytes)
-        self.bytes = 0
-        for sentence in sentences:
+        self.bytes, seen, most = 0, 0, self._section.max_training_bytes
+        for sentence in self._sentences():
             size = _size(sentence)
-            # What is read of a larger text can come to more than was expected.
-            if self.sampled and self.bytes + size > most:
-                return
-            self.bytes += size
-            yield sentence
+            seen += size
+            # Of a sample, what keeps to its share of the bytes so far.
+            due = min(most, most * seen / self._share.bytes) if self.sampled else math.inf
+            if self.bytes + size <= due:
+                self.bytes += size
+                yield sentence
 
     def _sentences(self) -> Iterator[str]:
         self.documents, read, found = 0, 0, set()
@@ -122,14 +121,3 @@ def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
         yield line[start:end]
         start = end + (end == space)
     yield line[start:]
-
-
-def evenly(sentences: Iterable[str], share: float) -> Iterator[str]:
-    """Sentences spread evenly over the input, at most `share` of its bytes in total."""
-    seen = taken = 0
-    for sentence in sentences:
-        size = _size(sentence)
-        seen += size
-        if taken + size <= seen * share:
-            taken += size
-            yield sentence
