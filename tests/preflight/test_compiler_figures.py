@@ -90,15 +90,7 @@ CONFIG = {
     "pad_token_id": 1,
     "eos_token_id": 2,
 }
-SECTION = {
-    "dropout": 0.1,
-    "epochs": 2,
-    "learning_rate": 1e-4,
-    "max_length": 64,
-    "per_device_batch_size": 8,
-    "warmup_ratio": 0.1,
-    "optimizer": resolve({})["finetune"]["optimizer"],
-}
+SECTION = resolve({"finetune": {"max_length": 64, "per_device_batch_size": 8}})["finetune"]
 
 
 def compile_step(**config):
