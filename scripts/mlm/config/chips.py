@@ -94,15 +94,10 @@ def hosts_of(target: str, described: int) -> int:
 def target_problem(target: str) -> str | None:
     """What is wrong with the name of a target, in words; None where it can be compiled for."""
     if _TARGET.fullmatch(target) and (facts := CHIPS.get(generation_of(target))):
-        grid = _grid(target)
+        grid, largest = _grid(target), facts.largest_grid
+        within = all(1 <= side <= most for side, most in zip(grid, largest, strict=False))
         # A machine holds 2 × 2 chips of a slice.
-        even = grid[0] % 2 == grid[1] % 2 == 0
-        largest = facts.largest_grid
-        if (
-            even
-            and len(grid) == len(largest)
-            and all(1 <= side <= most for side, most in zip(grid, largest, strict=True))
-        ):
+        if within and len(grid) == len(largest) and grid[0] % 2 == grid[1] % 2 == 0:
             return None
     accepted = ", ".join(
         f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()

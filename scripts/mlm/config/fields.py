@@ -19,11 +19,8 @@ NotNegativeCount = Annotated[int, Field(ge=0, le=LARGEST)]
 TokenCount = Annotated[int, Field(ge=1, le=10**15)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Text = Annotated[str, Field(min_length=1)]
-#: A part of a whole, both ends included.
 Fraction = Annotated[float, Field(ge=0, le=1)]
-#: A part of a whole that may be neither nothing nor all.
 ProperFraction = Annotated[float, Field(gt=0, lt=1)]
-#: A rate of decay or of dropout.
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]

@@ -96,11 +96,8 @@ class QualityRules(Section):
             if low is not None and high is not None and high < low:
                 yield f"max_{name}: {high:g} is below min_{name} {low:g}"
         different = len({word.casefold() for word in self.stop_words})
-        if (self.min_stop_words or 0) > different:
-            yield (
-                f"min_stop_words: {self.min_stop_words}, but stop_words has {different} different "
-                "ones, so that every document would be left out"
-            )
+        if (minimum := self.min_stop_words or 0) > different:
+            yield f"min_stop_words: {minimum}, but stop_words has {different} different ones"
 
 
 #: The rules of each publication, with their thresholds.

@@ -42,9 +42,7 @@ def descriptions(model: type[Section]) -> dict[str, str]:
     return found
 
 
-def keys(
-    model: type[Section] = Configuration, path: str = ""
-) -> Iterator[tuple[str, Any, Any, str]]:
+def keys(model: type[Section] = Configuration, path: str = "") -> Iterator[tuple]:
     """Every key below `model`: its dotted path, annotation, default or section, and description."""
     hints, defaults = model.hints(), model()
     for name in model.model_fields:

@@ -3,6 +3,7 @@ their rules: too high rather than too low, and without a built model."""
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from mlm.config.tokenizer import expected_vocabulary
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
 #: Families with tables or layers that their common sizes do not show.
 _UNUSUAL_FAMILIES = ("layoutlm", "mobilebert", "rembert")
+#: Matrices of a layer's inner values: a gated layer has three.
+_MATRICES = defaultdict(lambda: 2, modernbert=3)
 
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
@@ -42,7 +45,7 @@ _NAMES = {
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
     """At least as many parameters as the model has; `vocabulary` is that of its tokenizer, if
     known."""
-    fields = _fields(model)
+    fields = model.architecture() | model.overrides()
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
     if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
         return LARGEST_MODEL
@@ -52,7 +55,7 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     positions = fields.get("max_position_embeddings") or sequence_length + 2
     tables = width + (fields.get("embedding_size") or 0)
     # Some attend with a second set of projections: eight squares of the width where BERT has four.
-    a_layer = 8 * width**2 + _inner_matrices(model) * width * inner + 20 * (width + inner)
+    a_layer = 8 * width**2 + _MATRICES[model.model_type] * width * inner + 20 * (width + inner)
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
@@ -73,7 +76,8 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
     here = accelerator.processes if accelerator.start == "here" else None
     replicas = (accelerator.virtual_replicas or 1) * (here or 1)
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields, vocabulary = _fields(own.model), expected_vocabulary(settings)
+    fields = own.model.architecture() | own.model.overrides()
+    vocabulary = expected_vocabulary(settings)
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     width = _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
@@ -82,7 +86,7 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
     total += samples * length * _STORED_TOKEN
     if on_host:
         heads = _size(fields, "num_attention_heads", width // 64 + 1)
-        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _inner_matrices(own.model)
+        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _MATRICES[own.model.model_type]
         layers = _size(fields, "num_hidden_layers", 48)
         # Other families may predict the vocabulary at all positions.
         predicted = length
@@ -111,15 +115,6 @@ def tokens_of(manifest: str) -> int:
     with open(manifest, encoding="utf-8") as handle:
         described = json.load(handle)
     return described["num_samples"] * described["sequence_length"]
-
-
-def _fields(model: ModelOfRun) -> dict[str, Any]:
-    return model.architecture() | model.overrides()
-
-
-def _inner_matrices(model: ModelOfRun) -> int:
-    """Matrices of a layer's inner values: a gated layer has three."""
-    return 3 if model.model_type == "modernbert" else 2
 
 
 def _size(fields: Mapping[str, Any], size: str, otherwise: int) -> int:

@@ -2,8 +2,6 @@
 
 import contextlib
 import copy
-import json
-import math
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
@@ -24,10 +22,7 @@ def canonical(value: Any, hint: Any) -> Any:
         children = bare.hints() if is_section(bare) else {}
         other = get_args(bare)[1] if get_origin(bare) is dict else Any
         # YAML reads some keys as numbers, dates or null.
-        texts = {
-            k: k if isinstance(k, str) else json.dumps(k, default=str).strip('"') for k in value
-        }
-        return {texts[k]: canonical(v, children.get(texts[k], other)) for k, v in value.items()}
+        return {str(k): canonical(v, children.get(str(k), other)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         item = get_args(bare)[0] if get_origin(bare) is list else Any
         return [canonical(v, item) for v in value]
@@ -76,8 +71,6 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
         hint = did_you_mean(last, known, f"known keys: {', '.join(known)}")
         return f"{path}: unknown key; {hint}"
     value = detail["input"]
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{path}: {value} is not a finite number"
     found = "null" if value is None else repr(value)
     hint, wanted = _hint(model, detail["loc"])
     words = expected(wanted)
@@ -97,15 +90,10 @@ def _hint(model: type[Section], way) -> tuple[Any, Any]:
 
 def _without(given: dict, way: tuple) -> dict:
     """`given` without the value at `way`; without the whole list where that is an item of one."""
-    given = copy.deepcopy(given)
-    keys = [*way]
-    while isinstance(keys[-1], int):
-        keys.pop()
-    holder = given
-    for key in keys[:-1]:
-        holder = holder.get(key, {})
-    holder.pop(keys[-1], None)
-    return given
+    key, *rest = way
+    if not rest or isinstance(rest[0], int):
+        return {k: v for k, v in given.items() if k != key}
+    return given | {key: _without(given.get(key, {}), rest)}
 
 
 def with_its_length_alone(own: dict, under: dict) -> dict:

@@ -17,9 +17,8 @@ def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """`given` with the runs that `sweep` asks for in the place of its runs, and what is wrong with
     `sweep`, in words, if its types are right."""
     paths, runs = given.get("sweep"), given.get("runs", {"base": {}})
-    if not (paths and isinstance(paths, dict) and isinstance(runs, dict)):
-        return dict(given), []
-    if not all(values and isinstance(values, list) for values in paths.values()):
+    lists = isinstance(paths, dict) and all(v and isinstance(v, list) for v in paths.values())
+    if not (paths and lists and isinstance(runs, dict)):
         return dict(given), []
     problems, varied = [], []
     for path, values in paths.items():
@@ -52,24 +51,23 @@ def _at(values: Any, path: str) -> Any:
 
 def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
     """The settings that come to each value of `path`, by its name, and what is wrong with them."""
-    found, problems = {}, {}
+    found, problems = {}, []
     for value in values:
         nested = reduce(lambda below, key: {key: below}, reversed(path.split(".")), value)
         if wrong := checked(Overrides, nested)[1]:
-            problems |= dict.fromkeys(f"sweep: {line}" for line in wrong)
+            problems += [f"sweep: {line}" for line in wrong]
             continue
         # 0.003, 1e-05, 2, muon, true
         name = json.dumps(_at(canonical(nested, Overrides), path)).removesuffix(".0").strip('"')
         if not _IN_A_NAME.fullmatch(name):
-            line = (
+            problems.append(
                 f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "
                 "letters, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
             )
-            problems[line] = None
         elif name in found:
-            problems[f"sweep: {path}: {value!r} is named twice; keep one"] = None
+            problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
         found[name] = nested
-    return found, list(problems)
+    return found, problems
 
 
 def _short(path: str, paths: Mapping[str, Any]) -> str:

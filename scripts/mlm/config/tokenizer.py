@@ -6,25 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import (
-    LARGEST,
-    SPLITS,
-    FileCount,
-    FileCounts,
-    Section,
-    Text,
-    section,
-    unpinned,
-)
+from mlm.config.fields import SPLITS, FileCount, FileCounts, Section, Text, section, unpinned
 
-#: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
-BYTE_FALLBACK_KINDS = ("unigram", "bpe")
-#: Below this sentencepiece, which trains the kind unigram, refuses the coverage.
-LEAST_UNIGRAM_COVERAGE = 0.98
 #: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
 MOST_BY_ITSELF = 8000
 _SPECIAL_TOKENS, _BYTES = 5, 256
-_Ids = Annotated[int, Field(ge=6, le=4_000_000)]
+_Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
 class SpecialTokens(Section):
@@ -66,16 +53,13 @@ class PretrainedTokenizer(Section):
 class Tokenizer(Section):
     kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = "unigram"
     """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
-    vocabulary_size: _Ids | None = None
+    vocabulary_size: Annotated[int, Field(ge=6, le=4_000_000)] | None = None
     """Number of ids, special tokens included. null: 8,000 if the train split has 10 MB or
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
     byte_fallback: bool = False
     """Encode characters outside the vocabulary as their UTF-8 bytes, which take 256 ids."""
-    replacements: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = [
-        ["``", '"'],
-        ["''", '"'],
-    ]
+    replacements: list[_Pair] = [["``", '"'], ["''", '"']]
     """Pairs [old, new] of text to replace before anything else, in this order."""
     unknown_literal: Text | None = None
     """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
@@ -94,9 +78,8 @@ class Tokenizer(Section):
         return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
     def contradictions(self) -> Iterator[str]:
-        if self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS:
-            kinds = " or ".join(BYTE_FALLBACK_KINDS)
-            yield f"byte_fallback: true is not for kind {self.kind}; set false, or choose {kinds}"
+        if self.byte_fallback and self.kind in ("wordpiece", "pretrained"):
+            yield f"byte_fallback: true is not for kind {self.kind}; set false, or unigram or bpe"
         if self.kind == "pretrained":
             path = self.pretrained.path
             if not path:
@@ -105,15 +88,15 @@ class Tokenizer(Section):
                 for line in unpinned("pretrained.revision", self.pretrained.revision):
                     yield f"{line}. ({path!r} is not a directory here, so it is taken for a Hub id)"
             return
-        if (self.vocabulary_size or LARGEST) <= self.reserved:
+        if (self.vocabulary_size or MOST_BY_ITSELF) <= self.reserved:
             yield (
                 f"vocabulary_size: {self.vocabulary_size} leaves no room beside {self.reserved} ids"
                 f" for special tokens and bytes; set at least {self.reserved + 100}"
             )
-        if self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE:
+        if self.kind == "unigram" and self.character_coverage < 0.98:
             yield (
-                f"character_coverage: {self.character_coverage}; kind unigram takes "
-                f"{LEAST_UNIGRAM_COVERAGE} to 1. Set that, or choose bpe or wordpiece"
+                f"character_coverage: {self.character_coverage}; kind unigram takes 0.98 to 1. Set "
+                "that, or choose bpe or wordpiece"
             )
         if not all(old for old, _ in self.replacements):
             yield "replacements: the first text of a pair must not be empty"

@@ -1,13 +1,10 @@
 """Initial word embeddings and output bias from the train split's own counts.
 
-The positive pointwise mutual information of tokens with their left and right neighbours is a sparse
-matrix, whose leading left singular vectors, each times a power of its singular value, are the word
-vectors (Levy, Goldberg and Dagan, "Improving Distributional Similarity with Lessons Learned from
-Word Embeddings", 2015). A random rotation spreads them over the columns, and so over the heads. The
-output bias begins at the logarithm of the tokens' frequencies.
-
-Counting and factorisation run in a process of their own with one thread: the bytes are the same
-whatever number of threads the training has, and their memory is given back.
+The positive pointwise mutual information of tokens with their neighbours is a sparse matrix, whose
+leading left singular vectors, each times a power of its singular value, are the word vectors (Levy,
+Goldberg and Dagan, "Improving Distributional Similarity with Lessons Learned from Word Embeddings",
+2015), spread over the heads by a random rotation. The output bias begins at the logarithm of the
+tokens' frequencies. All of it runs in a process of its own with one thread, for the same bytes.
 """
 
 import pickle

@@ -1,5 +1,4 @@
-"""The trained model as files that TensorFlow, Flax and PyTorch open alike: PyTorch's names and
-layout are the one form that all three read from safetensors."""
+"""The trained model as files in PyTorch's names and layout, which all three frameworks open."""
 
 import copy
 from dataclasses import dataclass

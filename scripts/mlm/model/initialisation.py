@@ -88,7 +88,7 @@ def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
 
 def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
     """Give a fresh model the embeddings alone that go with neighbour heads; how many of the last
-    columns tell words apart, or None, with nothing changed, for families that cannot have it."""
+    columns tell words apart, or None, with nothing changed, if it cannot have them."""
     if _unfit(config) or _is_rotary(config):
         return None
     random = np.random.Generator(np.random.Philox(key=seed))
