@@ -140,9 +140,9 @@ def test_the_examples_of_the_readme_and_of_its_page_work_as_pasted(tmp_path, lib
 def test_a_fine_tuned_model_names_its_classes_in_the_example_of_its_card(tmp_path, library):
     classes = ["easy", "fair", "hard"]
     config = tiny_config("roberta", vocab_size=VOCABULARY, max_position_embeddings=LENGTH + 2)
-    model = sequence_model(config, len(classes), 0.0, classes=classes)
+    model = sequence_model(config, classes, 0.0)
     export_tokenizer(tmp_path)
-    model.write(tmp_path, model.random_parameters(0))
+    model.write(tmp_path, model.parameters(0))
     judged = metrics(task="classification")
     judged = replace(judged, shown=replace(judged.shown, classes=classes))
     then = "\n(found,) = predict('w7')\nassert found['label'] in ('easy', 'fair', 'hard'), found"

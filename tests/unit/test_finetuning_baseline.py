@@ -155,10 +155,10 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
     units = np.repeat([f"g{i}" for i in range(60)], 5)
     hard = rng.normal(0, 1, 300) ** 2
     found = compared({"good": 0.5 * hard, "bad": hard, "twin": hard[::-1]}, units)
-    gain = found.difference("good", "bad")
+    gain = found.of("good", "bad")
     assert gain.score == pytest.approx((0.5**0.5 - 1) * np.sqrt(hard.mean()))
     assert gain.interval[0] < gain.score < gain.interval[1] < 0
-    low, high = found.difference("bad", "twin").interval
+    low, high = found.of("bad", "twin").interval
     assert low < 0 < high
 
 
@@ -194,7 +194,7 @@ def test_a_model_without_seeds_stands_beside_one_with_seeds():
     figures = {"trained": np.repeat(counted, 3, axis=1), "counted": counted}
     again = compared(figures, units, np.arange(80) % 4)
     assert again.of("trained") == again.of("counted")
-    assert again.difference("trained", "counted").interval == pytest.approx((0, 0))
+    assert again.of("trained", "counted").interval == pytest.approx((0, 0))
 
 
 def test_verdicts_say_what_the_interval_allows():

@@ -209,7 +209,7 @@ def _finetuning(mesh, description: dict):
     classes = [f"class {i}" for i in range(outputs)] if outputs > 1 else []
     model = sequence_model(description["config"], classes, section.dropout, precision)
     optimizer = adamw(section, 1000)
-    parameters = jax.eval_shape(partial(model.random_parameters, seed=0))
+    parameters = jax.eval_shape(partial(model.parameters, 0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
     size = section.per_device_batch_size * mesh.size, model.length(section.max_length)
     return lowered_fold(mesh, model, optimizer, state, *size)[0]

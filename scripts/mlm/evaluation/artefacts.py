@@ -47,32 +47,23 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class Hidden(Subset):
     """Means over the predictions whose answer the model was not shown."""
 
-    loss: float
-    accuracy: float
-    num_predictions: int
     loss_interval: Interval
     accuracy_interval: Interval
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Means over predictions: losses in nats, accuracies from 0 to 1. `hidden` and
-    `bits_per_character` (None without a number of characters) leave out tokens that masking
-    keeps."""
+class Summary(Hidden):
+    """Means over all predictions, losses in nats. `hidden` and `bits_per_character` (None without a
+    number of characters) leave out tokens that masking keeps."""
 
-    loss: float
     perplexity: float
-    accuracy: float
     top5_accuracy: float
-    num_predictions: int
     num_samples: int
     num_groups: int
     bits_per_character: float | None
-    loss_interval: Interval
-    accuracy_interval: Interval
     hidden: Hidden
 
 

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,6 @@ from mlm.evaluation.predictions import Ranked, Scored
 MOST_GROUP_SUMS = 2000
 
 
-def perplexity(loss: float) -> float:
-    """exp(loss), capped at the largest float so that it can be written as JSON."""
-    return math.exp(min(loss, 709.0))
-
-
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
     """Loss of all the text's tokens in bits, over its characters, by which tokenizers compare. A
     pseudo-likelihood: it does not compare with left-to-right models."""
@@ -41,7 +37,8 @@ def means_over(scores: Ranked) -> dict[str, float]:
     loss = float(np.mean(scores.loss))
     return {
         "loss": loss,
-        "perplexity": perplexity(loss),
+        # Capped at the largest float, so that it can be written as JSON.
+        "perplexity": math.exp(min(loss, 709.0)),
         "accuracy": float(np.mean(scores.correct)),
         "top5_accuracy": float(np.mean(scores.rank <= 5)),
     }
@@ -53,26 +50,19 @@ def summary_of(
     """The figures over all predictions; their intervals resample `Positions.unit`."""
     positions, scores = scored.positions, scored.scores
     hidden = positions.answer_hidden(mask_id)
-    where_hidden = part(scores, hidden)
+    where_hidden = Hidden(**_measured(positions.unit[hidden], scores[hidden], resampling))
     return Summary(
-        **means_over(scores),
-        num_predictions=len(scores),
+        **(means_over(scores) | _measured(positions.unit, scores, resampling)),
         num_samples=len(np.unique(positions.sample)),
         num_groups=len(np.unique(positions.group)),
         bits_per_character=bits_per_character(where_hidden.loss, tokens_per_character),
-        **_intervals(positions.unit, scores, resampling),
-        hidden=Hidden(
-            **asdict(where_hidden),
-            **_intervals(positions.unit[hidden], scores[hidden], resampling),
-        ),
+        hidden=where_hidden,
     )
 
 
-def _intervals(
-    unit: np.ndarray, scores: Ranked, resampling: Resampling
-) -> dict[str, tuple[float, float]]:
+def _measured(unit: np.ndarray, scores: Ranked, resampling: Resampling) -> dict[str, Any]:
     means = resampling.means(unit, scores.loss, scores.correct)
-    return {
+    return asdict(part(scores, np.ones(len(scores), bool))) | {
         "loss_interval": resampling.interval(means[:, 0]),
         "accuracy_interval": resampling.interval(means[:, 1]),
     }
@@ -161,8 +151,4 @@ def group_sums(test: Scored) -> GroupSums:
     correct = test.scores.correct.astype(np.int64)
     totals, counts = sums_by_unit(test.positions.unit, test.scores.loss, correct)
     table = bundled(np.column_stack([totals, counts]), MOST_GROUP_SUMS)
-    return GroupSums(
-        loss=table[:, 0].tolist(),
-        correct=table[:, 1].astype(int).tolist(),
-        predictions=table[:, 2].astype(int).tolist(),
-    )
+    return GroupSums(table[:, 0].tolist(), *table[:, 1:].T.astype(int).tolist())

@@ -112,22 +112,10 @@ def _unpacked(samples: Samples, batch: dict, answers: dict) -> tuple[Positions, 
     rows, columns = np.nonzero(in_use)[0], batch["positions"][in_use]
     chosen = np.zeros(samples.input_ids.shape, bool)
     chosen[rows, columns] = True
-    asked = positions_of(
-        samples.input_ids,
-        samples.attention_mask,
-        batch["input_ids"],
-        chosen,
-        samples.index,
-        samples.group,
-    )
+    ids, real = samples.input_ids, samples.attention_mask
+    asked = positions_of(ids, real, batch["input_ids"], chosen, samples.index, samples.group)
     order = np.lexsort((columns, rows))
-
-    def ordered(name, kind):
-        return answers[name][in_use][order].astype(kind)
-
-    return asked, Scores(
-        log_probability=ordered("log_probability", np.float64),
-        rank=ordered("rank", np.int64),
-        top=ordered("top", np.int32),
-        top_probability=ordered("top_probability", np.float64),
-    )
+    ordered = {name: array[in_use][order] for name, array in answers.items()}
+    for name in ("log_probability", "top_probability"):
+        ordered[name] = ordered[name].astype(np.float64)
+    return asked, Scores(**ordered)

@@ -50,19 +50,13 @@ class Comparison:
         self._scores = self._finish(totals.mean(axis=2).sum(axis=0) / counts.sum())
         self._drawn = self._finish(_resampled(totals, counts, np.asarray(folds)[first], how))
 
-    def of(self, name: str) -> Measured:
-        """A model's score."""
+    def of(self, name: str, beside: str | None = None) -> Measured:
+        """A model's score, or how much higher it is than that of the model `beside`."""
         i = self._names.index(name)
-        return self._measured(self._scores[i], self._drawn[:, i])
-
-    def difference(self, name: str, other: str) -> Measured:
-        """How much higher the score of `name` is than that of `other`."""
-        i, j = self._names.index(name), self._names.index(other)
-        return self._measured(
-            self._scores[i] - self._scores[j], self._drawn[:, i] - self._drawn[:, j]
-        )
-
-    def _measured(self, score: float, drawn: np.ndarray) -> Measured:
+        score, drawn = self._scores[i], self._drawn[:, i]
+        if beside is not None:
+            j = self._names.index(beside)
+            score, drawn = score - self._scores[j], drawn - self._drawn[:, j]
         low, high = self._how.interval(drawn)
         return Measured(round(float(score), 6), (round(low, 6), round(high, 6)))
 

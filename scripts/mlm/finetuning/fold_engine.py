@@ -59,10 +59,7 @@ class Fold:
     def begin(self, start: str, seed: int) -> None:
         """Set the weights to those before the first step, from the start "pretrained" or
         "random"."""
-        if start == "pretrained":
-            parameters = self.model.pretrained_parameters(self._directory, seed)
-        else:
-            parameters = self.model.random_parameters(seed)
+        parameters = self.model.parameters(seed, self._directory if start == "pretrained" else None)
         self.state, self.step, self._seed = first_state(parameters, self._optimizer, seed), 0, seed
         self._epoch, self._batches = -1, []
         if self._compiled is None:

@@ -155,7 +155,5 @@ def _named(fold: Fold, logits: list[np.ndarray]) -> list[Prediction]:
     else:
         said = [[f"{v:.6f}" for v in x[:, 0]] for x in logits]
     held_out = [fold.examples[place] for place in fold.test]
-    return [
-        Prediction(e.id, fold.number, e.target, by_training)
-        for e, by_training in zip(held_out, zip(*said, strict=True), strict=True)
-    ]
+    by_example = zip(held_out, *said, strict=True)
+    return [Prediction(e.id, fold.number, e.target, said) for e, *said in by_example]

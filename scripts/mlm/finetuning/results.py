@@ -156,7 +156,7 @@ def scores_of(
     }
     differences = [
         ScoreDifference(
-            **{part: c.difference(*pair) for part, c in compared.items()},
+            **{part: c.of(*pair) for part, c in compared.items()},
             model=pair[0],
             beside=pair[1],
         )

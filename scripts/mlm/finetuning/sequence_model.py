@@ -89,22 +89,17 @@ class SequenceModel:
         state = dropped(state, self.dropout, keys[2])
         return dense_product(parameters, head.output, state, self.dtype).astype(jnp.float32)
 
-    def random_parameters(self, seed: int) -> dict:
-        """Weights float32 by name as before any training, a function of `seed` alone."""
+    def parameters(self, seed: int, directory: str | Path | None = None) -> dict:
+        """Weights float32 by name as before any training, a function of `seed`, or with the encoder
+        in `directory`; MlmError if a weight there is missing or unfit."""
         encoder, head = jax.random.split(jax.random.key(seed))
-        return self._used(initial_parameters(self.architecture, encoder)) | self._new(head)
-
-    def pretrained_parameters(self, directory: str | Path, seed: int) -> dict:
-        """The same with the encoder in `directory`; MlmError if a weight is missing or unfit."""
-        _, head = jax.random.split(jax.random.key(seed))
-        stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
-        return self._used(stored) | self._new(head)
-
-    def _used(self, parameters: Mapping) -> dict:
-        """Those of a masked language model's `parameters` that are used here."""
+        if directory is None:
+            stored = initial_parameters(self.architecture, encoder)
+        else:
+            stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
         names = self.architecture.names
         unused = (names.head_dense, names.head_norm) if self._head.dense else ()
-        return {k: v for k, v in parameters.items() if not k.startswith(unused)}
+        return {k: v for k, v in stored.items() if not k.startswith(unused)} | self._new(head)
 
     def _new(self, key) -> dict:
         """What the masked language model does not have: normal weights, biases of zero."""
