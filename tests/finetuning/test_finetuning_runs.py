@@ -153,31 +153,13 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     model = (files / "model.safetensors").read_bytes()
     assert (alone / "model.safetensors").read_bytes() == model
     history = read_rows(files / "history.csv", EpochRow)
-    assert [(r.seed, r.epoch) for r in history] == [
-        (seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3)
-    ]
+    assert [(r.seed, r.epoch) for r in history] == [(s, e) for s in (0, 1) for e in (1, 2, 3)]
     assert len(set(json.loads((files / "fold.json").read_text())["seeds"])) == 2
 
     resumed = stopped(tmp_path, "stopped", section, "seed 1: epoch 1/3")
     finetune_fold(**resumed)
     for name in ("predictions.csv", "fold.json"):
         assert (resumed["directory"] / name).read_bytes() == (files / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_path):
-    section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
-    metrics = whole(tmp_path, "out", section)
-    content = (tmp_path / "out" / "metrics.json").read_bytes()
-    write_results(**merged(tmp_path, "out", section))
-    assert (tmp_path / "out" / "metrics.json").read_bytes() == content
-    rows = read_predictions(tmp_path / "out" / "oof.csv")
-    errors = [[(float(p) - float(r.target)) ** 2 for p in r.predictions] for r in rows]
-    found = metrics["models"]["pretrained"]
-    assert found["all"]["score"] == pytest.approx(np.mean(errors) ** 0.5, abs=1e-5)
-    assert found["seeds"] == pytest.approx(np.mean(errors, axis=0) ** 0.5, abs=1e-5)
-    assert metrics["settings"]["seeds"] == 2
-    assert {choice["fold"] for choice in metrics["baseline"]} == {0, 1}
 
 
 @pytest.mark.slow

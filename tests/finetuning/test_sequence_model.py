@@ -58,14 +58,6 @@ def test_random_weights_are_others_and_a_function_of_the_seed(directory):
     assert equal == {"classifier.dense.weight", "classifier.out_proj.weight"}
 
 
-def test_modernbert_keeps_the_head_of_its_masked_model():
-    model = sequence_model(tiny_config("modernbert"), "abc", 0.0)
-    found = jax.eval_shape(lambda: model.parameters(0))
-    assert {"head.dense.weight", "head.norm.weight"} < found.keys()
-    assert "decoder.bias" not in found
-    assert found["classifier.weight"].shape == (3, 32)
-
-
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -10,16 +10,8 @@ from mlm.finetuning.example_sources import write_data
 from mlm.finetuning.results import STARTS
 from mlm.foundations.atomic import write_json
 
-SECTION = {
-    "data": {"source": "csv"},
-    "folds": 2,
-    "seeds": 1,
-    "epochs": 2,
-    "max_length": 12,
-    "per_device_batch_size": 8,
-    "learning_rate": 3e-3,
-    "resamples": 200,
-}
+SECTION = {"data": {"source": "csv"}, "folds": 2, "seeds": 1, "epochs": 2, "max_length": 12}
+SECTION |= {"per_device_batch_size": 8, "learning_rate": 3e-3, "resamples": 200}
 WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 
@@ -33,18 +25,9 @@ def write_model(directory: Path, seed: int = 0) -> None:
     from mlm.model.weights import initial_parameters
 
     write_word_tokenizer(directory)
-    config = {
-        "model_type": "roberta",
-        "vocab_size": 120,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 18,
-        "pad_token_id": 1,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-    }
+    config = {"model_type": "roberta", "vocab_size": 120, "hidden_size": 16, "pad_token_id": 1}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config |= {"max_position_embeddings": 18, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
     parameters = initial_parameters(Architecture.of(config), jax.random.key(seed))
     write_weights(parameters, directory / "model.safetensors")
     write_json(directory / "config.json", config)
@@ -57,9 +40,8 @@ def write_csv(path: Path, rows: int, classes: bool = False) -> None:
     for i in range(rows):
         kind = i % 3
         words = rng.choice(WORDS, 10, p=np.roll([0.65, *[0.05] * 7], kind))
-        target = (
-            ("easy", "fair", "hard")[kind] if classes else f"{kind - 1 + rng.normal(0, 0.1):.4f}"
-        )
+        target = f"{kind - 1 + rng.normal(0, 0.1):.4f}"
+        target = ("easy", "fair", "hard")[kind] if classes else target
         lines.append(f'r{i:03d},,,"{" ".join(words)}",{target},0.5')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -82,13 +64,12 @@ def changed(section: Finetune, **values) -> Finetune:
 
 def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, virtual=None) -> dict:
     """The arguments of `finetune_fold` for one fold, its results below `place/out`."""
+    accelerator = {"kind": "cpu", "precision": "float32", "cpu_threads": 1}
     return {
         "names": ("base", start, fold),
         "seed": 0,
         "section": section,
-        "accelerator": Accelerator(
-            kind="cpu", precision="float32", virtual_replicas=virtual, cpu_threads=1
-        ),
+        "accelerator": Accelerator(**accelerator, virtual_replicas=virtual),
         "examples": place / "examples.csv",
         "model": place / "model",
         "directory": place / out / start / f"fold-{fold}",

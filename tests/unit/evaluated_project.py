@@ -13,6 +13,7 @@ from mlm.samples.tfrecord import SampleWriter
 
 LENGTH = 16
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
+WRITTEN = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
 SAMPLES = {"train": 60, "validation": 20, "test": 70}
 
 
@@ -46,48 +47,33 @@ def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
     """ids [samples, LENGTH] and the number of real tokens [samples]; the last one is short."""
     from mlm.evaluation.exported_model import load_tokenizer
 
-    tokenizer = load_tokenizer(directory)
-    wanted = SAMPLES[split] * (LENGTH - 2)
-    start = sum(SAMPLES[s] for s in list(SAMPLES)[: list(SAMPLES).index(split)]) * (LENGTH - 2)
-    ids = np.array(tokenizer.convert_tokens_to_ids(words()[start : start + wanted]))
-    rows = np.ones((SAMPLES[split], LENGTH), np.int64)
-    rows[:, 0], rows[:, 1:-1], rows[:, -1] = 0, ids.reshape(SAMPLES[split], -1), 2
+    tokenizer, first = load_tokenizer(directory), 0
+    for name, count in SAMPLES.items():
+        if name == split:
+            break
+        first += count * (LENGTH - 2)
+    text = words()[first : first + SAMPLES[split] * (LENGTH - 2)]
+    ids = np.array(tokenizer.convert_tokens_to_ids(text)).reshape(-1, LENGTH - 2)
+    rows = np.pad(ids.astype(np.int64), ((0, 0), (1, 1)), constant_values=((0, 0), (0, 2)))
     real = np.full(SAMPLES[split], LENGTH)
     real[-1], rows[-1, 5:] = 5, 1
     return rows, real
 
 
-def groups_of(real: np.ndarray, groups: int, first: int) -> np.ndarray:
-    """One group for the first half of each sample's `real` tokens, and the next for the rest."""
-    index = np.arange(first, first + len(real))[:, None]
-    return (index + (np.arange(LENGTH) >= real[:, None] // 2)) % groups
-
-
-def write_split(root: Path, split: str, directory: Path, groups: int | None = None) -> Path:
-    """The split's shards and its manifest below `root`; gives the manifest's path.
-
-    With `groups`, each sample holds tokens of two of so many groups.
-    """
+def write_split(root: Path, split: str, directory: Path, groups: int | None = None) -> None:
+    """The split's shards and its manifest below `root`. With `groups`, each sample holds tokens of
+    two of so many: one for the first half of its real tokens, and the next for the rest."""
     rows, real = samples(split, directory)
     entries = []
     for shard, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
         path = f"shards/{split}-{shard}.tfrecord"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
+        later = np.arange(LENGTH) >= real[part, None] // 2
         with SampleWriter(root / path) as writer:
-            of_tokens = groups_of(real[part], groups, int(part[0])) if groups else None
+            of_tokens = (part[:, None] + later) % groups if groups else None
             writer.write(rows[part], real[part], of_tokens)
-        entries.append(
-            ShardEntry(
-                name=Path(path).name,
-                path=path,
-                num_samples=writer.num_samples,
-                num_tokens=writer.num_tokens,
-                num_padding=writer.num_padding,
-                num_bytes=writer.num_bytes,
-                sha256=writer.sha256,
-                block_offsets=writer.block_offsets,
-            )
-        )
+        sums = {name: getattr(writer, name) for name in WRITTEN}
+        entries.append(ShardEntry(name=Path(path).name, path=path, **sums))
     manifest = Manifest(
         split=split,
         sequence_length=LENGTH,
@@ -100,29 +86,18 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
         **totals(tuple(entries)),
     )
     manifest.write(root / f"{split}.json")
-    return root / f"{split}.json"
 
 
-def build_model(width: int = 32, vocabulary: int = 120):
+def build_model():
     """A small BERT with random weights."""
     from mlm.foundations.framework import tf_keras
 
     tf_keras.utils.set_random_seed(0)
     from transformers import BertConfig, TFBertForMaskedLM
 
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=LENGTH,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=1,
-        initializer_range=0.1,
-    )
-    model = TFBertForMaskedLM(config)
+    sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": LENGTH}
+    model = TFBertForMaskedLM(BertConfig(**sizes, pad_token_id=1, initializer_range=0.1))
     model(model.dummy_inputs)
     return model
 

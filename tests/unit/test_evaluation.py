@@ -15,15 +15,9 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
 from mlm.samples.manifests import Manifest
 
-SECTION = {
-    "mask_token": 1.0,
-    "random_token": 0.0,
-    "bootstrap": {"resamples": 100},
-    "frequency_bands": [10, 100],
-    "samples": 3,
-    "train_samples": 60,
-    "minimal_pairs": [["the public of the states", "the the of public states"]],
-}
+PAIR = ["the public of the states", "the the of public states"]
+SECTION = {"mask_token": 1.0, "random_token": 0.0, "bootstrap": {"resamples": 100}, "samples": 3}
+SECTION |= {"frequency_bands": [10, 100], "train_samples": 60, "minimal_pairs": [PAIR]}
 CHARACTERS = {"train": 5000, "test": 5000}
 COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 
@@ -59,10 +53,6 @@ def _evaluation(root, model=None, **changes):
     return evaluate("a run", model or root / "random", manifests, CHARACTERS, *asked, root=root)
 
 
-def _evaluated(root, model=None, **changes):
-    return as_json(_evaluation(root, model, **changes))
-
-
 def masked_test(root):
     """The test split's ids, its attention, and the ids with the masks of an evaluation."""
     from mlm.samples.masking import MaskingPlan, mask_batch
@@ -75,7 +65,7 @@ def masked_test(root):
 
 @pytest.fixture(scope="module")
 def random_model(root):
-    return _evaluated(root)
+    return as_json(_evaluation(root))
 
 
 def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(random_model):
@@ -85,13 +75,13 @@ def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(rand
 
 
 def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_interval(root):
-    found = _evaluated(root, train_samples=None, max_tokens=20 * project.LENGTH)
+    found = as_json(_evaluation(root, train_samples=None, max_tokens=20 * project.LENGTH))
     assert found["settings"]["train_samples"] == 20
     gap = found["gap"]
     difference = found["test"]["loss"] - found["train"]["loss"]
     assert gap["difference"] == pytest.approx(difference)
     assert gap["difference_interval"][0] < difference < gap["difference_interval"][1]
-    without = _evaluated(root, train_samples=0)
+    without = as_json(_evaluation(root, train_samples=0))
     assert without["train"] is without["gap"] is None
     assert without["settings"]["train_samples"] == 0
 
@@ -116,7 +106,7 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     assert found["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
 
     tokenizer, (pair,) = load_tokenizer(root / "random"), random_model["minimal_pairs"]["pairs"]
-    for sentence, score in zip(SECTION["minimal_pairs"][0], pair["scores"], strict=True):
+    for sentence, score in zip(PAIR, pair["scores"], strict=True):
         ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
         for place in range(1, len(ids) - 1):
             shown = np.where(np.arange(len(ids)) == place, 4, ids)
@@ -126,12 +116,12 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
 
 
 def test_the_parts_add_up_to_the_whole(random_model):
-    for name in ("frequency_bands", "positions", "word_initial", "calibration", "shown_as"):
-        rows = random_model[name]
-        rows = rows["bins"] if name == "calibration" else rows
+    calibration = random_model["calibration"]["bins"]
+    parts = [random_model[n] for n in ("frequency_bands", "positions", "word_initial", "shown_as")]
+    for rows in (calibration, *parts):
         rows = rows.values() if isinstance(rows, dict) else rows
         total = sum(r["num_predictions"] for r in rows)
-        assert total == random_model["test"]["num_predictions"], name
+        assert total == random_model["test"]["num_predictions"]
 
 
 def test_best_and_worst_samples_show_their_tokens(random_model):
@@ -152,7 +142,7 @@ def grouped(root, tmp_path_factory):
         place = tmp_path_factory.mktemp("grouped")
         for split in project.SAMPLES:
             project.write_split(place, split, root / "random", groups)
-        found[groups] = _evaluated(place, root / "random")
+        found[groups] = as_json(_evaluation(place, root / "random"))
     return found
 
 
@@ -191,7 +181,7 @@ def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
 
 
 def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
-    found = _evaluated(root, mlm_probability=0.5, mask_token=0.4, random_token=0.3)
+    found = as_json(_evaluation(root, mlm_probability=0.5, mask_token=0.4, random_token=0.3))
     parts = [found["shown_as"][name] for name in ("mask", "random")]
     count = sum(p["num_predictions"] for p in parts)
     loss = sum(p["loss"] * p["num_predictions"] for p in parts) / count
@@ -208,7 +198,7 @@ def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
 
 
 def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, random_model):
-    found = _evaluated(root, max_tokens=20 * project.LENGTH + 7)
+    found = as_json(_evaluation(root, max_tokens=20 * project.LENGTH + 7))
     # Of some samples no token is chosen for prediction.
     assert 15 < found["test"]["num_samples"] <= 20
     (told,) = [v for v in found["verdicts"] if "Evaluated on" in v["text"]]

@@ -162,14 +162,6 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
     assert low < 0 < high
 
 
-def test_groups_are_resampled_as_a_whole():
-    """Five copies of the same error in a group are one observation, not five."""
-    errors = np.random.default_rng(1).normal(0, 1, 50) ** 2
-    alone = compared({"m": errors}, [f"g{i}" for i in range(50)]).of("m")
-    copied = compared({"m": np.repeat(errors, 5)}, np.repeat([f"g{i}" for i in range(50)], 5))
-    assert copied.of("m").interval == pytest.approx(alone.interval)
-
-
 @pytest.mark.parametrize("trainings", [2, 5])
 def test_the_interval_holds_the_variance_over_seeds(trainings):
     """Errors that differ by training alone: the interval is as wide as their mean varies."""
@@ -197,21 +189,21 @@ def test_a_model_without_seeds_stands_beside_one_with_seeds():
     assert again.of("trained", "counted").interval == pytest.approx((0, 0))
 
 
-def test_verdicts_say_what_the_interval_allows():
-    def verdicts(score="rmse", groups=30):
-        measured = {
-            ("pretrained", "random"): Measured(-0.1, (-0.2, -0.05)),
-            ("pretrained", "tfidf_ridge"): Measured(0.1, (0.05, 0.2)),
-            ("random", "tfidf_ridge"): Measured(-0.1, (-0.2, 0.05)),
-        }
-        differences = [ScoreDifference(*pair, all=found) for pair, found in measured.items()]
-        return finetuning_verdicts(score, 0.95, {"all": PartSize(90, groups)}, differences)
-
-    better, worse, even = verdicts()
-    assert [found.tone for found in (better, worse, even)] == ["better", "worse", "even"]
-    assert " is better than the same network from random weights" in better.text
-    assert " is worse than TF-IDF" in worse.text
-    assert " is not told apart from TF-IDF" in even.text
-    assert "is worse" in verdicts(score="accuracy")[0].text
-    assert "too narrow" not in better.text
-    assert "too narrow because from only 12 groups" in verdicts(groups=12)[0].text
+@pytest.mark.parametrize(
+    ("score", "interval", "groups", "words"),
+    [
+        ("rmse", (-0.2, -0.05), 30, "is better than the same network from random weights"),
+        ("accuracy", (-0.2, -0.05), 30, "is worse than"),
+        ("rmse", (0.05, 0.2), 30, "is worse than"),
+        ("rmse", (-0.2, 0.05), 30, "is not told apart from"),
+        ("rmse", (-0.2, -0.05), 12, "too narrow because from only 12 groups"),
+    ],
+)
+def test_verdicts_say_what_the_interval_allows(score, interval, groups, words):
+    measured = Measured(sum(interval) / 2, interval)
+    difference = ScoreDifference("pretrained", "random", all=measured)
+    (found,) = finetuning_verdicts(score, 0.95, {"all": PartSize(90, groups)}, [difference])
+    assert words in found.text and ("too narrow" in found.text) == (groups == 12)
+    assert found.tone == (
+        "even" if "not told" in words else "worse" if "worse" in words else "better"
+    )

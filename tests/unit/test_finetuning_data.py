@@ -61,14 +61,6 @@ def test_bad_files_are_refused_with_the_place(tmp_path, text, said):
     assert said in str(error.value)
 
 
-def test_nothing_is_written_for_a_bad_file(tmp_path):
-    (tmp_path / "bad.csv").write_text("id,excerpt,target\na,b,1\nb,c,d,2\n")
-    section = Finetune(data=FinetuneData(source="csv", file=str(tmp_path / "bad.csv")))
-    with pytest.raises(MlmError, match="row 2"):
-        write_data(section, 0, {}, tmp_path / "examples.csv", tmp_path / "examples.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
-
-
 def numbered(count, group=lambda i: ""):
     return [
         Example(f"r{i}", f"text {i}", str((i * 7 % count) / 10), group(i)) for i in range(count)
@@ -140,24 +132,6 @@ def test_what_cannot_be_folded_is_said(examples, task, said):
         assign_folds(examples, task, 5, 0)
 
 
-def test_a_class_that_falls_into_one_fold_with_all_its_groups_is_refused():
-    """Groups are dealt by the class that most of their rows have: a rarer one goes along."""
-
-    def groups(holders):
-        return [
-            Example(f"{g}-{i}", "t", "rare" if g in holders and i == 0 else "ab"[g % 2], f"g{g}")
-            for g in range(8)
-            for i in range(3)
-        ]
-
-    fold_of = assign_folds(groups(()), "classification", 2, seed=0)[::3]
-    together = [g for g in range(8) if fold_of[g] == 0]
-    assign_folds(groups([together[0], fold_of.index(1)]), "classification", 2, seed=0)
-    said = rf"class 'rare' is in fold 0 alone \(group g{together[0]}, group g{together[1]}\)"
-    with pytest.raises(MlmError, match=said):
-        assign_folds(groups(together[:2]), "classification", 2, seed=0)
-
-
 def test_the_year_task_takes_whole_addresses_and_their_split():
     split = {"seed": 0, "held_out": {"validation": 0.05, "test": 0.05}}
     examples = year_examples(FinetuneData(passage_words=60, passages_per_speech=2), 0, split)
@@ -186,18 +160,11 @@ def intervals_of(examples):
     return {name: model.all.interval for name, model in found["models"].items()}
 
 
-@pytest.mark.parametrize("source", ["embedded", "csv"])
-def test_what_folds_keep_together_the_intervals_resample_together(tmp_path, source):
+def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
-    data = {"source": source, "passage_words": 60, "passages_per_speech": 3}
-    if source == "csv":
-        rows = [f"r{i},text {i},{i % 5},g{i % 30}" for i in range(90)]
-        (tmp_path / "own.csv").write_text("\n".join(["id,t,y,g", *rows]))
-        data |= {"file": str(tmp_path / "own.csv"), "id_column": "id", "text_column": "t"}
-        data |= {"target_column": "y", "group_column": "g"}
-    section = Finetune(folds=5, data=FinetuneData(**data))
-    write_data(section, 0, {}, tmp_path / "examples.csv", tmp_path / "examples.json")
-    examples = read_rows(tmp_path / "examples.csv", Example)
+    data = FinetuneData(source="embedded", passage_words=60, passages_per_speech=3)
+    write_data(Finetune(folds=5, data=data), 0, {}, tmp_path / "t.csv", tmp_path / "t.json")
+    examples = read_rows(tmp_path / "t.csv", Example)
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)
     # A year with several speeches has more passages, and so more weight.

@@ -162,12 +162,3 @@ def test_bundles_are_few_and_lose_nothing(groups):
     found = bundled(table, 7)
     assert len(found) == min(groups, 7)
     assert (found.sum(axis=0) == table.sum(axis=0)).all()
-
-
-def test_few_bundles_of_many_groups_give_about_the_same_interval():
-    table = np.column_stack(_hits(np.random.default_rng(1), 5000, 0.5))
-    widths = []
-    for t in (table, bundled(table, 500)):
-        low, high = interval(resampled_means(t[:, :1], t[:, 1], 1000, 0)[:, 0], 0.95)
-        widths.append(high - low)
-    assert widths[1] == pytest.approx(widths[0], rel=0.1)
