@@ -42,29 +42,20 @@ def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path, capsys):
     assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
 
 
-def test_a_name_prefix_chooses_one_set_of_shards(tmp_path):
-    shard(tmp_path, 0, 2, "train")
-    shard(tmp_path, 0, 2, "test")
-    with pytest.raises(
-        MlmError, match=f"several sets: test, train. Name one of them: {tmp_path}/t"
-    ):
-        find_shards(str(tmp_path), "train")
-    assert [s.name for s in find_shards(f"{tmp_path}/train", "train")] == ["train"]
-
-
-def test_no_shard_says_what_is_there_instead(tmp_path):
+def test_names_that_are_no_whole_set_say_what_is_there(tmp_path):
     with pytest.raises(MlmError, match=r"shards\.prebuilt\.test: .* found nothing"):
         find_shards(str(tmp_path / "nowhere"), "test")
     (tmp_path / "train-00000-of-00001.tfrecord").touch()
     with pytest.raises(MlmError, match=r"found 1 files: train-00000-of-00001\.tfrecord"):
         find_shards(str(tmp_path), "test")
-
-
-def test_a_missing_number_is_named(tmp_path):
-    for number in (0, 1, 3):
-        shard(tmp_path, number, 2)
-    with pytest.raises(MlmError, match="shard 2 is missing between"):
+    for name, number in (("train", 0), ("test", 0), ("test", 1), ("test", 3)):
+        shard(tmp_path, number, 2, name)
+    told = f"several sets: test, train. Name one of them: {tmp_path}/t"
+    with pytest.raises(MlmError, match=told):
         find_shards(str(tmp_path), "train")
+    assert [s.name for s in find_shards(f"{tmp_path}/train", "train")] == ["train"]
+    with pytest.raises(MlmError, match="shard 2 is missing between"):
+        find_shards(f"{tmp_path}/test", "train")
 
 
 def test_every_bad_shard_is_named(tmp_path):
@@ -72,19 +63,15 @@ def test_every_bad_shard_is_named(tmp_path):
     shard(tmp_path, 1, 2, stated=3)
     shard(tmp_path, 2, 2)
     (tmp_path / "wiki-3-1.tfrecord").write_bytes(b"no record at all")
+    (tmp_path / "wiki-4-2.tfrecord").write_bytes(gzip.compress(b"records"))
     with pytest.raises(MlmError) as caught:
         manifest_of(tmp_path)
     text = str(caught.value)
     assert "wiki-0-2.tfrecord: record 0: attention_mask holds 8 values; 4 are expected" in text
     assert "wiki-1-3.tfrecord: holds 2 samples; its name says 3" in text
     assert "wiki-3-1.tfrecord: record 0 at byte 0: the checksum of its length is wrong" in text
+    assert "wiki-4-2.tfrecord: is compressed by gzip; unpack it" in text
     assert "wiki-2-2" not in text
-
-
-def test_compressed_shards_are_refused(tmp_path):
-    (tmp_path / "wiki-0-2.tfrecord").write_bytes(gzip.compress(b"records"))
-    with pytest.raises(MlmError, match=r"wiki-0-2\.tfrecord: is compressed by gzip; unpack it"):
-        manifest_of(tmp_path)
 
 
 class FakeClient:
@@ -144,13 +131,8 @@ def test_shards_in_object_storage_get_a_manifest(bucket):
     (bucket / "data" / "wiki-1-3.tfrecord").write_bytes(b"")
     with pytest.raises(MlmError, match=r"gs://bucket/data/wiki-1-3\.tfrecord: has 0 bytes"):
         check_shards(manifest)
-
-
-def test_what_is_missing_in_object_storage_is_named(bucket):
-    with (
-        pytest.raises(MlmError, match=r"gs://bucket/data/none\.tfrecord: is missing"),
-        local_copy("gs://bucket/data/none.tfrecord"),
-    ):
+    missing = r"gs://bucket/data/none\.tfrecord: is missing"
+    with pytest.raises(MlmError, match=missing), local_copy("gs://bucket/data/none.tfrecord"):
         pass
 
 
