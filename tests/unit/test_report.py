@@ -6,7 +6,6 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import report_artefacts as made
@@ -19,7 +18,6 @@ from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
 from mlm.report.glossary import FIGURES
 from mlm.report.report_inputs import read_run
 
-ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "path", "use", "rect", "wbr"}
 
 
