@@ -48,14 +48,7 @@ from mlm.config.sources import settings_from
 from mlm.corpus.shares import file_name, overlapping
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
-from mlm.foundations.environment import (
-    check_encoding,
-    check_environment,
-    child_environment,
-    check_place,
-    refuse_future_dates,
-    say_if_full,
-)
+from mlm.foundations import environment
 from mlm.foundations.errors import MlmError, error_in_words
 from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.publishing.secrecy import token_from_environment
@@ -82,10 +75,10 @@ def errors_in_words():
 
 if not HERE.is_local:
     # Snakemake fetches the scripts of jobs one by one.
-    os.environ.update(child_environment(BASE / "scripts" / "jobs"))
+    os.environ.update(environment.child_environment(BASE / "scripts" / "jobs"))
 with errors_in_words():
-    check_encoding()
-    check_place(Path.cwd())
+    environment.check_encoding()
+    environment.check_place(Path.cwd())
     storage_settings = workflow.storage_settings
     if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
         check_bucket(storage_settings.default_storage_prefix)
@@ -97,7 +90,7 @@ with errors_in_words():
         settings = settings_from(config, overlay, workflow.configfiles)
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     hold_directory(Path.cwd(), logger.info)
-    atexit.register(say_if_full, Path.cwd())
+    atexit.register(environment.say_if_full, Path.cwd())
 
 # SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
 end_jobs_on_interrupt()
@@ -313,8 +306,8 @@ def check_before_work(jobs):
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
         if here:
-            check_environment()
-        refuse_future_dates(inputs - made)
+            environment.check_environment()
+        environment.refuse_future_dates(inputs - made)
         if "lower_train_step" in names and here:
             require_compiler()
         if any(name.startswith("publish_") for name in names):

@@ -1,9 +1,6 @@
-# From a source of text to the three splits, filtered and free of duplicates.
-# Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
-# Gives: results/corpus/{split}.parquet (columns text and group, one document a row), or several
-#        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
-# Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
-#        which documents are left out, and what was written; gone when the corpus is there.
+# From what section `corpus` names to the three splits, filtered and free of duplicates: the Parquet files
+# results/corpus/{split}.parquet (columns text and group, a document a row), and {split}.json beside them.
+# Between, where the source is read in parts (corpus.parts): results/corpus/parts/, gone at the end.
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.parts import files_of_sources, filter_files, held_out, planned_parts
 

@@ -3,12 +3,7 @@
 from snakemake.io import regex_from_filepattern
 
 from mlm.foundations.bucket_results import look_over_bucket
-from mlm.foundations.result_checks import (
-    forget_removed,
-    give_copies_one_date,
-    look_over,
-    params_by_output,
-)
+from mlm.foundations import result_checks
 
 # Those that are made only when a target asks for them. Which targets are asked for is not known
 # yet: damage to them is always reported, and their settings are left to Snakemake's notes.
@@ -25,19 +20,8 @@ ON_REQUEST = [
     ),
 ]
 
-# Snakemake's notes on what is gone when the corpus is there would name the number of its parts.
-TEMPORARY = [
-    *[f"results/corpus/parts/{split}.json" for split in SPLITS],
-    *[
-        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
-        for split, count in settings["corpus"]["count"].items()
-        for share in range(count)
-        for ending in ("parquet", "json", "groups", "shared")
-    ],
-]
-
 if workflow.is_main_process and storage_settings.default_storage_provider in (None, "gcs"):
-    PARAMS_OF = params_by_output(
+    PARAMS_OF = result_checks.params_by_output(
         (
             (regex_from_filepattern(portable(file)), rule.params)
             for rule in workflow.rules
@@ -49,12 +33,13 @@ if workflow.is_main_process and storage_settings.default_storage_provider in (No
         if storage_settings.default_storage_provider == "gcs":
             FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
         else:
-            FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
+            FOUND = result_checks.look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
         if FOUND.problems:
             raise MlmError("\n".join(["Results that cannot be used:", *FOUND.problems]))
         if FOUND.consistent and storage_settings.default_storage_provider is None:
-            give_copies_one_date()
-        forget_removed(TEMPORARY)
+            result_checks.give_copies_one_date()
+        # Snakemake's notes on what is gone when the corpus is there would name the number of parts.
+        result_checks.forget_removed("results/corpus/parts/")
         for path, user in FOUND.replaced.items():
             print(
                 f"{path} is another than the one that {user} was made from, though its date is "

@@ -1,6 +1,5 @@
 """Artefacts say what they were made from; whoever reads them checks that it is still so."""
 
-import json
 import os
 import re
 import time
@@ -54,77 +53,51 @@ def test_a_result_has_one_name_wherever_it_lies(path):
     assert portable(path) == "results/a/b.json"
 
 
+CORPUS = ["results/corpus.json", "results/train.parquet"]
+MODEL = ["results/training.json", "results/model.safetensors"]
+EVALUATION = ["results/evaluation.json"]
+
+
 @pytest.fixture
-def results(tmp_path, monkeypatch):
-    """A corpus, a model made from it, and an evaluation of that: each with its record."""
+def job(tmp_path, monkeypatch):
+    """Runs a job; a corpus, a model made from it, and an evaluation of that are there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
 
-    def job(rule, inputs, outputs, **params):
+    def run(rule, inputs, outputs, **params):
         digests = check_inputs(inputs)
-        for path in outputs:
-            if path.endswith(".json"):
-                write_artefact(path, {"of": rule})
-            else:
-                (tmp_path / path).write_text(f"{rule} {params}")
+        write_artefact(outputs[0], {"of": rule})
+        for path in outputs[1:]:
+            Path(path).write_text(f"{rule} {params}")
         record_job(rule, digests, params, outputs)
 
-    job("corpus", [], ["results/train.parquet", "results/corpus.json"])
-    job(
-        "pretrain",
-        ["results/train.parquet", "results/corpus.json"],
-        ["results/model.safetensors", "results/training.json"],
-        rate=0.1,
-    )
-    job(
-        "evaluate",
-        ["results/model.safetensors", "results/training.json", "results/corpus.json"],
-        ["results/evaluation.json"],
-    )
-    return job
+    run("corpus", [], CORPUS)
+    run("pretrain", CORPUS, MODEL, rate=0.1)
+    run("evaluate", [*MODEL, CORPUS[0]], EVALUATION)
+    return run
 
 
-ALL = ["results/corpus.json", "results/training.json", "results/evaluation.json"]
-
-
-def test_what_a_job_was_made_from_stands_in_its_artefact(results):
-    record = made_from(read_artefact("results/training.json"))
+def test_what_a_job_was_made_from_stands_in_its_artefact(job):
+    record = made_from(read_artefact(MODEL[0]))
     assert record.rule == "pretrain"
-    assert record.inputs == {p: file_sha256(p) for p in ("results/train.parquet", ALL[0])}
-    assert record.outputs == {"results/model.safetensors": file_sha256("results/model.safetensors")}
+    assert record.inputs == {path: file_sha256(path) for path in CORPUS}
+    assert record.outputs == {MODEL[1]: file_sha256(MODEL[1])}
     assert record.settings == settings_digests({"rate": 0.1})
+    assert check_inputs([*MODEL, *EVALUATION]).keys() == {*MODEL, *EVALUATION}
 
 
-def test_a_chain_that_holds_together_is_accepted(results):
-    assert set(check_inputs([*ALL, "results/model.safetensors"])) == {
-        *ALL,
-        "results/model.safetensors",
-    }
-
-
-def test_a_damaged_file_is_named_by_whoever_reads_it(results):
-    with open("results/model.safetensors", "a") as handle:
-        handle.write("x")
+def test_a_damaged_file_is_named_unless_the_job_checks_it_itself(job):
+    recorded = file_sha256(MODEL[1])
+    os.truncate(MODEL[1], 0)
     with pytest.raises(MlmError, match=r"model\.safetensors is damaged.*rm results/model"):
-        check_inputs(["results/model.safetensors", "results/training.json"])
+        check_inputs(MODEL)
+    assert check_inputs(MODEL, unread=MODEL[1:])[MODEL[1]] == recorded
 
 
-def test_a_file_that_the_job_checks_itself_is_not_read(results):
-    os.truncate("results/model.safetensors", 0)
-    files = ["results/model.safetensors", "results/training.json"]
-    recorded = made_from(read_artefact("results/training.json")).outputs
-    assert check_inputs(files, unread=files[:1])[files[0]] == recorded[files[0]]
-
-
-def test_a_result_of_another_model_is_refused_by_name(results):
-    results(
-        "pretrain",
-        ["results/train.parquet", "results/corpus.json"],
-        ["results/model.safetensors", "results/training.json"],
-        rate=0.2,
-    )
+def test_a_result_of_another_model_is_refused_by_name(job):
+    job("pretrain", CORPUS, MODEL, rate=0.2)
     with pytest.raises(MlmError, match=r"do not belong together.*rm results/evaluation\.json"):
-        check_inputs(ALL)
+        check_inputs([*MODEL, *EVALUATION])
 
 
 def test_a_param_that_is_new_each_time_is_no_setting():
@@ -156,14 +129,9 @@ def test_the_recipe_of_the_docs_recomputes_the_digest_of_a_table(tmp_path, monke
     assert capsys.readouterr().out.strip() == result_sha256(table)
 
 
-@pytest.fixture
-def settled(monkeypatch):
-    """Files are remembered though they have just changed."""
-    monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
-
-
-def test_a_change_that_keeps_size_date_and_inode_is_seen(tmp_path, settled):
+def test_a_change_that_keeps_size_date_and_inode_is_seen(tmp_path, monkeypatch):
     """As an edit in place followed by `touch -r` does: the inode's change date tells."""
+    monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
     path, memory = tmp_path / "x", FileMemory(None)
     path.write_text("one")
     before, times = memory.sha256(path), path.stat()
@@ -174,23 +142,16 @@ def test_a_change_that_keeps_size_date_and_inode_is_seen(tmp_path, settled):
     assert memory.sha256(path) != before
 
 
-def remembered(path: Path, place: Path) -> dict:
-    """What the memory at `place` holds once it was asked for the file's digest."""
+@pytest.mark.parametrize("settled", [True, False])
+def test_the_memory_of_settled_files_outlives_the_process(tmp_path, monkeypatch, settled):
+    monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0 if settled else 60.0)
+    path, place = tmp_path / "x", tmp_path / "memory.json"
     path.write_text("one")
     memory = FileMemory(place)
     memory.sha256(path)
     memory.save()
-    return json.loads(place.read_text()) if place.exists() else {}
-
-
-def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):
-    assert remembered(tmp_path / "x", tmp_path / "memory.json") == {}
-
-
-def test_the_memory_outlives_the_process_and_a_damaged_one_costs_time_only(tmp_path, settled):
-    path, place = tmp_path / "x", tmp_path / "memory.json"
-    assert remembered(path, place)
-    assert FileMemory(place).value("sha256", path, pytest.fail) == file_sha256(path)
+    assert (FileMemory(place).value("sha256", path, lambda _: "anew") == "anew") != settled
+    # A damaged one costs time only.
     place.write_text("{")
     assert FileMemory(place).sha256(path) == file_sha256(path)
 

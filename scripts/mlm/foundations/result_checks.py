@@ -8,8 +8,9 @@ from, so that the results themselves can be checked.
 import json
 import os
 import re
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,14 +169,16 @@ def _place_of_note(kind: str, path: str) -> Path:
     return _NOTES.joinpath(kind, *(f"@{part}" for part in before), last)
 
 
-def forget_removed(paths: Iterable[str]) -> None:
-    """Remove Snakemake's notes on those of the temporary `paths` that are gone.
+def forget_removed(folder: str) -> None:
+    """Remove Snakemake's notes on temporary files below `folder` that are gone.
 
     By these it would take jobs of another number, whose result is the same, for a change.
     """
-    for path in paths:
-        if not Path(path).exists():
-            _place_of_note("metadata", path).unlink(missing_ok=True)
+    for note in (_NOTES / "metadata").glob("[!@]*"):
+        with suppress(ValueError, OSError):
+            path = urlsafe_b64decode(note.name).decode()
+            if path.startswith(folder) and not Path(path).exists():
+                note.unlink()
 
 
 def params_by_output(made: Iterable[tuple[str, Any]], asked: Iterable[str]) -> Params:
