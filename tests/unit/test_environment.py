@@ -77,16 +77,21 @@ def test_an_old_python_reads_what_tells_it_so(file):
     ast.parse(text, feature_version=(3, 8))
 
 
-def test_a_full_disk_or_results_that_are_a_file_are_told_before_anything_is_begun(
-    tmp_path, monkeypatch
-):
-    with monkeypatch.context() as patch:
+def test_a_place_that_cannot_be_filled_is_told_before_anything_is_begun(tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    with monkeypatch.context() as patch, pytest.raises(MlmError, match="MB of free disk space"):
         patch.setattr(environment, "LEAST_FREE_BYTES", 10**18)
-        with pytest.raises(MlmError, match="MB of free disk space"):
-            check_place(tmp_path)
+        check_place(tmp_path)
     assert not list(tmp_path.iterdir())
-    (tmp_path / "results").write_text("")
+    results.symlink_to("scratch")
+    with pytest.raises(MlmError, match="results is a link to scratch, where nothing is"):
+        check_place(tmp_path)
+    (tmp_path / "scratch").touch()
     with pytest.raises(MlmError, match="results is a file; a directory is expected"):
+        check_place(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    results.unlink()
+    with pytest.raises(MlmError, match=f"{tmp_path} cannot be written to, so results/ cannot be"):
         check_place(tmp_path)
 
 
