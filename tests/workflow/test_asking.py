@@ -1,10 +1,8 @@
 """The example of docs/ask.md, asked of a training that ran."""
 
-import copy
 import json
 import re
 import shlex
-import shutil
 
 import numpy as np
 import pytest
@@ -12,13 +10,11 @@ import pytest
 from mlm.config.pretraining import Masking
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch, masking_plan
-from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
-from .conftest import ROOT, TINY
+from .conftest import ROOT
 
 pytestmark = pytest.mark.workflow
 
@@ -36,15 +32,6 @@ FORMS = [
     r"     used at no step",
     r"   Asked for so far: .+ \(.+\)",
     r"Before step 1 the word embeddings were set from counts of the train split .*\.",
-]
-#: Those that --replay adds.
-REPLAY_FORMS = [
-    r"Step [\d,]+ made again, [\d,]+ steps? from (the initial weights|state/\S+): its loss was "
-    r"\d+\.\d{6}, the mean over its [\d,]+ samples\.",
-    r"(Sample|Passage \d+, sample) [\d,]+, as it was shown to step [\d,]+, and the answers before "
-    r"it:",
-    r"  .+ → .+: loss \d+\.\d{3}; (“.+” \d+\.\d %(, |$)){5}",
-    r"(Sample|Passage \d+, sample) [\d,]+: none of its tokens was asked for\.",
 ]
 
 
@@ -93,28 +80,8 @@ def test_the_code_of_a_training_is_known_without_its_states(built):
         (built.path / "away").rename(built.path / "state")
 
 
-@pytest.mark.slow
-def test_an_index_is_made_when_asked_for_and_changes_no_answer(built):
-    sentences = [SENTENCE, f"{SENTENCE} zebra"]
-
-    def answers() -> list[str]:
-        return [asked(built, "--json", sentence=sentence) for sentence in sentences]
-
-    assert "index_split" not in built.would_run("results/report.html")
-    without = answers()
+def test_an_index_is_made_when_asked_for(built):
     assert built.would_run("index") == {"index", "index_split"}
-    built.snakemake("index")
-    try:
-        assert built.would_run("index") == built.would_run() == set()
-        assert answers() == without
-        # It is of the text alone.
-        config = copy.deepcopy(TINY)
-        config["shards"]["count"]["train"] += 1
-        built.write_config(config)
-        assert "index_split" not in built.would_run("index")
-    finally:
-        built.write_config(TINY)
-        shutil.rmtree(built.path / "results" / "index")
 
 
 def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
@@ -167,27 +134,3 @@ def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
                     seen += len(masked)
     assert asked_of[0]["exact"] and asked_of[0]["found"] == 1
     assert seen
-
-
-@pytest.mark.slow
-def test_the_last_step_is_made_again_with_the_lines_of_the_page(built):
-    """From the state that the workflow left, whose fingerprint a replay must find again."""
-    chapter = (ROOT / "docs" / "ask.md").read_text(encoding="utf-8").split("## The step again")[1]
-    _, *shown = chapter.split("```console\n$ ")[1].split("\n```")[0].split("\n")
-    results = built.path / "results"
-    training = json.loads((results / "runs/base/training.json").read_text())
-    manifest = Manifest.read(results / "manifests/train.json")
-    counts = tuple(shard.num_samples for shard in manifest.shards)
-    order = SampleOrder(counts, training["seed"], training["shuffle_window"])
-    last = training["steps"] * training["global_batch_size"] - 1
-    (sample,) = order.samples(np.array([last]))[1]
-    ids = spread_samples(manifest, built.path).input_ids[sample]
-    encoder = Encoder.load(results / "tokenizer/tokenizer.json")
-    # Without what may be a part of a word.
-    sentence = " ".join(encoder.decode(ids[(ids > 4)].tolist()).split()[2:12])
-    ran = built.python(*command_here(sentence, "--replay"))
-    assert "from the state after step 8, state/base/" in ran.stderr
-    told = f"Step {ran.stdout.split(chr(10) + 'Step ')[1]}".splitlines()
-    for lines in (shown, told):
-        kinds = [next(form for form in REPLAY_FORMS if re.fullmatch(form, x)) for x in lines]
-        assert kinds[0] == REPLAY_FORMS[0] and set(kinds[1:]) >= {*REPLAY_FORMS[1:3]}

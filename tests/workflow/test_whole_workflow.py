@@ -8,30 +8,17 @@ import pytest
 from .conftest import TINY, copy_of_the_repository
 
 pytestmark = pytest.mark.workflow
-SLOW = pytest.mark.slow
 
 
 def test_every_declared_result_is_there(built):
-    found = built.digests()
-    for name in (
-        "report.html",
-        "report.json",
-        "corpus/train.parquet",
-        "tokenizer/tokenizer.json",
-        "tokenizer/tokenizer_stats.json",
-        "shards/train/train-00001-of-00002.tfrecord",
-        "manifests/test.json",
-        "runs/base/model/model.safetensors",
-        "runs/base/model/config.json",
-        "runs/base/model/README.md",
-        "runs/base/model/1_Pooling/config.json",
-        "runs/base/training.json",
-        "runs/base/evaluation.json",
-        "runs/base/fill_mask.json",
-        "runs/base/preview.json",
-        "runs/base/asked.json",
-    ):
-        assert name in found
+    of_run = ["evaluation", "fill_mask", "preview", "asked", "training", "model/config"]
+    of_run = [f"runs/base/{name}.json" for name in of_run]
+    assert {
+        *("report.html", "report.json", "corpus/train.parquet", "manifests/test.json"),
+        *("tokenizer/tokenizer.json", "tokenizer/tokenizer_stats.json"),
+        *("shards/train/train-00001-of-00002.tfrecord", "runs/base/model/model.safetensors"),
+        *("runs/base/model/README.md", "runs/base/model/1_Pooling/config.json", *of_run),
+    } <= built.digests().keys()
 
 
 def test_another_copy_at_another_number_of_cores_has_the_same_bytes(built, built_again):
@@ -107,20 +94,13 @@ def test_verify_and_preview_are_targets(built):
     assert "rule verify" in shown and "[MASK]" in shown
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"modle": {}}, "modle: unknown key; did you mean 'model'?"),
-        pytest.param({"seed": "many"}, "seed: found 'many', expected integer", marks=SLOW),
-        pytest.param({"shards": {"count": {"train": 0}}}, "shards.count.train", marks=SLOW),
-    ],
-)
-def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path, setting, message):
+def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path):
     project = copy_of_the_repository(tmp_path)
-    project.write_config(copy.deepcopy(TINY) | setting)
+    project.write_config(TINY | {"modle": {}, "seed": "many"})
     ran = project.snakemake(check=False)
     assert ran.returncode != 0
-    assert message in ran.stdout and "Traceback" not in ran.stdout
+    for message in ("modle: unknown key; did you mean 'model'?", "seed: found 'many', expected"):
+        assert message in ran.stdout and "Traceback" not in ran.stdout
     assert not (tmp_path / "results").exists()
 
 
@@ -135,23 +115,15 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
     assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
 
 
-SENTENCES = {
-    "korean": [
-        "세종대왕은 백성을 위해 글자를 만들었다.",
-        "하늘은 높고 말은 살찐다.",
-        "물은 아래로 흐른다.",
-    ],
-    "japanese": ["吾輩は猫である。", "名前はまだ無い。", "どこで生れたか頓と見當がつかぬ。"],
-    "mixed": ["Привет, κόσμε! 👩🏽‍🚀", "שלום مرحبا नमस्ते", "naïve café 🎉 — ok"],
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("language", sorted(SENTENCES))
-def test_text_of_any_script_goes_through_to_a_report(tmp_path, language):
+def test_text_of_any_script_goes_through_to_a_report(tmp_path):
     project = copy_of_the_repository(tmp_path)
-    sentences = SENTENCES[language]
-    lines = [f"{' '.join(sentences[: 1 + i % 3])} {i * 7}" for i in range(450)]
+    sentences = [
+        *("세종대왕은 백성을 위해 글자를 만들었다.", "하늘은 높고 말은 살찐다."),
+        *("吾輩は猫である。", "どこで生れたか頓と見當がつかぬ。", "naïve café 🎉 — ok"),
+        *("Привет, κόσμε! 👩🏽‍🚀", "שלום مرحبا नमस्ते"),
+    ]
+    lines = [f"{sentences[i % 7]} {sentences[i // 7 % 7]} {i * 7}" for i in range(450)]
     for name, part in {
         "train-a": lines[:200],
         "train-b": lines[200:400],
@@ -160,7 +132,7 @@ def test_text_of_any_script_goes_through_to_a_report(tmp_path, language):
     }.items():
         (tmp_path / "data" / f"{name}.txt").write_text("\n".join(part) + "\n", encoding="utf-8")
     config = copy.deepcopy(TINY)
-    config["tokenizer"] = {"vocabulary_size": 80, "kind": "bpe"}
+    config["tokenizer"] = {"vocabulary_size": 150, "kind": "bpe"}
     config["pretraining"]["steps"] = 2
     project.write_config(config)
     project.snakemake()

@@ -1,4 +1,4 @@
-"""A document that a run is to forget, through the whole workflow."""
+"""Runs that continue another, without some of its documents or with another schedule."""
 
 import copy
 import json
@@ -13,8 +13,9 @@ from tests.workflow.conftest import TINY
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
-def asked(project, *arguments: str) -> str:
-    return project.python("scripts/ask.py", *arguments, "--configfile", "tiny.yaml").stdout
+def weights(project, *runs: str) -> list[str]:
+    models = (project.path / f"results/runs/{run}/model" for run in runs)
+    return [file_sha256(model / "model.safetensors") for model in models]
 
 
 def jobs(project) -> set[tuple[str, str]]:
@@ -34,7 +35,8 @@ def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(copied):
     # One that is first used when there is a state already.
     for number in range(0, 400, 3):
         what = f"document:{number}"
-        answer = json.loads(asked(project, "--forget", what, "--json"))
+        asked = ["--forget", what, "--json", "--configfile", "tiny.yaml"]
+        answer = json.loads(project.python("scripts/ask.py", *asked).stdout)
         if (answer["first_step"] or 0) > 4:
             break
     assert answer["go_on_from"][0] == "base" and answer["go_on_from"][1] in (4, 8)
@@ -46,10 +48,7 @@ def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(copied):
     assert jobs(project) == expected
     project.snakemake()
     assert "continues run base" in (project.path / "logs/pretrain/without.log").read_text()
-    base, without, whole = (
-        file_sha256(project.path / f"results/runs/{run}/model/model.safetensors")
-        for run in ("base", "without", "whole")
-    )
+    base, without, whole = weights(project, "base", "without", "whole")
     assert without == whole != base
     page = (project.path / "results" / "report.html").read_text()
     assert "without was trained without 1 document of the train split" in page
@@ -60,14 +59,6 @@ def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(copied):
     runs["whole"]["pretraining"]["forget"].append("document:1")
     project.write_config(config | {"runs": runs})
     assert jobs(project) == {(rule, run) for rule, run in expected if run != "without"}
-
-    # A passage that the run was not shown.
-    import pyarrow.parquet as pq
-
-    texts = pq.read_table(project.path / "results/corpus/train.parquet")["text"].to_pylist()
-    project.write_config(config | {"runs": runs})
-    said = asked(project, texts[int(what.split(":")[1])], "--run", "without")
-    assert "left out of this run (pretraining.forget)" in said
 
 
 def test_what_finds_nothing_ends_in_one_sentence_before_any_training(copied):
@@ -82,3 +73,25 @@ def test_what_finds_nothing_ends_in_one_sentence_before_any_training(copied):
         (project.path / "results/holes").iterdir()
     )
     assert not (project.path / "state" / "less").exists()
+
+
+def test_a_branch_waits_for_its_parent_and_ends_with_the_weights_of_a_whole_training(copied):
+    project = copied
+    steady, falling = ({"warmup_steps": 2, "decay_steps": n} for n in (0, 5))
+    config = copy.deepcopy(TINY)
+    config["runs"] = {
+        "short": {
+            "pretraining": {
+                "optimizer": falling,
+                "continue_from": {"run": "stable", "step": 7},
+            }
+        },
+        "stable": {"pretraining": {"optimizer": steady}},
+        "whole": {"pretraining": {"optimizer": falling}},
+    }
+    project.write_config(config)
+    project.snakemake()
+    assert "continues run stable" in (project.path / "logs/pretrain/short.log").read_text()
+    short, stable, whole = weights(project, "short", "stable", "whole")
+    assert short == whole != stable
+    assert project.would_run() == set()
