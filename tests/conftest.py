@@ -11,6 +11,7 @@ import os
 # As in mlm.foundations.framework: some tests import TensorFlow first.
 import sqlite3  # noqa: F401
 import sys
+import time
 
 import pytest
 
@@ -42,6 +43,15 @@ def no_bucket_is_remembered():
     from mlm.samples.object_storage import _client
 
     _client.cache_clear()
+
+
+def waited_for(condition, seconds: float = 600.0, told=lambda: ""):
+    """What `condition()` returns once it is true; `told()` says what went wrong meanwhile."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s\n{told()}"
+        time.sleep(0.05)
+    return found
 
 
 def users_environment() -> dict[str, str]:

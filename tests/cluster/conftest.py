@@ -1,13 +1,12 @@
 """Services that a test starts and stops itself, and environments with the plugins for them."""
 
 import copy
+import functools
 import os
-import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
 from tests.cluster.storage_server import StorageServer
-from tests.conftest import users_environment
+from tests.conftest import users_environment, waited_for
 from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository, speeches
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
@@ -51,22 +50,20 @@ class Run:
 
     def wait_for(self, condition, seconds: float = 900):
         """What `condition()` returns once it is true. Fails when the workflow ends before."""
-        end = time.monotonic() + seconds
-        while True:
-            if found := condition():
-                return found
-            assert self.process.poll() is None, self.output()[-6000:]
-            assert time.monotonic() < end, f"waited {seconds} s\n{self.output()[-6000:]}"
-            time.sleep(0.05)
+
+        def while_it_runs():
+            found = condition()
+            assert found or self.process.poll() is None, self.output()[-6000:]
+            return found
+
+        return waited_for(while_it_runs, seconds, self.output)
 
     def finished(self, seconds: float = 1800, status: int | None = 0) -> str:
         """The output, once the workflow has ended with `status`."""
         try:
             self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
-            raise
+        finally:
+            self.process.terminate()
         assert status is None or self.process.returncode == status, self.output()[-9000:]
         return self.output()
 
@@ -98,37 +95,23 @@ def start(
 @pytest.fixture(scope="session")
 def python_with():
     """Makes an environment: this one, and the plugins of envs/requirements-{name}.txt."""
-    made: dict[tuple, str] = {}
 
-    def make(*names: str) -> str:
-        if names not in made:
-            place = Path(directory) / "-".join(names)
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-            python = str(place / "bin" / "python")
-            found = subprocess.run(
-                [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.strip()
-            # What this environment holds is seen there too, and not installed again.
-            # The executor of this repository only beside what it extends: Snakemake imports
-            # every plugin that it finds.
-            seen = [sysconfig.get_path("purelib")]
-            seen += [str(place) for place in (ROOT / "plugins").glob("*") if "gke" in names]
-            Path(found, "parent.pth").write_text("\n".join(seen) + "\n")
-            pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-            for name in names:
-                lock = ROOT / "envs" / f"requirements-{name}.txt"
-                ran = subprocess.run(
-                    [*pip, "--no-deps", "--require-hashes", "-r", lock],
-                    capture_output=True,
-                    text=True,
-                )
-                if ran.returncode:
-                    not_here(f"{lock.name} cannot be installed: {ran.stderr[-1000:]}")
-            made[names] = python
-        return made[names]
+    @functools.cache
+    def make(name: str) -> str:
+        place = Path(directory) / name
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+        # What this environment holds is seen there too, and not installed again. The executor of
+        # this repository only beside what it extends: Snakemake imports every plugin that it finds.
+        here = Path(sysconfig.get_path("purelib"))
+        seen = [here, *((ROOT / "plugins").glob("*") if name == "gke" else [])]
+        there = place / here.relative_to(sys.prefix)
+        (there / "parent.pth").write_text("\n".join(map(str, seen)) + "\n")
+        python, lock = str(place / "bin" / "python"), ROOT / "envs" / f"requirements-{name}.txt"
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+        ran = subprocess.run([*pip, "--require-hashes", "-r", lock], capture_output=True, text=True)
+        if ran.returncode:
+            not_here(f"{lock.name} cannot be installed: {ran.stderr[-1000:]}")
+        return python
 
     with tempfile.TemporaryDirectory(prefix="environments-") as directory:
         yield make

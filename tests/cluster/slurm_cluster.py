@@ -11,11 +11,10 @@ import shlex
 import shutil
 import socket
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conftest import users_environment
+from tests.conftest import users_environment, waited_for
 
 PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -101,11 +100,9 @@ class SlurmCluster:
         self._munge()
         self._daemon("slurmctld", "-D", "-c", "-f", str(configuration))
         self._daemon("slurmd", "-D", "-f", str(configuration), "-N", host)
-        end = time.monotonic() + 60
-        while "idle" not in self.run("sinfo", "-h", "-o", "%T", check=False):
-            if time.monotonic() > end:
-                raise RuntimeError(f"Slurm did not come up:\n{self.logs()}")
-            time.sleep(0.2)
+        waited_for(
+            lambda: "idle" in self.run("sinfo", "-h", "-o", "%T", check=False), 60, self.logs
+        )
 
     def _write_commands(self, configuration: Path) -> None:
         """Commands that know the configuration: job steps drop SLURM_CONF, but keep PATH."""
@@ -121,34 +118,23 @@ class SlurmCluster:
         key = self.place / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        files = {name: f"{self.place}/munge.{name}" for name in ("socket", "pid", "log", "seed")}
-        self._daemon(
-            "munged",
-            "--foreground",
-            "--force",
-            f"--key-file={key}",
-            f"--socket={files['socket']}",
-            f"--pid-file={files['pid']}",
-            f"--log-file={files['log']}",
-            f"--seed-file={files['seed']}",
-        )
-        end = time.monotonic() + 20
-        while not Path(files["socket"]).exists():
-            if time.monotonic() > end:
-                raise RuntimeError(f"munged did not come up:\n{self.logs()}")
-            time.sleep(0.1)
+        files = {name: self.place / f"munge.{name}" for name in ("socket", "pid", "log", "seed")}
+        socket = files.pop("socket")
+        named = [f"--{name}-file={file}" for name, file in (files | {"key": key}).items()]
+        self._daemon("munged", "--foreground", "--force", f"--socket={socket}", *named)
+        waited_for(socket.exists, 20, self.logs)
 
     def _daemon(self, name: str, *arguments: str) -> None:
-        output = (self.place / f"{name}.output").open("w")
-        self._daemons.append(
-            subprocess.Popen(
-                [_program(name), *arguments],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                cwd=self.place,
+        with (self.place / f"{name}.output").open("w") as output:
+            self._daemons.append(
+                subprocess.Popen(
+                    [_program(name), *arguments],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                    cwd=self.place,
+                )
             )
-        )
 
     def run(self, *command: str, check: bool = True) -> str:
         """The output of one of Slurm's commands."""
@@ -170,9 +156,8 @@ class SlurmCluster:
     def stop(self) -> None:
         """End the jobs and the daemons."""
         self.run("scancel", "--user", getpass.getuser(), check=False)
-        end = time.monotonic() + 40
-        while self.run("squeue", "-h", check=False).strip() and time.monotonic() < end:
-            time.sleep(0.5)
+        with contextlib.suppress(AssertionError):
+            waited_for(lambda: not self.run("squeue", "-h", check=False).strip(), 40)
         for daemon in reversed(self._daemons):
             daemon.terminate()
         for daemon in reversed(self._daemons):

@@ -3,12 +3,13 @@
 import json
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.conftest import waited_for
 
 
 @dataclass
@@ -36,24 +37,25 @@ class StorageServer:
         ]
         with self.log.open("w") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        end = time.monotonic() + 60
-        while True:
-            try:
-                self.names()
-                return
-            except (urllib.error.URLError, ConnectionError):
-                if time.monotonic() > end or self._process.poll() is not None:
-                    raise RuntimeError(self.log.read_text()) from None
-                time.sleep(0.2)
+        waited_for(self._answers, 60, self.log.read_text)
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            return self.names() == []
+        except (urllib.error.URLError, ConnectionError):
+            return False
 
     def names(self) -> list[str]:
         """The names of all objects in the bucket."""
-        with urllib.request.urlopen(f"{self.address}/storage/v1/b/{self.bucket}/o") as got:
-            return sorted(item["name"] for item in json.load(got).get("items", []))
+        return self._listed(f"/{self.bucket}/o")
 
     def buckets(self) -> list[str]:
         """The names of all buckets."""
-        with urllib.request.urlopen(f"{self.address}/storage/v1/b?project=test") as got:
+        return self._listed("?project=test")
+
+    def _listed(self, place: str) -> list[str]:
+        with urllib.request.urlopen(f"{self.address}/storage/v1/b{place}") as got:
             return sorted(item["name"] for item in json.load(got).get("items", []))
 
     def content(self, name: str) -> bytes:

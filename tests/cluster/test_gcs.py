@@ -23,12 +23,19 @@ def python(python_with):
     return python_with("gcs-test")
 
 
-def in_an_empty_place(place, local_run) -> Project:
-    """A working directory with nothing but the corpus and the configuration."""
-    place.mkdir()
-    shutil.copytree(local_run.path / "data", place / "data")
-    shutil.copy(local_run.path / "tiny.yaml", place)
-    return Project(place)
+@pytest.fixture
+def on_bucket(storage_server, python):
+    """Starts snakemake on a project with a prefix of results; what it says when it has ended."""
+
+    def run(project: Project, prefix: str, *more: str, status: int = 0) -> str:
+        arguments = (*PROFILE, "--cores", "2", "--storage-gcs-project", "test", *more)
+        arguments += ("--default-storage-prefix", prefix)
+        environment = storage_server.environment
+        output = start(project, python, *arguments, environment=environment).finished(status=status)
+        assert "Traceback" not in output
+        return output
+
+    return run
 
 
 @pytest.fixture
@@ -42,22 +49,15 @@ def nothing_done(tmp_path) -> Project:
     return project
 
 
-def arguments(prefix: str) -> list[str]:
-    return [
-        *PROFILE,
-        *("--cores", "2", "--default-storage-prefix", prefix),
-        *("--storage-gcs-project", "test"),
-    ]
-
-
 def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
-    storage_server, python, local_run, tmp_path
+    storage_server, on_bucket, local_run, tmp_path
 ):
     prefix = f"gs://{storage_server.bucket}/tiny"
-    first = in_an_empty_place(tmp_path / "first", local_run)
-    environment = storage_server.environment
-    start(first, python, *arguments(prefix), environment=environment).finished()
-
+    first, second, third = (Project(tmp_path / name) for name in ("first", "second", "third"))
+    for project in (first, second, third):
+        shutil.copytree(local_run.path / "data", project.path / "data")
+        shutil.copy(local_run.path / "tiny.yaml", project.path)
+    on_bucket(first, prefix)
     found = {
         name.removeprefix("tiny/results/"): hashlib.sha256(storage_server.content(name)).hexdigest()
         for name in storage_server.names()
@@ -65,95 +65,64 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
     }
     assert found == local_run.digests()
     assert not (first.path / "results").exists()
-
     # From another empty directory: the bucket alone says that all is done.
-    second = in_an_empty_place(tmp_path / "second", local_run)
-    output = start(second, python, *arguments(prefix), environment=environment).finished()
-    assert "Nothing to be done" in output
+    assert "Nothing to be done" in on_bucket(second, prefix)
 
     # An object that was changed there is not hidden by what was fetched before.
-    evaluation = storage_server.content("tiny/results/runs/base/evaluation.json")
-    storage_server.put(
-        "tiny/results/runs/base/evaluation.json", evaluation.replace(b'"loss": ', b'"loss": 1')
-    )
-    output = start(first, python, *arguments(prefix), environment=environment).finished(status=1)
-    assert f"{prefix}/results/runs/base/evaluation.json is damaged" in output
-    assert f"gcloud storage rm {prefix}/results/runs/base/evaluation.json" in output
-    storage_server.put("tiny/results/runs/base/evaluation.json", evaluation)
+    base = "results/runs/base"
+    evaluation = storage_server.content(f"tiny/{base}/evaluation.json")
+    changed = evaluation.replace(b'"loss": ', b'"loss": 1')
+    storage_server.put(f"tiny/{base}/evaluation.json", changed)
+    output = on_bucket(first, prefix, status=1)
+    assert f"{prefix}/{base}/evaluation.json is damaged" in output
+    assert f"gcloud storage rm {prefix}/{base}/evaluation.json" in output
+    storage_server.put(f"tiny/{base}/evaluation.json", evaluation)
 
     # Made anew, with what follows from it not made yet, as an interruption leaves it.
-    training = json.loads(storage_server.content("tiny/results/runs/base/training.json"))
-    del training["seal"]
-    write_artefact(tmp_path / "training.json", training | {"made": "anew"})
-    whole = storage_server.content("tiny/results/runs/base/training.json")
-    storage_server.put(
-        "tiny/results/runs/base/training.json", (tmp_path / "training.json").read_bytes()
-    )
-    dry_run = [*arguments(prefix), "--dry-run"]
-    output = start(first, python, *dry_run, environment=environment).finished()
-    assert "rule evaluate:" in output
-    storage_server.put("tiny/results/runs/base/training.json", whole)
+    whole = storage_server.content(f"tiny/{base}/training.json")
+    write_artefact(tmp_path / "training.json", json.loads(whole) | {"made": "anew"})
+    anew = (tmp_path / "training.json").read_bytes()
+    storage_server.put(f"tiny/{base}/training.json", anew)
+    assert "rule evaluate:" in on_bucket(first, prefix, "--dry-run")
+    storage_server.put(f"tiny/{base}/training.json", whole)
 
     # The results of other settings are not taken as done.
-    third = in_an_empty_place(tmp_path / "third", local_run)
     config = (third.path / "tiny.yaml").read_text()
     (third.path / "tiny.yaml").write_text(config.replace("resamples: 100", "resamples: 200"))
-    output = start(third, python, *arguments(prefix), environment=environment).finished(status=1)
-    assert f"{prefix}/results/runs/base/evaluation.json was made with another evaluation" in output
+    output = on_bucket(third, prefix, status=1)
+    assert f"{prefix}/{base}/evaluation.json was made with another evaluation" in output
 
 
 @pytest.mark.parametrize(
-    "prefix, words",
+    "prefix, parts, words",
     [
-        ("gs://mispelt-bucket/tiny", "there is no such bucket"),
-        ("mlm-test/tiny", "a bucket and a prefix in it are expected"),
+        ("gs://mispelt-bucket/tiny", 1, "there is no such bucket"),
+        ("mlm-test/tiny", 1, "a bucket and a prefix in it are expected"),
+        ("gs://mlm-test/parts", 2, "corpus.parts: 2 needs a file system that all jobs see"),
     ],
 )
-def test_a_wrong_bucket_is_named_and_not_made(storage_server, python, nothing_done, prefix, words):
-    run = start(nothing_done, python, *arguments(prefix), environment=storage_server.environment)
-    output = run.finished(status=1)
-    assert words in output
-    assert "Traceback" not in output
+def test_a_wrong_bucket_and_a_corpus_in_parts_are_refused(
+    storage_server, on_bucket, nothing_done, prefix, parts, words
+):
+    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": parts}})
+    assert words in on_bucket(nothing_done, prefix, status=1)
     assert "mispelt-bucket" not in storage_server.buckets()
 
 
-def test_a_corpus_in_parts_is_refused_where_results_lie_in_a_bucket(
-    storage_server, python, nothing_done
-):
-    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": 2}})
-    prefix = f"gs://{storage_server.bucket}/parts"
-    run = start(nothing_done, python, *arguments(prefix), environment=storage_server.environment)
-    output = run.finished(status=1)
-    assert "corpus.parts: 2 needs a file system that all jobs see" in output
-    assert "Traceback" not in output
-
-
-def test_a_shards_job_fetches_the_files_with_its_documents_alone(
-    storage_server, python, nothing_done
-):
+def test_a_shards_job_fetches_the_files_with_its_documents_alone(on_bucket, nothing_done):
     train = nothing_done.path / "data" / "train-a.txt"
     train.write_text("".join(f"words {number}\n" for number in range(8)))
-    counts = {"corpus": SMALL["corpus"] | {"count": {"train": 4}}}
-    nothing_done.write_config(SMALL | counts)
-    prefix = f"gs://{storage_server.bucket}/files"
-    run = start(
-        nothing_done,
-        python,
-        *arguments(prefix),
-        "--dry-run",
-        environment=storage_server.environment,
-    )
-    inputs = re.findall(r"rule shard:\n +input: (.*)", run.finished())
-    own = {frozenset(re.findall(r"train-\d{5}-of-00004\.parquet", line)) for line in inputs}
-    halves = ([0, 1], [2, 3])
-    assert own - {frozenset()} == {
-        frozenset(f"train-{file:05d}-of-00004.parquet" for file in half) for half in halves
-    }
+    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"count": {"train": 4}}})
+    output = on_bucket(nothing_done, "gs://mlm-test/files", "--dry-run")
+    inputs = re.findall(r"rule shard:\n +input: (.*)", output)
+    own = {frozenset(re.findall(r"train-0000(\d)-of-00004\.parquet", line)) for line in inputs}
+    assert own - {frozenset()} == {frozenset("01"), frozenset("23")}
 
 
 def test_a_machine_without_credentials_is_told_so(python, nothing_done, tmp_path):
     nobody = {k: "" for k in os.environ if k.startswith(("GOOGLE_", "CLOUDSDK_"))}
     nobody |= {"HOME": str(tmp_path), "NO_GCE_CHECK": "true"}
-    run = start(nothing_done, python, *arguments("gs://some-bucket/tiny"), environment=nobody)
+    arguments = (*PROFILE, "--cores", "2", "--default-storage-prefix", "gs://some-bucket/tiny")
     # The storage plugin's words: it asks for them before the workflow is read.
-    assert "Your default credentials were not found" in run.finished(status=1)
+    output = start(nothing_done, python, *arguments, environment=nobody).finished(status=1)
+    assert "Your default credentials were not found" in output

@@ -74,27 +74,22 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
 def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
     slurm, on_slurm, python, tmp_path
 ):
-    lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
+    lines = [line for text in speeches(100) for line in text.split(". ")]
+    # Numbered, so that a part takes seconds, in which it can be cancelled.
+    text = "".join(f"{n} {line}\n" for n in range(8) for line in lines)
     targets = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
-    made = {}
+    projects = {}
     for parts in (1, 3):
         (tmp_path / str(parts)).mkdir()
-        project = copy_of_the_repository(tmp_path / str(parts))
-        # Numbered, so that a part takes seconds, in which it can be cancelled.
-        text = "".join(f"{n} {line}\n" for n in range(8) for line in lines.split("\n"))
+        projects[parts] = project = copy_of_the_repository(tmp_path / str(parts))
         (project.path / "data" / "train-c.txt").write_text(text, encoding="utf-8")
         project.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": parts}})
-        if parts == 1:
-            start(project, python, "--cores", "2", *targets).finished()
-        else:
-            run = on_slurm(project, *targets)
-            cancelled = run.wait_for(lambda: jobs(slurm, "RUNNING").get("corpus_read"))
-            slurm.run("scancel", cancelled)
-            output = run.finished()
-            assert "CANCELLED" in output
-            assert not (project.path / "results/corpus/parts").exists()
-        made[parts] = project.digests()
-    assert made[1] == made[3]
+    start(projects[1], python, "--cores", "2", *targets).finished()
+    run = on_slurm(projects[3], *targets)
+    slurm.run("scancel", run.wait_for(lambda: jobs(slurm, "RUNNING").get("corpus_read")))
+    assert "CANCELLED" in run.finished()
+    assert not (projects[3].path / "results/corpus/parts").exists()
+    assert projects[1].digests() == projects[3].digests()
 
 
 def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_path):
@@ -115,17 +110,11 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
         assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
 
 
-SLOW = """\
-rule slow:
-    output: "done.txt"
-    shell: "sleep 600 && touch {output}"
-"""
-
-
 @pytest.fixture
 def slow(tmp_path) -> Project:
     """A workflow of one job that takes ten minutes and no CPU."""
-    (tmp_path / "Snakefile").write_text(SLOW)
+    rule = 'rule slow:\n    output: "done.txt"\n    shell: "sleep 600 && touch {output}"\n'
+    (tmp_path / "Snakefile").write_text(rule)
     (tmp_path / "tiny.yaml").write_text("{}")
     return Project(tmp_path)
 

@@ -1,7 +1,6 @@
 """A lock that outlives its process is taken away; a living process's is not."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,91 +37,77 @@ def start(tmp_path):
             text=True,
         )
         started.append(process)
-        while (line := process.stdout.readline()) and line != "held\n":
-            pass
+        assert "held\n" in iter(process.stdout.readline, "")
         return process
 
     yield holder
     for process in started:
         process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def killed(process: subprocess.Popen) -> None:
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-def locks(directory: Path) -> list[str]:
-    return sorted(p.name for p in directory.glob(".snakemake/locks/*"))
+        process.communicate()
 
 
 @pytest.fixture
-def said(monkeypatch):
+def hold(tmp_path, monkeypatch):
+    """Hold `tmp_path` from this process: the locks that are left, and what is said."""
     monkeypatch.setattr(abandoned_locks, "_HELD", [])
-    return []
+
+    def held() -> tuple[list[str], str]:
+        said = []
+        hold_directory(tmp_path, said.append)
+        return sorted(p.name for p in tmp_path.glob(".snakemake/locks/*")), "".join(said)
+
+    return held
 
 
-def test_the_lock_of_a_killed_process_is_removed(start, said, tmp_path):
+def killed(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+
+
+def test_the_lock_of_a_killed_process_is_removed(start, hold):
     killed(start("0.output.lock"))
-    assert locks(tmp_path) == ["0.output.lock"]
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == []
-    assert said == ["A run that was killed had left this directory locked; the lock was removed."]
+    removed = "A run that was killed had left this directory locked; the lock was removed."
+    assert hold() == ([], removed)
 
 
-def test_the_lock_of_a_living_process_stays(start, said, tmp_path):
-    start("0.output.lock")
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock"] and said == []
-
-
-def test_the_lock_of_the_second_of_two_processes_outlives_the_first(start, said, tmp_path):
+def test_the_locks_of_two_processes_stay_until_both_have_ended(start, hold):
     """Two Snakemakes may work in one directory on different files, and the first ends."""
     first = start("0.output.lock")
     start("1.output.lock")
     killed(first)
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock", "1.output.lock"] and said == []
+    assert hold() == (["0.output.lock", "1.output.lock"], "")
 
 
-def test_the_lock_of_another_machine_is_left_and_its_name_told(start, said, tmp_path):
+def test_the_lock_of_another_machine_is_left_and_its_name_told(start, hold, tmp_path):
     killed(start("0.output.lock"))
     record = tmp_path / ".snakemake/running-on"
     record.write_text("elsewhere 0000-0000\n" + record.read_text())
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock"]
-    assert "it may run on elsewhere" in said[0] and "--unlock" in said[0]
-    # And again: what another machine locked does not become this machine's.
-    for holder in abandoned_locks._HELD:
-        holder.close()
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock"] and len(said) == 2
+    for _ in range(2):  # What another machine locked does not become this machine's.
+        left, said = hold()
+        assert left and "it may run on elsewhere" in said and "--unlock" in said
+        abandoned_locks._HELD.pop().close()
 
 
-def test_a_lock_from_nobody_knows_where_is_left(said, tmp_path):
+def test_a_lock_from_nobody_knows_where_is_left(hold, tmp_path):
     (tmp_path / ".snakemake/locks").mkdir(parents=True)
-    (tmp_path / ".snakemake/locks/0.output.lock").write_text("x")
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock"] and "it is not known where" in said[0]
+    (tmp_path / ".snakemake/locks/0.output.lock").touch()
+    left, said = hold()
+    assert left and "it is not known where" in said
 
 
-def test_without_locks_of_the_kernel_nothing_is_removed(start, said, tmp_path, monkeypatch):
+def test_without_locks_of_the_kernel_nothing_is_removed(start, hold, monkeypatch):
     killed(start("0.output.lock"))
 
     def refused(*_):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(abandoned_locks, "flock", refused)
-    hold_directory(tmp_path, said.append)
-    assert locks(tmp_path) == ["0.output.lock"]
-    assert "Operation not supported" in said[0] and "--unlock" in said[0]
+    left, said = hold()
+    assert left and "Operation not supported" in said and "--unlock" in said
 
 
-def test_a_directory_that_was_free_forgets_earlier_machines(said, tmp_path):
+def test_a_directory_that_was_free_forgets_earlier_machines(hold, tmp_path):
     record = tmp_path / ".snakemake/running-on"
     record.parent.mkdir()
     record.write_text("elsewhere 0000-0000\n")
-    hold_directory(tmp_path, said.append)
-    assert "elsewhere" not in record.read_text() and said == []
+    assert hold() == ([], "") and "elsewhere" not in record.read_text()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import users_environment
+from tests.conftest import users_environment, waited_for
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
@@ -244,12 +244,8 @@ class WorkflowsAhead:
 
     def __call__(self, name: str) -> Project:
         """The copy `name` when its report is there; not to be written to."""
-        status = self.place / f"{name}.rc"
-        log = self.place / name / "built.log"
-        end = time.monotonic() + 1200
-        while not (status.exists() and status.read_text().strip()):
-            assert time.monotonic() < end, f"{log} has not ended"
-            time.sleep(0.2)
+        status, log = self.place / f"{name}.rc", self.place / name / "built.log"
+        waited_for(lambda: status.exists() and status.read_text().strip(), 1200, log.read_text)
         assert status.read_text().strip() == "0", log.read_text()[-6000:]
         return Project(self.place / name)
 

@@ -3,14 +3,13 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
-from tests.conftest import users_environment
+from tests.conftest import users_environment, waited_for
 
 from .conftest import ROOT, TINY, speeches
 
@@ -18,13 +17,6 @@ pytestmark = pytest.mark.workflow
 
 COMMAND = [sys.executable, "-m", "snakemake", "--cores=1", "-s", str(ROOT / "Snakefile")]
 TARGET = "results/corpus/train.parquet"
-
-
-def wait_for(condition, seconds: float = 600.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.01)
 
 
 class Run:
@@ -52,12 +44,12 @@ class Run:
 def test_sigint_of_snakemake_alone_ends_its_jobs(tmp_path):
     run = Run(tmp_path)
     snakemake = run.start("log")
-    wait_for(run.in_progress.exists)
+    waited_for(run.in_progress.exists)
     job = psutil.Process(snakemake.pid).children(recursive=True)
     for process in job:
         process.suspend()
     snakemake.send_signal(signal.SIGINT)
-    wait_for(lambda: "Terminating processes" in (tmp_path / "log").read_text())
+    waited_for(lambda: "Terminating processes" in (tmp_path / "log").read_text())
     for process in job:
         process.resume()
     assert snakemake.wait(600) != 0
@@ -71,7 +63,7 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     run = Run(tmp_path)
     first = run.start("first")
     try:
-        wait_for(run.in_progress.exists)
+        waited_for(run.in_progress.exists)
         job = psutil.Process(first.pid).children(recursive=True)
         for process in job:
             process.suspend()
@@ -87,7 +79,7 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     again = run.start("again")
     log = tmp_path / "again"
     try:
-        wait_for(lambda: "A job of a run that was killed is still at work" in log.read_text())
+        waited_for(lambda: "A job of a run that was killed is still at work" in log.read_text())
     finally:
         for process in job:
             process.resume()
