@@ -74,7 +74,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         help="say from which step on the run depends on these documents: document:247, "
         "group:NAME, file:PATH or pattern:REGEX",
     )
-    parser.add_argument("--run", help="the run that is asked about (default: the first)")
     parser.add_argument(
         "--most", type=_positive, default=20, help="passages to show at most (default: 20)"
     )
@@ -87,7 +86,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         help="make a step that used the sentence again, and ask the model as it was before it: "
         "STEP, or the first that asked for a token of the sentence",
     )
-    parser.add_argument("--json", action="store_true", help="print the answer for machines")
     given = parser.parse_args(arguments)
     if (given.sentence is None) == (not given.forget):
         parser.error("give either a sentence, in quotes, or --forget with what is to be forgotten")

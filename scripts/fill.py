@@ -22,7 +22,9 @@ def main(arguments: list[str]) -> None:
 
     settings = read_settings(BASE / "config.yaml", given.configfile, given.config, given.directory)
     run = next(iter(settings["runs"])) if given.run is None else given.run
-    model = _checked_model(run, settings)
+    if run not in settings["runs"]:
+        raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    model = _checked_model(Path("results", "runs", run))
     from mlm.evaluation.fill_mask import answers, use_cpu
 
     use_cpu(settings["accelerator"]["cpu_threads"])
@@ -34,13 +36,10 @@ def main(arguments: list[str]) -> None:
         print(*map(printable, (prompt.prompt, *lines)), sep="\n")
 
 
-def _checked_model(run: str, settings: dict) -> Path:
-    """The directory of the run's model, compared with what its training recorded."""
+def _checked_model(results: Path) -> Path:
+    """The directory of a run's model, compared with what its training recorded."""
     from mlm.foundations.artefacts import check_inputs
 
-    if run not in settings["runs"]:
-        raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")
-    results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):
         raise MlmError(
@@ -53,9 +52,7 @@ def _checked_model(run: str, settings: dict) -> Path:
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = command_parser("fill.py", __doc__)
     parser.add_argument("sentences", nargs="+", help="sentences in quotes, with one mask each")
-    parser.add_argument("--run", help="the run whose model is asked (default: the first)")
     parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
-    parser.add_argument("--json", action="store_true", help="print the answers for machines")
     given = parser.parse_args(arguments)
     if given.top_k < 1:
         parser.error(f"--top-k {given.top_k}: a whole number from 1 is expected")

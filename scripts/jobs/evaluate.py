@@ -14,10 +14,7 @@ from mlm.samples.manifests import Manifest, shards_root
 @run_as_job
 def main(job):
     manifests = {split: Path(job.input[split]) for split in ("train", "validation", "test")}
-    corpus = {
-        split: CorpusSplit.read(path)
-        for split, path in zip(("train", "test"), job.input.corpus, strict=False)
-    }
+    corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=False))
     test = corpus.get("test")
     figures = evaluate(
         job.wildcards.run,
@@ -31,10 +28,6 @@ def main(job):
         root=shards_root(Manifest.read(manifests["train"]), manifests["train"]),
     )
     figures.write(job.output[0])
-    print(
-        f"{job.wildcards.run}: test loss {figures.test.loss:.3f}, "
-        f"accuracy {figures.test.accuracy:.1%}",
-        *(verdict.text for verdict in figures.verdicts),
-        sep="\n  ",
-        file=sys.stderr,
-    )
+    scores = f"test loss {figures.test.loss:.3f}, accuracy {figures.test.accuracy:.1%}"
+    verdicts = (verdict.text for verdict in figures.verdicts)
+    print(f"{job.wildcards.run}: {scores}", *verdicts, sep="\n  ", file=sys.stderr)

@@ -11,14 +11,12 @@ def main(job):
     from mlm.training.run import RunFiles
 
     keys = ("model", "pretraining", "seed", "sequence_length")
-    settings = {key: getattr(job.params, key) for key in keys}
-    settings |= {"name": job.wildcards.run, "holes": None}
+    config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
+    manifests = {"train": job.input.train, "validation": job.input.validation}
     require_compiler()
     batches = find_batches(
-        RunConfiguration.of_param(settings),
-        RunFiles(
-            job.input.tokenizer, {"train": job.input.train, "validation": job.input.validation}
-        ),
+        RunConfiguration.of_param(config | {"holes": None}),
+        RunFiles(job.input.tokenizer, manifests),
         list(job.params.targets),
     )
     batches.write(job.output[0])

@@ -14,7 +14,6 @@ def main(job):
     section = Finetune.of_param(params.finetune)
     # Folds run side by side on this machine, with this many threads each.
     here = {"cpu_threads": section.cpu_threads, "deterministic": True}
-    name = f"{asked.start}-fold-{asked.fold}"
     finetune_fold(
         (asked.run, asked.start, int(asked.fold)),
         params.seed,
@@ -23,5 +22,5 @@ def main(job):
         examples=job.input.table,
         model=Path(job.input.model).parent,
         directory=Path(job.output.record).parent,
-        state=f"state/{asked.run}/finetune/{name}",
+        state=f"state/{asked.run}/finetune/{asked.start}-fold-{asked.fold}",
     )

@@ -9,13 +9,8 @@ from mlm.finetuning.results import STARTS, write_results
 
 @run_as_job
 def main(job):
-    write_results(
-        job.wildcards.run,
-        Finetune.of_param(job.params.finetune),
-        job.params.seed,
-        job.input.table,
-        job.input.ridge,
-        {s: [Path(record).parent for record in job.input[f"{s}_records"]] for s in STARTS},
-        job.input.tokenizer,
-        Path(job.output.metrics).parent,
-    )
+    made, params, run = job.input, job.params, job.wildcards.run
+    folds = {s: [Path(record).parent for record in made[f"{s}_records"]] for s in STARTS}
+    section, directory = Finetune.of_param(params.finetune), Path(job.output.metrics).parent
+    tables = made.table, made.ridge
+    write_results(run, section, params.seed, *tables, folds, made.tokenizer, directory)

@@ -6,11 +6,6 @@ from mlm.finetuning.ridge_baseline import write_ridge_predictions
 
 @run_as_job
 def main(job):
-    write_ridge_predictions(
-        job.input.table,
-        job.output.predictions,
-        job.output.record,
-        job.params.task,
-        job.params.folds,
-        job.params.penalties,
-    )
+    params, made = job.params, job.output
+    asked = params.task, params.folds, params.penalties
+    write_ridge_predictions(job.input.table, made.predictions, made.record, *asked)

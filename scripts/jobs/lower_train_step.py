@@ -11,13 +11,11 @@ def main(job):
     from mlm.training.run import RunFiles
 
     keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")
-    settings = {key: getattr(job.params, key) for key in keys}
-    settings |= {"name": job.wildcards.run, "holes": None}
+    config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
+    manifests = {"train": job.input.train, "validation": job.input.validation}
     lowering = lower_run(
-        RunConfiguration.of_param(settings),
-        RunFiles(
-            job.input.tokenizer, {"train": job.input.train, "validation": job.input.validation}
-        ),
+        RunConfiguration.of_param(config | {"holes": None}),
+        RunFiles(job.input.tokenizer, manifests),
         job.output.program,
         Evaluation.of_param(job.params.evaluation),
         job.output.validation,

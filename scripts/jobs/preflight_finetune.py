@@ -12,11 +12,7 @@ def main(job):
     from mlm.config.finetune import Finetune
 
     require_compiler()
-    verdict = preflight_finetuning(
-        Preflight.of_param(job.params.preflight),
-        Finetune.of_param(job.params.finetune),
-        Lowering.read(job.input.lowering),
-        job.input.examples,
-        job.params.precision,
-    )
+    lowering, params = Lowering.read(job.input.lowering), job.params
+    sections = Preflight.of_param(params.preflight), Finetune.of_param(params.finetune)
+    verdict = preflight_finetuning(*sections, lowering, job.input.examples, params.precision)
     verdict.write(job.output[0])

@@ -17,30 +17,18 @@ def main(job):
     from mlm.samples.shuffling import SampleOrder
     from mlm.tokenizer.encoding import Encoder
 
-    length, tokenizer = job.params.sequence_length, job.input.tokenizer
-    manifest = Manifest.read(job.input.train)
+    length, section = job.params.sequence_length, job.params.pretraining
+    tokenizer = job.input.tokenizer
+    manifest, holes = Manifest.read(job.input.train), next(iter(job.input.holes), None)
     check_sequence_length(manifest, length)
-    masking = Masking.of_param(job.params.pretraining["masking"])
-    plan = masking_plan(
-        masking,
-        Encoder.load(tokenizer),
-        tokenizer,
-        length,
-        holes=next(iter(job.input.holes), None),
-        manifest=job.input.train,
-    )
-    seed = job.params.pretraining["seed"]
+    asked = Masking.of_param(section["masking"]), Encoder.load(tokenizer), tokenizer, length
+    plan = masking_plan(*asked, holes=holes, manifest=job.input.train)
     order = SampleOrder(
         tuple(shard.num_samples for shard in manifest.shards),
-        job.params.seed if seed is None else seed,
-        job.params.pretraining["shuffle_window"],
+        job.params.seed if section["seed"] is None else section["seed"],
+        section["shuffle_window"],
     )
-    samples = preview_samples(
-        manifest,
-        plan,
-        order,
-        PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
-        job.params.evaluation["samples"],
-        shards_root(manifest, job.input.train),
-    )
+    decoder = PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
+    count, root = job.params.evaluation["samples"], shards_root(manifest, job.input.train)
+    samples = preview_samples(manifest, plan, order, decoder, count, root)
     Preview(job.wildcards.run, samples).write(job.output[0])

@@ -17,8 +17,8 @@ def main(job):
     section = Publish.of_param(params.publish | params.operational)
     said = section, published_source(section, Corpus.of_param(params.corpus))
     if "model" in params.publish:
-        directory, figures = Path(made.model).parent, (made.training, made.evaluation)
-        record = publish_model(*said, directory, *figures, params.prompt)
+        figures = made.training, made.evaluation
+        record = publish_model(*said, Path(made.model).parent, *figures, params.prompt)
     elif "dataset" in params.publish:
         manifests = {Path(manifest).stem: manifest for manifest in made.manifests}
         record = publish_dataset(*said, manifests, Path(made.tokenizer[0]).parent, made.record)

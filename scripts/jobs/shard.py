@@ -15,13 +15,8 @@ def main(job):
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
 
-    write_shard(
-        job.wildcards.split,
-        int(job.wildcards.shard),
-        int(job.wildcards.shards),
-        Shards.of_param(job.params.samples | job.params.operational),
-        Encoder.load(job.input.tokenizer),
-        job.input.tokenizer,
-        SplitDocuments.described(job.input.described),
-        job.output.shard,
-    )
+    asked, tokenizer = job.wildcards, job.input.tokenizer
+    section = Shards.of_param(job.params.samples | job.params.operational)
+    documents = SplitDocuments.described(job.input.described)
+    place = asked.split, int(asked.shard), int(asked.shards)
+    write_shard(*place, section, Encoder.load(tokenizer), tokenizer, documents, job.output.shard)

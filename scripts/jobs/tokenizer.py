@@ -14,12 +14,6 @@ def main(job):
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
     splits = ("train", "validation", "test")
-    make_tokenizer(
-        corpora={
-            split: SplitDocuments.described(record)
-            for split, record in zip(splits, job.input.records, strict=True)
-        },
-        section=Tokenizer.of_param(job.params.tokenizer),
-        families=job.params.families,
-        outputs=job.output,
-    )
+    corpora = dict(zip(splits, map(SplitDocuments.described, job.input.records), strict=True))
+    section = Tokenizer.of_param(job.params.tokenizer)
+    make_tokenizer(corpora, section, job.params.families, job.output)

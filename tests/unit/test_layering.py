@@ -37,7 +37,7 @@ ORDER = (
 COMPUTES_NO_BITS = {
     f"mlm.{module}": reason
     for reason, modules in {
-        "messages": "model.architecture foundations.differences foundations.errors "
+        "messages": "model.architecture foundations.errors "
         "foundations.progress_line foundations.environment foundations.supported_python",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
         "foundations.typed_artefacts samples.artefacts samples.object_storage "

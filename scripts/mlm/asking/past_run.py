@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from mlm.config.resolution import RunConfiguration, Settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
-from mlm.foundations.differences import differences
-from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
+from mlm.foundations.digests import FileMemory, differences, file_sha256, value_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, shards_root

@@ -14,9 +14,8 @@ from typing import Any
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Give a temporary path beside `path`, and rename it to `path` on success.
 
-    On an error, or a kill that Python sees, the temporary file is removed and `path` is
-    left as it was. The rename is atomic on a POSIX file system; the data is flushed to disk
-    before it, so that a power failure cannot leave an empty file under the final name.
+    On an error the temporary file is removed and `path` is left as it was. The data is flushed to
+    disk first, so that a power failure cannot leave an empty file under the final name.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,10 +30,8 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def canonical_json(value: Any) -> str:
-    """`value` as JSON that depends on nothing but `value`: sorted keys, UTF-8, two spaces.
-
-    Raises ValueError for NaN and infinities, which JSON has no word for.
-    """
+    """`value` as JSON that depends on nothing else: sorted keys, UTF-8, two spaces. Raises
+    ValueError for NaN and infinities."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
     return text + "\n"
 

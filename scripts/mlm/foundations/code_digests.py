@@ -1,8 +1,8 @@
 """Which code a script runs, by meaning: a digest of each module's syntax tree.
 
-Snakemake reruns a rule when its script's date changes, and knows nothing of the modules that
-the script imports. The rules therefore hold these digests as a param: an edit of what the code
-does reruns what runs it; comments, docstrings, formatting, dates and places rerun nothing.
+Snakemake knows nothing of the modules that a script imports. The rules hold these digests as a
+param: an edit of what the code does reruns what runs it, and comments, docstrings, formatting,
+dates and places rerun nothing.
 """
 
 import ast

@@ -19,8 +19,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
-    """A parser for the command `name`, whose docstring is its help, with the options of snakemake
-    that say which results are meant."""
+    """A parser for the command `name`, whose docstring is its help, with options that say which run
+    and which results are meant, as snakemake has them."""
     described, _, usage = doc.partition("\n")
     parser = _Parser(
         prog=name,
@@ -31,6 +31,8 @@ def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], metavar="FILE")
     parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--directory", "-d", default=".", help="where the results are")
+    parser.add_argument("--run", help="the run that is asked about (default: the first)")
+    parser.add_argument("--json", action="store_true", help="print the answer for machines")
     return parser
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Characters that control a terminal, reorder what surrounds them or cannot be seen. The joiners
-#: U+200C and U+200D are not among them: scripts and emoji need them.
+#: Characters that control a terminal, reorder what surrounds them or cannot be seen; but for the
+#: joiners U+200C and U+200D, which scripts and emoji need.
 HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
     r"\ud800-\udfff\ufeff\U000e0000-\U000e007f]"

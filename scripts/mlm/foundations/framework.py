@@ -1,8 +1,7 @@
 """TensorFlow as the whole project uses it: import it from here, never directly.
 
-transformers' TensorFlow models need the Keras 2 interface, which TensorFlow gives only when
-asked before its first import. The package of TPU VMs has a name that transformers does not
-know, so it is told.
+transformers needs Keras 2, which TensorFlow gives only when asked before its first import, and does
+not know the name of the package of TPU VMs.
 """
 
 import importlib.util
@@ -30,11 +29,8 @@ as_written = tf.autograph.experimental.do_not_convert
 
 
 def make_deterministic(seed: int) -> None:
-    """Two processes with the same seed do the same arithmetic in the same order.
-
-    Seeds Python, NumPy and TensorFlow, turns on deterministic kernels, and gives each
-    dropout layer a generator of its own whose state can be saved.
-    """
+    """Seed Python, NumPy and TensorFlow, turn on deterministic kernels, and give each dropout layer
+    a generator of its own whose state can be saved."""
     # Never 0: tf.data compares a seed pair with (0, 0), which fails for a seed in a tensor.
     tf_keras.utils.set_random_seed(seed % (2**31 - 2) + 1)
     tf.config.experimental.enable_op_determinism()

@@ -1,7 +1,7 @@
 """Why each stage would run, in words: Snakemake's reasons, and what exactly changed.
 
-Snakemake's dry run prints changed parameters whole, without their keys' place in the configuration:
-114 lines for a new learning rate. Here old and new are compared key by key, which makes 5.
+Snakemake prints changed parameters whole, without their keys' place in the configuration: 114 lines
+for a new learning rate. Here old and new are compared key by key, which makes 5.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.foundations.artefacts import made_from, settings_digests
-from mlm.foundations.differences import ABSENT, differing_leaves
+from mlm.foundations.digests import ABSENT, differing_leaves
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")

@@ -11,14 +11,13 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from mlm.foundations.artefacts import (
     OPERATIONAL,
-    MadeFrom,
     is_artefact,
     made_from,
     read_artefact,
@@ -66,20 +65,20 @@ def look_over(results: Iterable[str], params_of: Params, memory: FileMemory) -> 
             )
         elif is_artefact(path) and Path(path).is_file() and not _is_incomplete(path):
             try:
-                record = made_from(memory.value("artefact", path, _readable))
+                record = memory.value("record", path, lambda p: asdict(made_from(read_artefact(p))))
             except MlmError as error:
                 found.problems.append(str(error))
                 continue
             damaged |= {
                 other: f"{other} is damaged: it is not what was written beside {path} "
                 f"({os.stat(other).st_size} bytes, recorded sha256 {sha256[:12]}…). {remedy(other)}"
-                for other, sha256 in sorted(record.outputs.items())
+                for other, sha256 in sorted(record["outputs"].items())
                 if not _is_incomplete(other) and _differs(other, sha256, memory)
             }
             # A note on another version, which was here before, says nothing about this one.
             if _note(path).get("endtime") != os.stat(path).st_mtime:
-                found.problems += of_other_settings(path, record, params_of(path))
-            _check_inputs_of(path, record.inputs, memory, found)
+                found.problems += _of_other_settings(path, record["settings"], params_of(path))
+            _check_inputs_of(path, record["inputs"], memory, found)
     found.problems += damaged.values()
     return found
 
@@ -104,12 +103,6 @@ def _differs(path: str, sha256: str, memory: FileMemory) -> bool:
     return is_read_here and memory.value("result", path, result_sha256) != sha256
 
 
-def _readable(path: Path) -> dict:
-    """The record of an artefact, and nothing else. Raises MlmError if it is damaged."""
-    content = read_artefact(path)
-    return {key: content[key] for key in ("made_from",) if key in content}
-
-
 def _check_inputs_of(
     path: str, inputs: Mapping[str, str], memory: FileMemory, found: Found
 ) -> None:
@@ -132,14 +125,16 @@ def _check_inputs_of(
             found.replaced[other] = path
 
 
-def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
+def _of_other_settings(
+    path: str, recorded: Mapping[str, str], params: Mapping[str, Any] | None
+) -> list[str]:
     """A sentence if `path` is of other settings or code, and Snakemake would take it as done.
 
     It has no note on it, or one that names today's params: a note on another version of `path`.
     """
-    if params is None or not record.settings:
+    if params is None or not recorded:
         return []
-    differing = sorted({n for n, _ in settings_digests(params).items() ^ record.settings.items()})
+    differing = sorted({name for name, _ in settings_digests(params).items() ^ recorded.items()})
     noted = _note(path).get("params")
     if not differing or (noted is not None and set(noted) != set(map(repr, params.values()))):
         return []

@@ -1,7 +1,7 @@
 """Typed artefacts: one dataclass for each JSON file of a stage, which writes it and reads it.
 
-The types of a package's files stand in its module `artefacts`, which imports nothing that
-computes: readers are not run again by an edit of the code that makes the file.
+Those of a package stand in its module `artefacts`, which imports nothing that computes: an edit of
+what makes a file does not rerun its readers.
 """
 
 import os
@@ -15,12 +15,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from mlm.foundations.artefacts import MadeFrom, read_artefact, write_artefact
 from mlm.foundations.errors import MlmError, remedy
 
-_PROBLEMS = {
-    "missing": "is missing",
-    "extra_forbidden": "is not known",
-    "unexpected_keyword_argument": "is not known",
-}
-
+_PROBLEMS = {"missing": "is missing"}
+_PROBLEMS |= dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), "is not known")
 
 #: Of a field that is left out of the file where it is its default.
 OPTIONAL = {"optional": True}
@@ -28,10 +24,8 @@ OPTIONAL = {"optional": True}
 
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
-    """What every artefact holds; a subclass adds what its own file does.
-
-    `made_from` is what the job recorded at its end, empty if a script was run by hand.
-    """
+    """What every artefact holds; a subclass adds what its own file does. `made_from` is recorded
+    at the end of the job, empty if a script was run by hand."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -40,11 +34,8 @@ class Artefact:
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> Self:
-        """The artefact in the file `path`.
-
-        Raises MlmError if the file is damaged, was written by another version of the
-        workflow, or its fields are not those of this type.
-        """
+        """The artefact in the file `path`. Raises MlmError if the file is damaged, was written by
+        another version of the workflow, or its fields are not those of this type."""
         content = read_artefact(path)
         version = content.get("format_version", "none")
         if version != cls.format_version:

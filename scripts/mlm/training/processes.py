@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, NoReturn
 
 from mlm.config.accelerator import Accelerator
-from mlm.foundations.differences import differences
+from mlm.foundations.digests import differences
 from mlm.foundations.errors import MlmError, error_in_words, listed
 
 #: Where the processes meet, how many there are, and which one this is.

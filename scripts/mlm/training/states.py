@@ -16,8 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mlm.foundations.differences import differences
-from mlm.foundations.digests import value_sha256
+from mlm.foundations.digests import differences, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.state_storage import (
     Lease,
