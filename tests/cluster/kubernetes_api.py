@@ -44,11 +44,11 @@ class KubernetesApi:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.path.endswith("/jobs") and api.refusal:
-                    status, message = api.refusal
-                    self._answer(status, {"kind": "Status", "message": message, "code": status})
-                    return
                 if self.path.endswith("/jobs"):
+                    if api.refusal:
+                        status, message = api.refusal
+                        refused = {"kind": "Status", "message": message, "code": status}
+                        return self._answer(status, refused)
                     api.run(body)
                 if self.path.endswith("/secrets"):
                     api.secrets[body["metadata"]["name"]] = body["data"]
@@ -69,21 +69,14 @@ class KubernetesApi:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        kubeconfig = self.place / "kubeconfig.yaml"
         address = f"http://127.0.0.1:{self._server.server_port}"
         named = {"cluster": "test", "user": "test"}
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "test",
-                    "contexts": [{"name": "test", "context": named}],
-                    "users": [{"name": "test", "user": {}}],
-                    "clusters": [{"name": "test", "cluster": {"server": address}}],
-                }
-            )
-        )
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "test"}
+        config["contexts"] = [{"name": "test", "context": named}]
+        config["users"] = [{"name": "test", "user": {}}]
+        config["clusters"] = [{"name": "test", "cluster": {"server": address}}]
+        kubeconfig = self.place / "kubeconfig.yaml"
+        kubeconfig.write_text(yaml.safe_dump(config))
         return kubeconfig
 
     def run(self, body: dict) -> None:
@@ -91,30 +84,24 @@ class KubernetesApi:
         name = body["metadata"]["name"]
         container = body["spec"]["template"]["spec"]["containers"][0]
         self.jobs[name] = body
-        workdir = tempfile.mkdtemp(dir=self.place)
+        environment = os.environ | self.environment
+        for variable in container.get("env") or []:
+            source = variable["valueFrom"]["secretKeyRef"]
+            content = base64.b64decode(self.secrets[source["name"]][source["key"]])
+            environment[variable["name"]] = content.decode()
         with (self.place / f"{name}.log").open("w") as log:
             self._pods[name] = subprocess.Popen(
                 [*container["command"], *container["args"]],
-                cwd=workdir,
-                env=os.environ | self.environment | self._variables(container),
+                cwd=tempfile.mkdtemp(dir=self.place),
+                env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
 
-    def _variables(self, container: dict) -> dict[str, str]:
-        """The container's environment, with what it takes from secrets."""
-        found = {}
-        for variable in container.get("env") or []:
-            source = variable["valueFrom"]["secretKeyRef"]
-            content = base64.b64decode(self.secrets[source["name"]][source["key"]])
-            found[variable["name"]] = content.decode()
-        return found
-
     def status(self, name: str) -> dict:
         """The job as the API shows it."""
-        state = {None: {"active": 1}, 0: {"succeeded": 1}}.get(
-            self._pods[name].poll(), {"failed": 1}
-        )
+        ended = self._pods[name].poll()
+        state = {None: {"active": 1}, 0: {"succeeded": 1}}.get(ended, {"failed": 1})
         return {"apiVersion": "batch/v1", "kind": "Job", **self.jobs[name], "status": state}
 
     def pod_of(self, rule: str) -> dict:

@@ -36,48 +36,37 @@ rule pretrain:
 
 @pytest.fixture
 def api(python_with, storage_server, tmp_path):
-    place = tmp_path / "api"
-    place.mkdir()
-    programs = Path(python_with("gke")).parent
-    served = KubernetesApi(
-        place, storage_server.environment | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    )
+    (tmp_path / "api").mkdir()
+    path = f"{Path(python_with('gke')).parent}:{os.environ['PATH']}"
+    served = KubernetesApi(tmp_path / "api", storage_server.environment | {"PATH": path})
     yield served
     served.stop()
 
 
 @pytest.fixture
 def submit(api, python_with, storage_server, tmp_path):
-    kubeconfig = api.start()
-    (tmp_path / "work").mkdir()
+    """Starts snakemake with the profile, and spot machines for the first rule that has a TPU."""
+    for name in ("work", "profile"):
+        (tmp_path / name).mkdir()
     (tmp_path / "work" / "Snakefile").write_text(SNAKEFILE)
     (tmp_path / "work" / "tiny.yaml").write_text("{}")
-    # The profile, with spot machines for the first rule that has a TPU.
     settings = (ROOT / "profiles" / "gke" / "config.yaml").read_text()
-    (tmp_path / "profile").mkdir()
-    (tmp_path / "profile" / "config.yaml").write_text(
-        settings.replace("tpu_chips: 4", "tpu_chips: 4\n    tpu_spot: 1", 1)
-    )
+    with_spot = settings.replace("tpu_chips: 4", "tpu_chips: 4\n    tpu_spot: 1", 1)
+    (tmp_path / "profile" / "config.yaml").write_text(with_spot)
+    environment = storage_server.environment | {"KUBECONFIG": str(api.start())}
     prefix = f"gs://{storage_server.bucket}/{tmp_path.name}"
-
-    def run(*arguments: str):
-        return start(
-            Project(tmp_path / "work"),
-            python_with("gke"),
-            *("--profile", str(tmp_path / "profile"), "--retries", "0"),
-            *("--container-image", IMAGE, "--seconds-between-status-checks", "1"),
-            *("--default-storage-prefix", prefix, "--storage-gcs-project", "test"),
-            *arguments,
-            environment=storage_server.environment | {"KUBECONFIG": str(kubeconfig)},
-        )
-
-    return run
+    arguments = (
+        *("--profile", str(tmp_path / "profile"), "--retries", "0"),
+        *("--container-image", IMAGE, "--seconds-between-status-checks", "1"),
+        *("--default-storage-prefix", prefix, "--storage-gcs-project", "test"),
+    )
+    project, python = Project(tmp_path / "work"), python_with("gke")
+    return lambda *more: start(project, python, *arguments, *more, environment=environment)
 
 
 def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_path):
     output = submit().finished(status=None)
     assert f"{tmp_path.name}/pretrained.txt" in storage_server.names(), output + api.logs()
-
     pod = api.pod_of("pretrain")
     container = pod["containers"][0]
     assert pod["nodeSelector"] == {
@@ -86,14 +75,10 @@ def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_pat
         "cloud.google.com/gke-spot": "true",
     }
     assert pod["tolerations"][0]["key"] == "cloud.google.com/gke-spot"
-    assert container["resources"]["limits"] == {"google.com/tpu": "4"}
-    assert container["resources"]["requests"] == {
-        "google.com/tpu": "4",
-        "cpu": "1900m",
-        "memory": "4000M",
-    }
-    assert container["image"] == IMAGE
-    assert container["command"] == ["/bin/sh"]
+    chips = {"google.com/tpu": "4"}
+    requests = chips | {"cpu": "1900m", "memory": "4000M"}
+    assert container["resources"] == {"limits": chips, "requests": requests}
+    assert container["image"] == IMAGE and container["command"] == ["/bin/sh"]
     words = shlex.split(container["args"][1])
     assert words[1:3] == ["-m", "snakemake"]
     assert words[words.index("--mode") + 1] == "remote"

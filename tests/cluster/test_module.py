@@ -1,12 +1,12 @@
 """Another workflow that uses this one as a module, with its own configuration and rules."""
 
 import copy
-import hashlib
 import sys
 
 import pytest
 import yaml
 
+from mlm.foundations.digests import file_sha256
 from tests.cluster.conftest import start, write_small_data
 from tests.workflow.conftest import ROOT, TINY, Project
 
@@ -52,19 +52,14 @@ def test_an_overlay_trains_the_same_weights_in_a_module_as_with_configfile(outer
     overlay = copy.deepcopy(TINY)
     overlay["model"]["config"] = {"hidden_size": 32}
     overlay["runs"] = {"narrow": {"model": {"config": {"intermediate_size": 64}}}}
-    weights = "results/runs/narrow/model/model.safetensors"
-    (outer.path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": overlay}))
-    start(outer, sys.executable, "--cores", "2", weights).finished()
-
     plain = Project(tmp_path_factory.mktemp("plain"))
     plain.write_config(overlay)
+    (outer.path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": overlay}))
     (plain.path / "data").symlink_to(outer.path / "data")
-    snakefile = str(ROOT / "Snakefile")
-    start(plain, sys.executable, "--snakefile", snakefile, "--cores", "2", weights).finished()
-
-    def digest(project):
-        return hashlib.sha256((project.path / weights).read_bytes()).hexdigest()
-
-    assert digest(outer) == digest(plain)
-    for project in (outer, plain):
-        assert [run.name for run in (project.path / "results" / "runs").iterdir()] == ["narrow"]
+    weights, digests = "results/runs/narrow/model/model.safetensors", []
+    for project, snakefile in ((outer, "Snakefile"), (plain, str(ROOT / "Snakefile"))):
+        command = ("--snakefile", snakefile, "--cores", "2", weights)
+        start(project, sys.executable, *command).finished()
+        digests.append(file_sha256(project.path / weights))
+        assert [run.name for run in (project.path / "results/runs").iterdir()] == ["narrow"]
+    assert digests[0] == digests[1]

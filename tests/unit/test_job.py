@@ -55,13 +55,9 @@ def test_a_bug_alone_has_a_traceback_and_no_message_controls_the_terminal(
     assert words in shown and ("Traceback" in shown) == isinstance(error, ZeroDivisionError)
 
 
-class ResourceExhaustedError(Exception):
-    """As TensorFlow's, which is no OSError."""
-
-
 @pytest.mark.parametrize("words", ["No space left on device", "Disk quota exceeded"])
 def test_a_full_disk_is_told_in_words_whichever_library_met_it(tmp_path, capsys, words):
-    error = ResourceExhaustedError(f"{{{{function_node x}}}} state/a/events.v2; {words}\n\tFailed")
+    error = RuntimeError(f"{{{{function_node x}}}} state/a/events.v2; {words}\n\tFailed")
     shown = message_of(error, tmp_path, capsys)
     assert "No space left on the disk or in the quota (state/a/events.v2)" in shown
     assert "Traceback" not in shown
@@ -158,14 +154,6 @@ def test_an_interrupt_while_a_job_imports_is_one_line(tmp_path):
     assert said == "\nStopped by SIGINT. The same command continues.\n"
 
 
-class Inputs(list):
-    """Paths of which some have a name, as Snakemake gives a job's inputs."""
-
-    def __init__(self, **named):
-        super().__init__(path for paths in named.values() for path in paths)
-        self.get = named.get
-
-
 def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch):
     """The results of a run in a bucket are those of a run on this machine, to the byte."""
     monkeypatch.chdir(tmp_path)
@@ -176,13 +164,12 @@ def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch)
     record_job("manifest", {}, {}, [manifest, shard])
 
     def recorded(**inputs):
-        of = job(tmp_path, output={"summary": summary})
-        of.input = Inputs(**inputs)
+        of = job(tmp_path, input=inputs, output={"summary": summary})
         run(lambda _: write_artefact(summary, {"step": 1}), of)
         return made_from(read_artefact(summary))
 
-    here = recorded(manifest=[manifest])
-    assert recorded(manifest=[manifest], staged=[shard]) == here
+    here = recorded(manifest=manifest)
+    assert recorded(manifest=manifest, staged=shard) == here
     assert list(here.inputs) == [manifest]
 
 

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.parts import divided
 from mlm.foundations.digests import file_sha256
-from tests.conftest import users_environment, waited_for
+from tests.conftest import users_environment
 
 from .conftest import ROOT, TINY, speeches
 
@@ -98,13 +99,11 @@ def planned(place: Path) -> dict[str, int]:
 def killed(place: Path, rule: str, cores: int) -> list[str]:
     """The jobs that ended before a SIGKILL of Snakemake and all its jobs, while `rule` ran."""
     run = start(place, cores=cores)
-
-    def begun() -> bool:
-        """The first that a job does is to open its log."""
-        assert run.poll() is None, (place / "log.txt").read_text()
-        return any((place / "logs" / rule).glob("*.log"))
-
-    waited_for(begun)
+    end = time.monotonic() + 300
+    # The first that a job does is to open its log.
+    while not list((place / "logs" / rule).glob("*.log")):
+        assert run.poll() is None and time.monotonic() < end, (place / "log.txt").read_text()
+        time.sleep(0.001)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     return FINISHED.findall((place / "log.txt").read_text())
