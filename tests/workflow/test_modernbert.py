@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied):
     project, place = copied, copied.path
     write_csv(place / "labels.csv", 200, classes=False)
+    finetune = {"enabled": True, "task": "regression"}
+    finetune |= {"data": {"source": "csv", "file": "labels.csv"}, "folds": 2, "epochs": 1}
     config = TINY | {
         "model": {
             **TINY["model"],
@@ -28,15 +30,7 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied)
         },
         "pretraining": TINY["pretraining"] | {"attend": "document"},
         "preflight": {"targets": ["v5e:2x2"]},
-        "finetune": {
-            "enabled": True,
-            "task": "regression",
-            "data": {"source": "csv", "file": "labels.csv"},
-            "folds": 2,
-            "epochs": 1,
-            "max_length": 16,
-            "resamples": 100,
-        },
+        "finetune": finetune | {"max_length": 16, "resamples": 100},
     }
     project.write_config(config)
     ran = project.snakemake("preflight", "finetune", "all")
