@@ -20,11 +20,8 @@ UV = "curl -LsSf https://astral.sh/uv/install.sh | sh && ~/.local/bin/uv python 
 def runs(command: str) -> bool:
     """Whether `command` is a Python that can make environments."""
     try:
-        return not subprocess.run(
-            [command, "-c", "import ensurepip, venv"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ).returncode
+        ran = subprocess.run([command, "-c", "import ensurepip, venv"], capture_output=True)
+        return not ran.returncode
     except OSError:
         return False
 

@@ -19,12 +19,19 @@ def main(arguments: list[str]) -> None:
     # First, so that a wrong option is refused at once.
     given = _parsed(arguments)
     from mlm.config.sources import read_settings
+    from mlm.foundations.artefacts import check_inputs
 
     settings = read_settings(BASE / "config.yaml", given.configfile, given.config, given.directory)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if run not in settings["runs"]:
         raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")
-    model = _checked_model(Path("results", "runs", run))
+    results = Path("results", "runs", run)
+    model, record = results / "model", results / "training.json"
+    if not (record.is_file() and (model / "model.safetensors").is_file()):
+        raise MlmError(
+            f"{model}: no model is there yet. The snakemake command of this configuration trains it"
+        )
+    check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
     from mlm.evaluation.fill_mask import answers, use_cpu
 
     use_cpu(settings["accelerator"]["cpu_threads"])
@@ -34,19 +41,6 @@ def main(arguments: list[str]) -> None:
     for prompt in found:
         lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
         print(*map(printable, (prompt.prompt, *lines)), sep="\n")
-
-
-def _checked_model(results: Path) -> Path:
-    """The directory of a run's model, compared with what its training recorded."""
-    from mlm.foundations.artefacts import check_inputs
-
-    model, record = results / "model", results / "training.json"
-    if not (record.is_file() and (model / "model.safetensors").is_file()):
-        raise MlmError(
-            f"{model}: no model is there yet. The snakemake command of this configuration trains it"
-        )
-    check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
-    return model
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:

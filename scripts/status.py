@@ -15,7 +15,7 @@ from pathlib import Path
 from mlm.config.resolution import resolve
 from mlm.config.sources import read_overlay
 from mlm.foundations.command import run_command
-from mlm.foundations.errors import printable
+from mlm.foundations.errors import MlmError, printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
@@ -27,18 +27,14 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 0
     options, others = own_options(arguments)
-    if forgotten := [
-        printable(argument)
-        for before, argument in pairwise(["", *others])
+    for before, argument in pairwise(["", *others]):
         # An option may have one value.
-        if argument.endswith((".yaml", ".yml")) and (not before.startswith("-") or "=" in before)
-    ]:
-        print(
-            f"{' '.join(forgotten)}: taken for a target, a file to be made. To lay a configuration "
-            f"over config.yaml: status.py --configfile {' '.join(forgotten)}",
-            file=sys.stderr,
-        )
-        return 2
+        is_value = before.startswith("-") and "=" not in before
+        if argument.endswith((".yaml", ".yml")) and not is_value:
+            raise MlmError(
+                f"{argument}: taken for a target, a file to be made. To lay a configuration over "
+                f"config.yaml: status.py --configfile {argument}"
+            )
     for file in options.configfile:
         read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
@@ -60,9 +56,9 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(ran.stdout)
         sys.stderr.write(ran.stderr)
     for stage in found:
-        count = f" ({len(stage.jobs)} jobs)" if len(stage.jobs) > 1 else ""
-        of_one = f" [{stage.jobs[0]}]" if len(stage.jobs) == 1 and stage.jobs[0] else ""
-        print(printable(f"{stage.rule}{of_one}{count}: {'; '.join(stage.reasons)}"))
+        of_one = f" [{stage.jobs[0]}]" if stage.jobs[0] else ""
+        jobs = f" ({len(stage.jobs)} jobs)" if len(stage.jobs) > 1 else of_one
+        print(printable(f"{stage.rule}{jobs}: {'; '.join(stage.reasons)}"))
     return 0
 
 

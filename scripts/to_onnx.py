@@ -14,32 +14,26 @@ from pathlib import Path
 NEEDED = ("torch", "transformers", "onnx", "onnxscript")
 
 
-def main(arguments: list[str]) -> int:
-    """Write the ONNX file; the status is 1 if that is not possible."""
+def main() -> None:
+    """Write the ONNX file, or end with what stands in the way."""
     parser = argparse.ArgumentParser(prog="to_onnx.py", description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="the directory of the model")
     parser.add_argument("onnx", type=Path, help="the file to write")
-    given = parser.parse_args(arguments)
-    problem = None
-    if missing := [
-        n for n in ("config.json", "model.safetensors") if not (given.model / n).exists()
-    ]:
-        problem = (
-            f"{given.model}: {' and '.join(missing)} not found. The directory of a trained model "
-            "is expected, such as results/runs/base/model"
+    given = parser.parse_args()
+    missing = [n for n in ("config.json", "model.safetensors") if not (given.model / n).is_file()]
+    if missing:
+        sys.exit(
+            f"to_onnx.py: {given.model}: {' and '.join(missing)} not found. The directory of a "
+            "trained model is expected, such as results/runs/base/model"
         )
-    elif not given.onnx.parent.is_dir():
-        problem = f"{given.onnx.parent}: no such directory"
-    elif absent := [package for package in NEEDED if find_spec(package) is None]:
-        problem = (
-            f"{', '.join(absent)} not installed in {sys.prefix}. Install what is missing, in an "
-            f"environment of its own: pip install {' '.join(NEEDED)}"
+    if not given.onnx.parent.is_dir():
+        sys.exit(f"to_onnx.py: {given.onnx.parent}: no such directory")
+    if absent := [package for package in NEEDED if find_spec(package) is None]:
+        sys.exit(
+            f"to_onnx.py: {', '.join(absent)} not installed in {sys.prefix}. Install what is "
+            f"missing, in an environment of its own: pip install {' '.join(NEEDED)}"
         )
-    if problem:
-        print(f"to_onnx.py: {problem}", file=sys.stderr)
-        return 1
     export(given.model, given.onnx)
-    return 0
 
 
 def export(model_directory: Path, file: Path) -> None:
@@ -74,4 +68,4 @@ def export(model_directory: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -6,19 +6,15 @@ from job_adapter import run_as_job
 from mlm.corpus.corpus_building import SPLITS, build_corpus, remove_other_parts, take_over
 
 
-def _several(paths):
-    return [paths] if isinstance(paths, str) else list(paths)
-
-
 @run_as_job
 def main(job):
-    parquet = {split: _several(job.output[split]) for split in SPLITS}
+    parquet = {split: list(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}
     known = None
     if parts := job.input.get("parts"):
         made, known = take_over(Path(parts[0]).parent, parquet, described, job.threads)
     else:
-        files = {split: _several(job.input.get(split, [])) for split in SPLITS}
+        files = {split: list(job.input[split]) for split in SPLITS}
         made = build_corpus(job.params.settings, files, parquet, described)
     parts = Path(described["train"]).with_name("parts")
     remove_other_parts(parts, job.params.operational["parts"])

@@ -14,9 +14,6 @@ def main(job):
     config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
     manifests = {"train": job.input.train, "validation": job.input.validation}
     require_compiler()
-    batches = find_batches(
-        RunConfiguration.of_param(config | {"holes": None}),
-        RunFiles(job.input.tokenizer, manifests),
-        list(job.params.targets),
-    )
-    batches.write(job.output[0])
+    run = RunConfiguration.of_param(config | {"holes": None})
+    files = RunFiles(job.input.tokenizer, manifests)
+    find_batches(run, files, list(job.params.targets)).write(job.output[0])

@@ -13,12 +13,9 @@ def main(job):
     keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")
     config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
     manifests = {"train": job.input.train, "validation": job.input.validation}
-    lowering = lower_run(
-        RunConfiguration.of_param(config | {"holes": None}),
-        RunFiles(job.input.tokenizer, manifests),
-        job.output.program,
-        Evaluation.of_param(job.params.evaluation),
-        job.output.validation,
-        dict(zip(job.params.replicas, job.output.evaluation, strict=True)),
-    )
-    lowering.write(job.output.summary)
+    run = RunConfiguration.of_param(config | {"holes": None})
+    files, made = RunFiles(job.input.tokenizer, manifests), job.output
+    evaluation = Evaluation.of_param(job.params.evaluation)
+    of_replicas = dict(zip(job.params.replicas, made.evaluation, strict=True))
+    lowering = lower_run(run, files, made.program, evaluation, made.validation, of_replicas)
+    lowering.write(made.summary)

@@ -51,22 +51,15 @@ def main(job):
         # What the run that is continued forgets is beside the end of its training.
         holes = next(map(str, files.continued[1:]), None)
         parent = common | parent | {"holes": holes, "parent": None}
+    manifests, model = {s: files[s] for s in ("train", "validation")}, Path(made.weights).parent
+    # The results are in a directory of their own until the training has ended.
+    preflight = str(model.parent.with_name("preflight.json"))
     request = {
         "config": common | own | {"parent": parent},
-        "files": {
-            "tokenizer": files.tokenizer,
-            "manifests": {"train": files.train, "validation": files.validation},
-        },
-        "results": {
-            "model_directory": str(Path(made.weights).parent),
-            "log": made.log,
-            "summary": made.summary,
-        },
+        "files": {"tokenizer": files.tokenizer, "manifests": manifests},
+        "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
         "push": operational["push"],
-        # The results are in a directory of their own until the training has ended.
-        "preflight": str(Path(made.summary).parent.with_name("preflight.json"))
-        if operational["preflight_required"]
-        else None,
+        "preflight": preflight if operational["preflight_required"] else None,
     }
     accelerator = RunConfiguration.of_param(request["config"]).accelerator
     if accelerator.together:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from loaded_script import loaded
 
+from mlm.foundations.errors import MlmError
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "status.py"
 
 
@@ -56,10 +58,9 @@ def test_the_working_directory_is_that_of_snakemake(status, arguments, directory
     "arguments",
     [["presets/tiny.yaml"], ["--cores", "2", "presets/tiny.yaml"], ["--quiet=all", "my.yml"]],
 )
-def test_a_configuration_without_its_option_is_told(status, snakemake, capsys, arguments):
-    assert status.main(arguments) == 2
-    said = capsys.readouterr()
-    assert f"status.py --configfile {arguments[-1]}" in said.err and not said.out
+def test_a_configuration_without_its_option_is_told(status, snakemake, arguments):
+    with pytest.raises(MlmError, match=f"status.py --configfile {arguments[-1]}"):
+        status.main(arguments)
     assert snakemake[0] == []
 
 

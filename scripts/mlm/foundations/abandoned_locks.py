@@ -80,10 +80,9 @@ def _is_here(machine: list[str]) -> bool:
 
 
 def end_jobs_on_interrupt() -> None:
-    """From now on, SIGINT of this Snakemake ends its jobs as well, each by one SIGTERM.
+    """From now on, SIGINT of this Snakemake, which would wait for its jobs, ends each by a SIGTERM.
 
-    Snakemake waits for its jobs instead. From a terminal, Ctrl-C reaches the jobs as well: they
-    are to be started with SIGINT ignored, so that each gets one signal, whoever sent it.
+    From a terminal, Ctrl-C reaches the jobs as well: they are to be started with SIGINT ignored.
     """
 
     def interrupted(number, frame):

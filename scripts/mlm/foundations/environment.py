@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -34,7 +35,6 @@ NO_JAX = (
     "envs/requirements.txt; on a TPU VM it wants an environment of its own (pip install "
     "'jax[tpu]'), since TensorFlow's there needs an older libtpu"
 )
-_ALTERNATIVES = {"tensorflow": ("tensorflow-tpu", "tensorflow-cpu")}
 
 
 def install_command(lock: str) -> str:
@@ -56,11 +56,9 @@ def pinned_versions(requirements: Path) -> dict[str, str]:
 @cache
 def installed_version(package: str) -> str | None:
     """The installed version of `package` or of what stands in for it, else None."""
-    for name in (package, *_ALTERNATIVES.get(package, ())):
-        try:
+    for name in (package, f"{package}-tpu", f"{package}-cpu"):
+        with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return None
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mlm.foundations.artefacts import made_from, settings_digests
+from mlm.foundations.artefacts import is_artefact, made_from, settings_digests
 from mlm.foundations.digests import ABSENT, differing_leaves
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
@@ -46,8 +46,8 @@ class PlannedStage:
     """All planned jobs of one rule that run for the same reasons."""
 
     rule: str
+    reasons: list[str]
     jobs: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
 
 
 def planned_jobs(dry_run: str) -> list[PlannedJob]:
@@ -62,22 +62,19 @@ def planned_jobs(dry_run: str) -> list[PlannedJob]:
 
 
 def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[PlannedStage]:
-    """Planned jobs gathered by rule and reasons, with the reasons in words.
-
-    `config` is the resolved configuration, in which a changed key is looked up; the results below
-    `directory` say what a setting that is no section is called.
-    """
+    """Planned jobs gathered by rule and reasons, with the reasons in words. In `config`, resolved,
+    a changed key is looked up; results below `directory` have the names of other settings."""
     found: dict[tuple, PlannedStage] = {}
     for job in jobs:
         if job.rule != "all":
             recorded = {}
-            for path in job.output.split(", "):
+            for path in filter(is_artefact, job.output.split(", ")):
                 # Of what is damaged or of another version, Snakemake's start has told.
                 with suppress(ValueError, TypeError, AttributeError, OSError):
                     content = json.loads(Path(directory, path).read_bytes())
                     recorded = recorded or made_from(content).settings
             reasons = reasons_in_words(job.reason, config, recorded)
-            stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, [], reasons))
+            stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, reasons))
             stage.jobs.append(job.wildcards)
     return list(found.values())
 
