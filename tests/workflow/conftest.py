@@ -25,36 +25,21 @@ ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 
 #: Small enough that every stage ends in seconds; the text is real.
-TINY = {
-    "corpus": {
-        "source": "files",
-        "files": {
-            "train": ["data/train-*.txt"],
-            "validation": ["data/validation.txt"],
-            "test": ["data/test.txt"],
-        },
-    },
-    "tokenizer": {"vocabulary_size": 600},
-    "shards": {"sequence_length": 32, "count": {"train": 2}},
-    "model": {
-        "config": {
-            "hidden_size": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
-            "hidden_dropout_prob": 0.1,
-            "attention_probs_dropout_prob": 0.1,
-        }
-    },
-    "pretraining": {
-        "steps": 12,
-        "per_replica_batch_size": 8,
-        "log_every": 4,
-        "validation": {"every": 6, "samples": 16},
-        "checkpoint": {"every": 4},
-    },
-    "evaluation": {"bootstrap": {"resamples": 100}, "train_samples": 32, "samples": 2},
-}
+TINY = yaml.safe_load("""
+corpus:
+  source: files
+  files: {train: [data/train-*.txt], validation: [data/validation.txt], test: [data/test.txt]}
+tokenizer: {vocabulary_size: 600}
+shards: {sequence_length: 32, count: {train: 2}}
+model:
+  config:
+    {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4, intermediate_size: 64,
+     hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1}
+pretraining:
+  {steps: 12, per_replica_batch_size: 8, log_every: 4, checkpoint: {every: 4},
+   validation: {every: 6, samples: 16}}
+evaluation: {bootstrap: {resamples: 100}, train_samples: 32, samples: 2}
+""")
 
 
 def speeches(count: int) -> list[str]:
@@ -85,11 +70,8 @@ class Project:
     @contextlib.contextmanager
     def edited(self, *files: str | Path, by: Callable[[bytes], bytes | None], date: str = "new"):
         """Inside, the content of `files` is `by` of it (None: deleted), of "new", "same" or "1970".
-
-        Afterwards, content and dates are as before.
-        """
-        paths = [self.path / file for file in files]
-        kept = [(path, path.read_bytes(), path.stat()) for path in paths]
+        Afterwards, content and dates are as before."""
+        kept = [(p, p.read_bytes(), p.stat()) for p in (self.path / file for file in files)]
         try:
             for path, content, stat in kept:
                 dates = {"same": stat.st_mtime_ns, "1970": 0, "new": time.time_ns()}
@@ -133,16 +115,13 @@ class Project:
         self._forked(("--dry-run", *arguments), log)
         return log.read_text()
 
-    def python(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess:
-        """Run Python, a script of the project as a rule; it ends with `status`."""
+    def python(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run Python, a script of the project as a rule, to a good end."""
+        command, environment = [sys.executable, *arguments], users_environment()
         ran = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.path,
-            env=users_environment(),
-            capture_output=True,
-            text=True,
+            command, cwd=self.path, env=environment, capture_output=True, text=True
         )
-        assert ran.returncode == status, ran.stderr[-6000:]
+        assert ran.returncode == 0, ran.stderr[-6000:]
         return ran
 
     def _forked(self, arguments: tuple[str, ...], log: Path) -> int:
@@ -194,27 +173,19 @@ def imported_snakemake():
 
 def copy_of_the_repository(place: Path) -> Project:
     """Every file that git would carry, with the tiny configuration and its text."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\n")
-    for name in filter(None, listed):
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
         if (ROOT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
     project = Project(place)
     project.write_config(TINY)
     texts = speeches(24)
+    parts = {"train-a": texts[:10], "train-b": texts[10:20]}
+    parts |= {"validation": texts[20:22], "test": texts[22:24]}
     (place / "data").mkdir()
-    for name, part in {
-        "train-a": texts[:10],
-        "train-b": texts[10:20],
-        "validation": texts[20:22],
-        "test": texts[22:24],
-    }.items():
+    for name, part in parts.items():
         # Sentences as documents: a document is a line.
         lines = [s.strip() for t in part for s in t.split(". ") if s.strip()]
         (place / "data" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -20,18 +20,13 @@ pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 TOKEN = "hf_" + "Tutorial" * 4
 #: Laid under my-corpus.yaml, as other defaults: the steps of the page, each of them tiny.
-SMALLER = {
-    "model": {
-        "config": {
-            "hidden_size": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 4,
-            "intermediate_size": 64,
-        }
-    },
-    "pretraining": {"per_replica_batch_size": 16},
-    "evaluation": {"bootstrap": {"resamples": 100}, "train_samples": 32, "samples": 2},
-}
+SMALLER = yaml.safe_load("""
+model:
+  config:
+    {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4, intermediate_size: 64}
+pretraining: {per_replica_batch_size: 16}
+evaluation: {bootstrap: {resamples: 100}, train_samples: 32, samples: 2}
+""")
 #: What another machine, or a smaller model, prints otherwise: in lines that begin so, and anywhere.
 VARIES = {
     r"Disk: |corpus |tokenizer |shards |pretrain \[libros\] |evaluate |in all |Times are ": [

@@ -123,14 +123,11 @@ def test_text_of_any_script_goes_through_to_a_report(tmp_path):
         *("吾輩は猫である。", "どこで生れたか頓と見當がつかぬ。", "naïve café 🎉 — ok"),
         *("Привет, κόσμε! 👩🏽‍🚀", "שלום مرحبا नमस्ते"),
     ]
-    lines = [f"{sentences[i % 7]} {sentences[i // 7 % 7]} {i * 7}" for i in range(450)]
-    for name, part in {
-        "train-a": lines[:200],
-        "train-b": lines[200:400],
-        "validation": lines[400:425],
-        "test": lines[425:],
-    }.items():
-        (tmp_path / "data" / f"{name}.txt").write_text("\n".join(part) + "\n", encoding="utf-8")
+    lines = [f"{sentences[i % 7]} {sentences[i // 7 % 7]} {i * 7}\n" for i in range(450)]
+    edges = {"train-a": (0, 200), "train-b": (200, 400), "validation": (400, 425)}
+    for name, (first, last) in (edges | {"test": (425, 450)}).items():
+        text = "".join(lines[first:last])
+        (tmp_path / "data" / f"{name}.txt").write_text(text, encoding="utf-8")
     config = copy.deepcopy(TINY)
     config["tokenizer"] = {"vocabulary_size": 150, "kind": "bpe"}
     config["pretraining"]["steps"] = 2
