@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from devtools import browsing, find_chromium
+from devtools import Tab, browsing, find_chromium
 from report_results import WORLDWIDE, hostile, results_in, with_texts, written
+from tests.conftest import not_here
 
 CHECKS, WORDS = (
     (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("checks.js", "words.js")
@@ -20,17 +20,6 @@ OVERFLOW = """
   .map((e) => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 40)}`)
 """
 OPEN_ALL = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    found = find_chromium()
-    if found is None:
-        missing = "no Chromium was found; install one or name it in CHROMIUM"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return found
 
 
 @pytest.fixture(scope="module", params=["three runs", "hostile text", "worldwide"])
@@ -49,54 +38,57 @@ def page(request, tmp_path_factory):
     return root / "report" / "report.html"
 
 
+class Shown:
+    """A page in the browser, whose answers are waited for."""
+
+    def __init__(self, runner: asyncio.Runner, tab: Tab):
+        self._run, self._tab, self.seen = runner.run, tab, tab.seen
+
+    def send(self, method: str, **params) -> dict:
+        return self._run(self._tab.send(method, **params))
+
+    def evaluate(self, script: str):
+        return self._run(self._tab.evaluate(script))
+
+    def at(self, width: int, scheme: str = "light") -> None:
+        """In a window of `width` pixels."""
+        metrics = {"height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.send("Emulation.setEmulatedMedia", features=features)
+
+
 @pytest.fixture(scope="module")
-def visit(chromium, page, tmp_path_factory):
-    """Look at the page, open in one tab for all tests, with an asynchronous function of it."""
+def shown(page, tmp_path_factory):
+    """The page, open in one tab for all tests."""
+    chromium = find_chromium() or not_here("no Chromium; install one or name it in CHROMIUM")
     with asyncio.Runner() as runner:
-        opened = AsyncExitStack()
-        tab = runner.run(
-            opened.enter_async_context(browsing(chromium, tmp_path_factory.mktemp("b")))
-        )
+        opened, profile = AsyncExitStack(), tmp_path_factory.mktemp("b")
+        tab = runner.run(opened.enter_async_context(browsing(chromium, profile)))
         try:
             runner.run(tab.open(page.as_uri()))
             runner.run(tab.evaluate(OPEN_ALL))
-            yield lambda look: runner.run(look(tab))
+            runner.run(asyncio.sleep(0.3))
+            yield Shown(runner, tab)
         finally:
             runner.run(opened.aclose())
 
 
-def test_nothing_is_fetched_and_nothing_goes_wrong(visit, page):
-    async def look(tab):
-        await asyncio.sleep(0.3)
-        requests = {r["request"]["url"] for r in tab.seen("Network.requestWillBeSent")}
-        thrown = tab.seen("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
-        return requests, thrown
-
-    requests, thrown = visit(look)
+def test_nothing_is_fetched_and_nothing_goes_wrong(shown, page):
+    requests = {r["request"]["url"] for r in shown.seen("Network.requestWillBeSent")}
     assert {url for url in requests if not url.startswith("data:")} == {page.as_uri()}
-    assert thrown == []
-
-
-async def seen_at(tab, width: int, scheme: str = "light") -> None:
-    """Show the page in a window of `width` pixels."""
-    metrics = {"height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-    await tab.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    await tab.send("Emulation.setEmulatedMedia", features=features)
+    assert shown.seen("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled") == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1200, 1600])
-def test_no_word_is_broken_or_cut_off(visit, width, scheme):
-    async def look(tab):
-        await seen_at(tab, width, scheme)
-        root = "document.documentElement"
-        sizes = await tab.evaluate(f"[{root}.scrollWidth, {root}.clientWidth, innerWidth]")
-        return sizes, await tab.evaluate(OVERFLOW), await tab.evaluate(WORDS)
-
-    (scrolled, client, inner), beyond, words = visit(look)
-    assert (scrolled, inner) == (client, width)
-    assert beyond == []
+def test_no_word_is_broken_or_cut_off(shown, width, scheme):
+    shown.at(width, scheme)
+    root = "document.documentElement"
+    sizes = shown.evaluate(f"[{root}.scrollWidth - {root}.clientWidth, innerWidth]")
+    assert sizes == [0, width]
+    assert shown.evaluate(OVERFLOW) == []
+    words = shown.evaluate(WORDS)
     assert words["measured"] > 1000
     assert words["found"] == []
     # On a phone a table may scroll in its box, which says so; on a screen none does.
@@ -115,48 +107,32 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("said", PLANTED)
-def test_a_planted_word_is_found(visit, said):
-    async def look(tab):
-        await seen_at(tab, 768)
-        plant = (
-            f"const e = document.createElement('div'); e.innerHTML = {json.dumps(PLANTED[said])}"
-        )
-        await tab.evaluate(f"{{{plant}; e.id = 'planted'; document.body.append(e)}}")
-        words = await tab.evaluate(WORDS)
-        await tab.evaluate("document.getElementById('planted').remove()")
-        return words["found"]
-
-    found = visit(look)
+def test_a_planted_word_is_found(shown, said):
+    shown.at(768)
+    plant = f"const e = document.createElement('div'); e.innerHTML = {json.dumps(PLANTED[said])}"
+    shown.evaluate(f"{{{plant}; e.id = 'planted'; document.body.append(e)}}")
+    found = shown.evaluate(WORDS)["found"]
+    shown.evaluate("document.getElementById('planted').remove()")
     assert (not found) if not said else any(f.startswith(said) for f in found)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(visit, scheme):
-    async def look(tab):
-        await seen_at(tab, 1200, scheme)
-        ground = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        return ground, await tab.evaluate(CHECKS)
-
-    ground, found = visit(look)
+def test_every_text_has_contrast(shown, scheme):
+    shown.at(1200, scheme)
+    ground = shown.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(15, 18, 21)") == (scheme == "dark")
+    found = shown.evaluate(CHECKS)
     assert found["measured"] > 300
     assert found["poor"] == []
 
 
-def test_every_image_has_a_name_for_those_who_do_not_see_it(visit):
-    async def look(tab):
-        tree = (await tab.send("Accessibility.getFullAXTree"))["nodes"]
-        return [n for n in tree if n.get("role", {}).get("value") in ("image", "img")]
-
-    images = visit(look)
+def test_every_image_has_a_name_for_those_who_do_not_see_it(shown):
+    tree = shown.send("Accessibility.getFullAXTree")["nodes"]
+    images = [n for n in tree if n.get("role", {}).get("value") in ("image", "img")]
     assert len(images) >= 9
     assert [n for n in images if not n.get("name", {}).get("value")] == []
 
 
-def test_no_text_became_an_element(visit):
-    async def look(tab):
-        return await tab.evaluate(
-            "[...document.querySelectorAll('script, img, iframe, [onload], [onerror]')].length"
-        )
-
-    assert visit(look) == 0
+def test_no_text_became_an_element(shown):
+    kinds = "script, img, iframe, [onload], [onerror]"
+    assert shown.evaluate(f"document.querySelectorAll('{kinds}').length") == 0

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import os
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +13,7 @@ import pytest
 
 from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
 from tests.cluster.storage_server import StorageServer
-from tests.conftest import users_environment, waited_for
+from tests.conftest import not_here, users_environment, waited_for
 from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository, speeches
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
@@ -29,13 +28,6 @@ def write_small_data(place: Path) -> None:
     (place / "data").mkdir(exist_ok=True)
     for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
         (place / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
-
-
-def not_here(reason: str) -> None:
-    """Skip where a service cannot be had; fail where everything has to be tested."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @dataclass(frozen=True)

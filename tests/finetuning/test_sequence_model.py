@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from in_pytorch import open_in_pytorch
+from in_pytorch import run_in_pytorch
 from safetensors.numpy import load_file, save_file
 from tiny_encoder import QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
@@ -146,7 +146,7 @@ def test_logits_equal_pytorchs(tmp_path):
     models = {family: grown(family) for family in FAMILIES}
     for family, (model, parameters) in models.items():
         model.write(tmp_path / family, parameters)
-    open_in_pytorch(tmp_path)
+    run_in_pytorch("logits.py", tmp_path)
     for family, (model, parameters) in models.items():
         found = np.asarray(model.logits(parameters, ids, mask))
         expected = np.load(tmp_path / family / "pytorch.npy")

@@ -1,27 +1,18 @@
 """Models opened by PyTorch's transformers, in the environment that has it."""
 
-import os
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.conftest import not_here
 
 HERE = Path(__file__).parent
-
-
-def open_in_pytorch(root: Path) -> None:
-    """Run logits.py on `root`."""
-    run_in_pytorch("logits.py", root)
 
 
 def python_of_pytorch() -> Path:
     """Its Python; skips the test where there is no PyTorch, and fails it in CI."""
     python = HERE.parents[1] / ".venv-pytorch" / "bin" / "python"
     if not python.exists():
-        message = "no .venv-pytorch; make it with tests/pytorch/make_environment.sh"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        not_here("no .venv-pytorch; make it with tests/pytorch/make_environment.sh")
     return python
 
 

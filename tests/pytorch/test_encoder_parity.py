@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from in_pytorch import open_in_pytorch
+from in_pytorch import run_in_pytorch
 from safetensors.numpy import load_file
 from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
 
@@ -76,7 +76,7 @@ def test_tensorflow_has_the_same_logits(models, family):
 
 def test_pytorch_has_the_same_logits_and_saves_the_same_weights(models):
     root, logits = models
-    open_in_pytorch(root)
+    run_in_pytorch("logits.py", root)
     for name, found in logits.items():
         place = root / name
         agree(found, np.load(place / "pytorch.npy"))

@@ -18,7 +18,7 @@ from mlm.training.in_tensorflow.model import build_model, pytorch_weights
 from mlm.training.in_tensorflow.prediction import masked_logits
 
 sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
-from in_pytorch import open_in_pytorch
+from in_pytorch import run_in_pytorch
 
 FAMILIES = ("roberta", "roberta-prelayernorm", "bert", "distilbert", "albert", "electra")
 SMALL = {
@@ -93,7 +93,7 @@ def test_flax_opens_the_export(root, models, family):
 
 
 def test_pytorch_opens_the_exports(root, models):
-    open_in_pytorch(root)
+    run_in_pytorch("logits.py", root)
     for family, model in models.items():
         found = np.load(root / family / "pytorch.npy")
         agree(found, logits(root, model), inputs(root)["attention_mask"])
