@@ -65,11 +65,10 @@ def test_a_column_names_the_groups_in_every_format_that_has_columns(tmp_path, ki
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_document_without_a_group_or_with_one_of_another_type_is_named(tmp_path, kind, value):
     row = "line 3" if kind in ("csv", "tsv") else "line 2" if kind == "jsonl" else "row 2"
-    with pytest.raises(MlmError, match=rf"train\.{kind}, {row}: no value in 'author'"):
+    with pytest.raises(MlmError, match=rf"train\.{kind}, {row}: 'author', .* needs text or a"):
         grouped(tmp_path, kind, [("one", "a"), ("two", value)])
     for other in (1.5, True, [1], 2**64) if kind == "jsonl" else ():
-        words = r"line 1: 'author', .* expected text or a whole number"
-        with pytest.raises(MlmError, match=words):
+        with pytest.raises(MlmError, match=r"line 1: 'author', .* needs text or a whole number"):
             grouped(tmp_path, kind, [("one", other)])
 
 

@@ -124,7 +124,7 @@ def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
     ("error", "words"),
     [
         (datasets.exceptions.DatasetNotFoundError("Gone."), r"Gone\. Check .*needs a token"),
-        (ValueError("BuilderConfig 'large' not found."), r"hub\.config: BuilderConfig 'large'"),
+        (ValueError("BuilderConfig 'large' not found."), r"corpus\.hub: BuilderConfig 'large'"),
     ],
 )
 def test_what_the_hub_has_not_is_named_with_its_key(monkeypatch, error, words):

@@ -14,7 +14,7 @@ from mlm.foundations.errors import MlmError
 LONGEST_DOCUMENT = 256 << 20
 _REPLACEMENT = "\ufffd"
 _UTF_8 = "utf-8"
-SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE, _UNCLEAN = re.compile("[\ud800-\udfff]"), re.compile("[\0\ud800-\udfff]")
 _ADVICE = (
     " Mend the source, or set corpus.encoding_errors to replace, which puts U+FFFD in its "
     "place and counts it"
@@ -42,12 +42,10 @@ def clean(text: str) -> CleanText:
 
 def refuse_unclean(text: str, where: str) -> None:
     """Raise MlmError if `text` holds a NUL or a lone surrogate, as escapes in JSON write them."""
-    if "\0" in text:
-        raise MlmError(f"{where}: a NUL character at character {text.index(chr(0))}.{_ADVICE}")
-    if not text.isascii() and (match := SURROGATE.search(text)):
+    if ("\0" in text or not text.isascii()) and (match := _UNCLEAN.search(text)):
         raise MlmError(
-            f"{where}: a lone surrogate (U+{ord(match[0]):04X}) at character {match.start()}, "
-            f"which no Unicode text holds.{_ADVICE}"
+            f"{where}: a NUL or lone surrogate (U+{ord(match[0]):04X}) at character "
+            f"{match.start()}, which no text holds.{_ADVICE}"
         )
 
 
@@ -81,25 +79,15 @@ def text_lines(
         try:
             text = line.decode(encoding, errors)
         except UnicodeDecodeError as error:
-            what = _undecodable(error, line, name, offset, encoding)
-            raise MlmError(f"{where} {offset + error.start}: {what}.{_ADVICE}") from None
+            shown = "UTF-8" if encoding == _UTF_8 else encoding
+            raise MlmError(
+                f"{where} {offset + error.start}: byte 0x{line[error.start]:02x} is not {shown} "
+                f"({error.reason}). Name the encoding of the files in corpus.encoding.{_ADVICE}"
+            ) from None
         if strict and "\0" in text:
             raise MlmError(f"{where} {offset + line.index(0)}: a NUL byte.{_ADVICE}")
         yield number, text
         offset, number = offset + len(line), number + 1
-
-
-def _undecodable(
-    error: UnicodeDecodeError, line: bytes, name: str, offset: int, encoding: str
-) -> str:
-    if offset == 0 and line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        convert = f"iconv -f utf-16 -t utf-8 {shlex.quote(name)} > converted"
-        return f"the file seems to be UTF-16: convert it to UTF-8 ({convert})"
-    byte = f"byte 0x{line[error.start]:02x}"
-    if encoding != _UTF_8:
-        return f"{byte} is not {encoding} ({error.reason})"
-    other = "if the files are in another encoding, name it in corpus.encoding"
-    return f"{byte} is not UTF-8 ({error.reason}); {other}"
 
 
 def too_long(name: str, line: int, what: str) -> MlmError:

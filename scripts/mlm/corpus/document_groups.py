@@ -40,20 +40,16 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
 def group_name(value: object, where: str, settings: Corpus) -> str:
     """The group that a row's `value` in `corpus.group_by` names; MlmError if it names none."""
     column = settings.group_by
-    if value is None or value == "":
-        raise MlmError(
-            f"{where}: no value in {column!r}, which corpus.group_by names. Every document needs a "
-            "group: fill it in, leave the row out, or set corpus.group_by to null"
-        )
     # Beyond 2^53, neighbouring whole numbers are one floating-point number.
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64:
         return str(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value:
         raise MlmError(
-            f"{where}: {column!r}, which corpus.group_by names, holds {value!r:.60}; expected text "
-            "or a whole number of at most 64 bits. Write it as text"
+            f"{where}: {column!r}, which corpus.group_by names, holds {value!r:.60}; a document "
+            "needs text or a whole number of at most 64 bits there. Write it as text, leave the "
+            "row out, or set corpus.group_by to null"
         )
     if settings.encoding_errors == "strict":
         refuse_unclean(value, f"{where}, column {column!r}")

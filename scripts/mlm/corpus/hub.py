@@ -92,19 +92,17 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         if builder.hash == revision:
             return builder
         obstacle = f"the cache holds the commit {builder.hash} only"
-    except datasets.exceptions.DatasetNotFoundError as error:
-        raise MlmError(
-            f"corpus.hub: {error} Check corpus.hub.dataset and corpus.hub.revision; a private "
-            "or gated dataset needs a token in the environment variable HF_TOKEN"
-        ) from None
+    except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
+        if "cache" not in str(error):
+            raise MlmError(
+                f"corpus.hub: {error} Check dataset, config and revision; a private or gated "
+                "dataset needs a token in the environment variable HF_TOKEN"
+            ) from None
+        obstacle = str(error)
     except OSError as error:  # what requests, huggingface_hub and datasets raise for no network
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
         obstacle = str(error).strip()
-    except ValueError as error:
-        if "cache" not in str(error):
-            raise MlmError(f"corpus.hub.config: {error}") from None
-        obstacle = str(error)
     arguments = ", ".join(map(repr, (name, config) if config else (name,)))
     raise MlmError(
         f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "

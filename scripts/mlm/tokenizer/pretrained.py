@@ -44,16 +44,13 @@ def load_pretrained(
         tokenizer = AutoTokenizer.from_pretrained(
             directory, use_fast=True, trust_remote_code=False, local_files_only=True
         )
+        if not tokenizer.is_fast:
+            raise ValueError(f"a {type(tokenizer).__name__} has no tokenizer.json form")
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise MlmError(
             f"tokenizer.pretrained.path: transformers cannot read a tokenizer from {path} "
             f"({' '.join(str(error).split())[:300]})."
         ) from None
-    if not tokenizer.is_fast:
-        raise MlmError(
-            f"tokenizer.pretrained.path: {path} is a {type(tokenizer).__name__}, which has no "
-            "tokenizer.json form; choose a tokenizer with a fast implementation."
-        )
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
     longest = tokenizer.model_max_length
@@ -90,19 +87,11 @@ def _download(name: str, revision: str | None) -> str:
         return huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=list(SOURCE_FILES)
         )
-    except errors.HFValidationError:
+    except (errors.HFValidationError, errors.HfHubHTTPError, OSError) as error:
         raise MlmError(
-            f"tokenizer.pretrained.path: {name!r} is neither a directory here nor a Hub id."
-        ) from None
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        raise MlmError(
-            f"tokenizer.pretrained: the Hub has no {name} at commit {revision}, or it is private "
-            "or gated: give your token in the environment variable HF_TOKEN."
-        ) from None
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
-        raise MlmError(
-            f"tokenizer.pretrained: {name} at commit {revision} is not in the local cache, and "
-            f"the Hub cannot be reached ({type(error).__name__}). Where there is a network, run "
-            f"`hf download {name} --revision {revision}` with the same HF_HOME, or name a "
-            "directory with the tokenizer's files in tokenizer.pretrained.path."
+            f"tokenizer.pretrained: {name} at commit {revision} is no directory here, not in the "
+            f"local cache, nor did the Hub give it ({type(error).__name__}). A private one "
+            "needs your token in the environment variable HF_TOKEN. Without a network here, run "
+            f"`hf download {name} --revision {revision}` elsewhere with the same HF_HOME, or name "
+            "a directory in tokenizer.pretrained.path."
         ) from None
