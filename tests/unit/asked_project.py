@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from report_artefacts import training
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.config.tokenizer import Shards
@@ -75,14 +76,12 @@ DOCUMENTS = {
 
 def write_tokenizer(directory: Path, texts) -> None:
     """Byte-level pieces, of which a word has one or several and none is unknown."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=500,
-        special_tokens=[AddedToken(text, special=True) for text in SPECIAL.values()],
+        special_tokens=_special(),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -90,7 +89,22 @@ def write_tokenizer(directory: Path, texts) -> None:
     _save(tokenizer, directory)
 
 
-def _save(tokenizer, directory: Path) -> None:
+def write_letter_tokenizer(directory: Path, texts) -> None:
+    """A piece for each character, and one for the space, which is put before a text as well."""
+    letters = sorted(set("".join(texts).replace(" ", "▁")) | {"▁"})
+    vocabulary = [(piece, 0.0) for piece in [*SPECIAL.values(), *letters]]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    tokenizer.add_special_tokens(_special())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace()
+    _save(tokenizer, directory)
+
+
+def _special() -> list[AddedToken]:
+    return [AddedToken(text, special=True) for text in SPECIAL.values()]
+
+
+def _save(tokenizer: Tokenizer, directory: Path) -> None:
     directory.mkdir(parents=True)
     tokenizer.save(str(directory / "tokenizer.json"))
     texts = {f"{name}_token": text for name, text in SPECIAL.items()}
@@ -112,19 +126,6 @@ def copied(project: Path, tmp_path: Path, monkeypatch) -> Path:
     place = shutil.copytree(project, tmp_path / "project")
     monkeypatch.chdir(place)
     return place
-
-
-def write_letter_tokenizer(directory: Path, texts) -> None:
-    """A piece for each character, and one for the space, which is put before a text as well."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    letters = sorted(set("".join(texts).replace(" ", "▁")) | {"▁"})
-    vocabulary = [(piece, 0.0) for piece in [*SPECIAL.values(), *letters]]
-    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
-    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL.values()])
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace()
-    _save(tokenizer, directory)
 
 
 def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokenizer) -> None:
@@ -171,35 +172,29 @@ def the_run(settings, replicas: int = 1):
     return run_of(wanted, files, manifests, replicas, with_model=False), files
 
 
-def write_training(run, files, masking: dict | None = None, replicas: int = 1, **changes) -> None:
-    """training.json of the run, as at its end."""
+def trained(**changes):
+    """The run `base` of CONFIG and its files, trained to its end: with its training.json."""
+    run, files = the_run(resolve(CONFIG))
     digests = {
         "model": "0" * 64,
         "tokenizer": file_sha256(files.tokenizer),
         "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
     }
-    accumulated = run.pretraining.optimizer.gradient_accumulation_steps
     said = {
         "seed": run.seed,
-        "replicas": replicas,
+        "replicas": 1,
         "global_batch_size": run.batch_size,
         "per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "sequence_length": LENGTH,
         "steps": run.steps,
         "initialisation": run.model.initialisation.model_dump(),
         "slots": run.plan.slots,
-        "masking": masking or run.pretraining.masking.model_dump(),
-        "optimizer": {"gradient_accumulation_steps": accumulated},
+        "masking": run.pretraining.masking.model_dump(),
+        "optimizer": {"gradient_accumulation_steps": 1},
         "digests": digests,
         "shuffle_window": run.pretraining.shuffle_window,
     }
     training("base", **said | changes).write("results/runs/base/training.json")
-
-
-def trained(**changes):
-    """The run `base` of CONFIG and its files, trained to its end."""
-    run, files = the_run(resolve(CONFIG))
-    write_training(run, files, **changes)
     return run, files
 
 

@@ -15,17 +15,15 @@ def read(tmp_path, text):
     return metadata_load(tmp_path / "README.md"), ModelCard.load(tmp_path / "README.md")
 
 
-def test_the_hub_reads_the_header(tmp_path):
-    data, card = read(tmp_path, model_card(made.training("base"), corpus="embedded"))
+def test_the_hub_reads_the_header_and_the_figures(tmp_path):
+    text = model_card(made.training("base"), corpus="embedded")
+    data, card = read(tmp_path, text)
     assert data["library_name"] == "transformers" and data["pipeline_tag"] == "fill-mask"
     assert data["license"] == "other" and "roberta-prelayernorm" in data["tags"]
     assert "language" not in data
-    results = card.data.eval_results
-    assert {r.metric_type for r in results} == {"loss", "accuracy"}
-    assert {r.dataset_split for r in results} == {"validation"}
-
-
-def test_an_evaluation_adds_the_test_figures(tmp_path):
+    assert {r.dataset_split for r in card.data.eval_results} == {"validation"}
+    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
+        assert words in text
     test = asdict(made.evaluation("base", 4.9).test)
     text = model_card(made.training("base"), "files", test, language="en")
     data, card = read(tmp_path, text)
@@ -33,12 +31,10 @@ def test_an_evaluation_adds_the_test_figures(tmp_path):
     found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}
     assert found["test", "loss"] == 4.9 and found["test", "accuracy"] == 0.26
     assert "| test | 4.900 | 26.0% |" in text
-
-
-def test_the_card_says_how_the_model_was_made():
-    text = model_card(made.training("base"), corpus="embedded")
-    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
-        assert words in text
+    # Words for the corpus cannot break the header.
+    corpus = 'a "quoted": name\n---\nlicense: mit'
+    data, _ = read(tmp_path, model_card(made.training("base"), corpus))
+    assert data["license"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -69,12 +65,6 @@ def test_random_weights_and_kernels_that_are_not_deterministic_are_said(changes,
     if "initialisation" in changes:
         changes = {"initialisation": training.initialisation | changes["initialisation"]}
     assert (words in model_card(replace(training, **changes), corpus="embedded")) == said
-
-
-def test_words_for_the_corpus_cannot_break_the_header(tmp_path):
-    corpus = 'a "quoted": name\n---\nlicense: mit'
-    data, _ = read(tmp_path, model_card(made.training("base"), corpus))
-    assert data["license"] == "other"
 
 
 def test_the_card_shows_the_sentence_that_it_is_given_or_none(tmp_path):

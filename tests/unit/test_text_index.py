@@ -111,13 +111,13 @@ def test_an_answer_is_the_same_with_the_index_and_without(project, count):
 
 def test_every_character_is_found_through_the_index(project):
     """Alone, and with its neighbour: in each script, in the middle of a run and at its ends."""
-    split, texts = "train", documents("train").column("text").to_pylist()
-    index, seen = TextIndex.at(Path(f"results/index/{split}.sqlite")), 0
+    texts, seen = documents("train").column("text").to_pylist(), 0
+    index = TextIndex.at(Path("results/index/train.sqlite"))
     for text in ODD:
         for piece in {*re.findall(r"\S", text), *re.findall(r"(?=(\S\S))", text)}:
             possible = index.holding(piece)
             for number in range(58, 70) if possible is not None else ():
-                found = matches(piece, split, number, texts[number])
+                found = matches(piece, "train", number, texts[number])
                 assert not found or number in possible, piece
                 seen += len(found)
     assert seen > 200
