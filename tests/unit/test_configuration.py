@@ -139,24 +139,6 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
     assert len(found) == 12
 
 
-@pytest.mark.parametrize("source", [{}, {"source": "other"}])
-@pytest.mark.parametrize(
-    "name, section, keys",
-    [
-        ("files", {"test": ["a.txt"], "document_per": "file"}, "files.test, files.document_per"),
-        ("hub", {"splits": {"test": None}}, "hub.splits"),
-    ],
-)
-def test_a_corpus_beside_another_source_is_told_what_to_write(source, name, section, keys):
-    other = {"files": {"train": ["b.txt"]}, "hub": {"dataset": "c/d", "revision": "0" * 40}}
-    if source == {"source": "other"}:
-        (kind,) = other.keys() - {name}
-        source = {"source": kind, kind: other[kind]}
-    (problem,) = problems({"corpus": source | {name: section}})
-    assert problem.startswith(f"corpus.source: {source.get('source', 'embedded')}, which does")
-    assert keys in problem and f"Write source: {name}" in problem
-
-
 def test_text_from_the_command_line_is_the_same_setting_and_so_is_any_way_to_write_a_number():
     """Snakemake's --config leaves every value inside a nested one as text, and YAML 1e-4."""
     typed = {
@@ -224,6 +206,9 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("report.runs", ["base"] * 3, ": 'base' is named 3 times; once is enough"),
         ("corpus.group_by", "speaker", ": speaker, which the embedded corpus does not have"),
         ("corpus", {"source": "hub", "hub": {"dataset": "x/y"}}, ".hub.revision: missing"),
+        ("corpus", {"files": {"test": ["a"]}}, "files.test. Write source: files beside it"),
+        ("corpus", {"source": "hub", "hub": HUB, "files": {"train": ["a"]}}, "source: hub, which"),
+        ("corpus", {"hub": {"splits": {"test": None}}}, "hub.splits. Write source: hub beside it"),
         ("evaluation.prompts", ["no mask"], ": 'no mask' holds [MASK] 0 times"),
         ("evaluation", {"random_token": 0.3}, ": it and random_token add up to 1.1"),
         ("evaluation", {"mask_token": 0.0, "random_token": 0.0}, "random_token are both 0"),

@@ -124,18 +124,6 @@ def test_two_lengths_that_a_user_sets_or_none_stay_an_error():
     assert lengths(started_with({"pretraining": {"steps": 5}}, {"pretraining": {"epochs": 3}}))
 
 
-def test_an_overlay_with_problems_of_every_kind_is_told_whole():
-    overlay = {"runs": 3, "model": None, "corpus": {"files": []}, "seed": "x"}
-    with pytest.raises(ConfigError) as caught:
-        started_with(overlay)
-    assert sorted(p.split(":")[0] for p in caught.value.problems) == [
-        "corpus.files",
-        "model",
-        "runs",
-        "seed",
-    ]
-
-
 TWICE = "line 4: not valid YAML: config is set in line 2 of the same section, too; keep one"
 
 
@@ -166,11 +154,9 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
             settings_from(DEFAULTS, {}, [file])
 
 
-@pytest.mark.parametrize("value", ["[1", "*x", "!!python/name:os.system", "\x1b"])
-def test_a_value_of_the_command_line_that_is_no_yaml_is_named(value):
-    with pytest.raises(MlmError, match=r"^--config seed=") as caught:
-        read_settings(ROOT / "config.yaml", [], [f"seed={value}"])
-    assert "\n" not in str(caught.value)
+def test_a_value_of_the_command_line_that_is_no_yaml_is_named():
+    with pytest.raises(MlmError, match=r"^--config seed=\[1, line 2: not valid YAML"):
+        read_settings(ROOT / "config.yaml", [], ["seed=[1"])
 
 
 def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):

