@@ -266,14 +266,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
         return found, repo.commits[found]
 
-    @_at("GET", r"/api/whoami-v2")
-    def whoami(self) -> None:
-        account = self.account()
-        token = {"displayName": "test", "role": account.role}
-        orgs = [{"name": name, "type": "org"} for name in account.orgs]
-        auth = {"type": "access_token", "accessToken": token}
-        self._answer({"name": account.name, "type": "user", "orgs": orgs, "auth": auth})
-
     @_at("POST", r"/api/repos/create")
     def create(self) -> None:
         asked, account = json.loads(self.body), self.account()

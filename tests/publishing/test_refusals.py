@@ -55,7 +55,7 @@ def test_a_garbled_token_is_told_and_not_shown(monkeypatch, value):
     "token, words",
     [
         (UNKNOWN, "does not know the token in HF_TOKEN (401): it is mistyped, expired or"),
-        (READING, "has no write permission (the token is me's)"),
+        (READING, "has no write permission"),
         (LIMITED, "Not allowed to write to the model repository me/model (403: This token lacks"),
     ],
 )
@@ -71,9 +71,7 @@ def test_a_token_that_is_unknown_or_may_not_write(hub, monkeypatch, token, words
 def test_a_repository_of_someone_else(hub, exists):
     if exists != "not":
         hub.make_repo("model", "other/model", private=exists == "private")
-    message = refusal("other/model", private=exists != "public")
-    assert "belongs to someone else" in message
-    assert "the token is me's, in lab" in message
+    assert "belongs to someone else" in refusal("other/model", private=exists != "public")
     if exists != "not":
         assert hub.files("other/model") == {}
 

@@ -23,7 +23,6 @@ from small_run import (
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mlm.config.resolution import resolve
-from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.foundations.digests import file_sha256
@@ -32,7 +31,6 @@ from mlm.samples.shuffling import SampleOrder
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
 STEPS = 24
 #: A row of the log for every step, and states after every fifth.
 COMMON = {"steps": STEPS, "log_every": 1, "checkpoint": {"every": 5, "keep": None}}
@@ -55,7 +53,6 @@ CASES = {
         "model": {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
     },
 }
-ENGINES = ["tensorflow", "jax"]
 #: Samples of each shard of train, and the number of the first sample of each split.
 COUNTS, FIRST = (66, 67, 67), {"train": 0, "validation": 300, "test": 400}
 CORPUS = {"source": "files", "files": {split: [f"data/{split}.txt"] for split in FIRST}}
@@ -78,49 +75,39 @@ def samples_of(*steps: int) -> list[int]:
 
 
 def write_project(root: Path) -> None:
-    """Inputs of a small run as the workflow's stages lay them out, and where `small_run` looks."""
+    """Inputs of a small run as the workflow's stages lay them out, and where `small_run` looks;
+    each document of the corpus fills a sample."""
     words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
     tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made = save_tokenizer(tokenizer, root / "results" / "tokenizer")
+    results = root / "results"
+    made = save_tokenizer(tokenizer, results / "tokenizer")
+    for name in ("runs", "corpus", "manifests"):
+        (results / name).mkdir()
     (root / "tokenizer").symlink_to(made.parent)
-    (root / "results" / "runs").mkdir()
-    (root / "runs").symlink_to(root / "results" / "runs")
-    corpus = write_corpus(root)
-    (root / "results" / "manifests").mkdir()
-    for split, counts in {"train": COUNTS, "validation": (60,)}.items():
-        manifest = write_split(
-            root / "shards",
-            split,
-            counts,
-            tokenizer_sha256=file_sha256(made),
-            samples=small_samples(sum(counts), first=FIRST[split]),
-        )
-        manifest = replace(
-            manifest, corpus_sha256=corpus[split].sha256, documents=corpus[split].documents
-        )
-        manifest.write(root / "results" / "manifests" / f"{split}.json")
-        (root / f"{split}.json").symlink_to(root / "results" / "manifests" / f"{split}.json")
-
-
-def write_corpus(root: Path) -> dict[str, CorpusSplit]:
-    """The corpus whose documents fill one sample each."""
+    (root / "runs").symlink_to(results / "runs")
     (root / "data").mkdir()
+    counts = {"train": COUNTS, "validation": (60,), "test": (60,)}
+    for split, first in FIRST.items():
+        lines = (f"{sentence(n)}\n" for n in range(first, first + sum(counts[split])))
+        (root / "data" / f"{split}.txt").write_text("".join(lines))
     with contextlib.chdir(root):
-        for split, first in FIRST.items():
-            count = sum(COUNTS) if split == "train" else 60
-            lines = (f"{sentence(number)}\n" for number in range(first, first + count))
-            Path("data", f"{split}.txt").write_text("".join(lines))
         settings = resolve({"corpus": CORPUS})
-        described = {split: f"results/corpus/{split}.json" for split in FIRST}
-        Path("results/corpus").mkdir()
-        build_corpus(
+        corpus = build_corpus(
             used_settings(settings["corpus"], settings["seed"]),
             matched_files(CORPUS["files"]),
             {split: [f"results/corpus/{split}.parquet"] for split in FIRST},
-            described,
+            {split: f"results/corpus/{split}.json" for split in FIRST},
         )
-        return {split: CorpusSplit.read(path) for split, path in described.items()}
+    for split in ("train", "validation"):
+        samples = small_samples(sum(counts[split]), first=FIRST[split])
+        digest, path = file_sha256(made), results / "manifests" / f"{split}.json"
+        manifest = write_split(
+            root / "shards", split, counts[split], tokenizer_sha256=digest, samples=samples
+        )
+        text = {"corpus_sha256": corpus[split].sha256, "documents": corpus[split].documents}
+        replace(manifest, **text).write(path)
+        (root / f"{split}.json").symlink_to(path)
 
 
 def sentence(sample: int) -> str:
@@ -173,13 +160,11 @@ def losses(root: Path) -> dict[int, float]:
     return {row["step"]: row["loss"] for row in json.loads(place.read_text())["rows"]}
 
 
-def everything(root: Path) -> dict[str, tuple]:
-    """Each file below `root`, with its content and date."""
-    return {
-        str(p.relative_to(root)): (file_sha256(p), p.stat().st_mtime_ns)
-        for p in root.rglob("*")
-        if p.is_file()
-    }
+def without_early_states(root: Path) -> None:
+    """Keep the last state alone."""
+    for place in root.glob("state/base/*/step-*"):
+        if place.name != f"step-{STEPS:08d}":
+            shutil.rmtree(place)
 
 
 def check(found: dict, logged: dict[int, float]) -> None:
@@ -195,22 +180,16 @@ def check(found: dict, logged: dict[int, float]) -> None:
                 assert token["loss"] == pytest.approx(-np.log(guess["probability"]))
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=["tensorflow", "jax"])
 def made(request, tmp_path_factory):
     """A trained project, which no test edits."""
     return trained(tmp_path_factory.mktemp(request.param) / "plain", "plain", request.param)
 
 
-@pytest.fixture
-def project(made, tmp_path):
-    """A copy of it, which a test may edit."""
-    return shutil.copytree(made, tmp_path / "project", symlinks=True)
-
-
 def test_a_step_made_again_has_the_loss_of_the_training_to_the_last_bit(made):
-    before = everything(made)
+    before = {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in made.rglob("*")}
     found = replays(made, *((sentence(s), None) for s in (0, 57, 123)))
-    assert everything(made) == before
+    assert {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in made.rglob("*")} == before
     for one in found:
         check(one, losses(made))
         at = (one["step"] - 1) // 5 * 5
@@ -220,31 +199,26 @@ def test_a_step_made_again_has_the_loss_of_the_training_to_the_last_bit(made):
     assert len({one["step"] for one in found}) > 1
 
 
-def without_early_states(root: Path) -> None:
-    """Keep the last state alone."""
-    for place in root.glob("state/base/*/step-*"):
-        if place.name != f"step-{STEPS:08d}":
-            shutil.rmtree(place)
-
-
 @pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
-def test_steps_are_made_again_from_what_is_left(project):
+def test_steps_are_made_again_from_what_is_left(made, tmp_path):
     """A damaged state is passed over; without any before the step the initial weights serve."""
+    project = shutil.copytree(made, tmp_path / "project", symlinks=True)
     logged, (states,) = losses(project), project.glob("state/base/*")
-    (text, (whole,)) = sentence(57), replays(project, (sentence(57), None))
+    question = sentence(57), None
+    (whole,) = replays(project, question)
     assert whole["begun_at"] == 20
     (states / "step-00000020" / "progress.json").write_text("{}")
     shutil.rmtree(states / "step-00000015")
-    (found,) = replays(project, (text, None))
+    (found,) = replays(project, question)
     check(found, logged)
     assert found["begun_at"] == 10 and found["uses"] == whole["uses"]
     without_early_states(project)
-    (found,) = replays(project, (text, None))
+    (found,) = replays(project, question)
     assert (found["begun_at"], found["state"], found["loss"]) == (0, None, whole["loss"])
     assert found["uses"] == whole["uses"]
     assert "from the initial weights" in found["words"]
     shutil.rmtree(states)
-    (found,) = replays(project, (text, None))
+    (found,) = replays(project, question)
     assert "has no saved state of run base after step 24, so that" in found["error"]
 
 
@@ -275,7 +249,7 @@ def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, e
     # Devices are opened once in a process.
     found = replays(root, (sentence(57), None))
     without_early_states(root)
-    found.append(replays(root, (sentence(123), None))[0])
+    found += replays(root, (sentence(123), None))
     assert found[-1]["begun_at"] == 0
     for one in found:
         check(one, logged)
@@ -285,11 +259,9 @@ def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, e
 def test_the_model_is_asked_as_it_stood_before_the_update(tmp_path, engine):
     """With one sample a step, all of it asked about, the loss of the step is that of its tokens."""
     root = trained(tmp_path / "alone", "alone", engine)
-    order = SampleOrder(COUNTS, seed=0, window=100)
-    samples = order.samples(np.arange(STEPS))[1].tolist()
-    found = replays(root, *((sentence(samples[step - 1]), step) for step in (2, 9, 18)))
-    for one, step in zip(found, (2, 9, 18), strict=True):
-        assert one["step"] == step and one["samples"] == 1
+    samples = SampleOrder(COUNTS, seed=0, window=100).samples(np.arange(STEPS))[1].tolist()
+    for one in replays(root, *((sentence(samples[step - 1]), step) for step in (2, 9, 18))):
+        assert one["samples"] == 1
         told = [token["loss"] for use in one["uses"] for token in use["tokens"]]
         assert one["loss"] == pytest.approx(np.mean(told), rel=1e-5)
 

@@ -75,37 +75,24 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
     """The uses of the answer's passages at `step`; without one, at the first step with a target in
     them, or else the first that used them at all. MlmError if there is no such step, or the
     training has not made it."""
-    training, run = answer.training, answer.run
     uses = [
         (number, part, use)
         for number, passage in enumerate(answer.passages)
         for part in passage.parts
         for use in part.uses
+        if use.reached
     ]
-    if not uses:
-        raise MlmError(
-            f"No step of run {run} uses a passage of the answer, so that none can be made again. "
-            "Without --replay it says where they are"
-        )
-    known = dict(sorted((use.step, use.reached) for _, _, use in uses))
-    told = [f"{one:,}{'' if done else ' (not reached)'}" for one, done in known.items()]
-    more = [f"{len(told) - _NAMED:,} more"] if len(told) > _NAMED else []
-    steps = f"Steps that use it: {', '.join(told[:_NAMED] + more)}"
-    far = f"run {run} has made {training.reached:,} of its {training.steps:,} steps"
-    if step is None:
-        reached = [use for _, _, use in uses if use.reached]
-        if not reached:
-            raise MlmError(f"--replay: {far}, none of which used the passage. {steps}")
-        step = min(use.step for use in [use for use in reached if use.masked] or reached)
+    known = sorted({use.step for _, _, use in uses})
+    if step is None and uses:
+        step = min([use.step for _, _, use in uses if use.masked] or known)
     if step not in known:
+        training, asked = answer.training, "none of them" if step is None else f"not step {step:,}"
+        told = [f"{one:,}" for one in known[:_NAMED]]
+        more = [f"{len(known) - _NAMED:,} more"] if len(known) > _NAMED else []
+        steps = f"; {', '.join(told + more)} did. {not_looked_at(answer)}" if known else ""
         raise MlmError(
-            f"--replay {step}: this is no step of run {run} that used the passage. {steps}. "
-            f"{not_looked_at(answer)}".rstrip(". ")
-        )
-    if not known[step]:
-        raise MlmError(
-            f"--replay {step}: {far} by its last saved state, {training.record}. This one can be "
-            "made again once the training has made it"
+            f"--replay: run {answer.run} has made {training.reached:,} of its {training.steps:,} "
+            f"steps, and {asked} used the passage{steps}".rstrip(". ")
         )
     return [one for one in uses if one[2].step == step]
 

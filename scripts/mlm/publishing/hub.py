@@ -121,9 +121,8 @@ def seconds_asked_for(error: BaseException) -> float:
     return min(float(asked), 300.0) if re.fullmatch(r"\d+(\.\d+)?", asked) else 0.0
 
 
-def hub_error(error: BaseException, destination: Destination, holder: str) -> str | None:
-    """What went wrong and what to do; `holder` says whose token it is, if that is known. None if
-    neither the Hub nor the network is to blame."""
+def hub_error(error: BaseException, destination: Destination) -> str | None:
+    """What went wrong and what to do; None if neither the Hub nor the network is to blame."""
     response = _response(error)
     if response is None:
         return _without_answer(error)
@@ -142,7 +141,7 @@ def hub_error(error: BaseException, destination: Destination, holder: str) -> st
         401: "The Hub does not know the token in HF_TOKEN (401): it is mistyped, expired or "
         f"revoked. Make a new one with write permission ({_host(response.url)}/settings/tokens)",
         403: f"Not allowed to write to {destination} (403: {said}). Either it belongs to someone "
-        f"else or the token in HF_TOKEN has no write permission{holder}. Name a repository of "
+        f"else or the token in HF_TOKEN has no write permission. Name a repository of "
         "your own in publish, or use a token that may write there",
         429: "The Hub says that there were too many requests (429). Wait for a while",
     }

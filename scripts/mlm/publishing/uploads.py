@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,20 +89,11 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
         except MlmError as error:
             raise MlmError(scrubbed(str(error), token)) from None
         except Exception as error:
-            words = hub_error(error, destination, _holder(api))
+            words = hub_error(error, destination)
             if words is None:
                 print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
                 words = f"Publishing to {destination} failed: {type(error).__name__}: {error}"
             raise MlmError(scrubbed(f"{words}. {KEPT}", token)) from None
-
-
-def _holder(api: HfApi) -> str:
-    """The token's owner, to be put behind a sentence; "" if the Hub does not say."""
-    with suppress(Exception):
-        found = api.whoami()
-        more = ", ".join(sorted(each["name"] for each in found.get("orgs") or []))
-        return f" (the token is {found['name']}'s{', in ' + more if more else ''})"
-    return ""
 
 
 def _make(api: HfApi, destination: Destination) -> None:
@@ -118,7 +109,7 @@ def _make(api: HfApi, destination: Destination) -> None:
         raise MlmError(
             f"{destination} exists and is public, and publish.private is true. Make it private in "
             "its settings, name another if it belongs to someone else, or set publish.private: "
-            f"false. Nothing was uploaded{_holder(api)}"
+            "false. Nothing was uploaded"
         )
     if destination.branch != "main":
         api.create_branch(**place, branch=destination.branch, exist_ok=True)
