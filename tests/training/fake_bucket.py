@@ -1,29 +1,18 @@
-"""A bucket of Google Cloud Storage in this process, for TensorFlow's own gs:// file system.
-
-TensorFlow reaches www.googleapis.com through the proxy that the environment names; this server
-is the proxy, the host behind it and the bucket in one. Reach it from another process:
-TensorFlow holds Python's lock while it opens a checkpoint. It answers the part of the JSON API
-(https://cloud.google.com/storage/docs/json_api) that TensorFlow's file system asks for.
-"""
+"""A bucket of Google Cloud Storage for TensorFlow's gs:// file system in another process: the
+proxy that the environment names, the host behind it, and what is asked of its JSON API."""
 
 import json
 import re
-import socketserver
 import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _OBJECT = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)")
 _REWRITE = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)/rewriteTo/b/[^/]+/o/([^/]+)")
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,43 +28,33 @@ class _Handler(BaseHTTPRequestHandler):
         type(self)(secure, self.client_address, self.server)
         self.close_connection = True
 
-    def answer(self, status: int, content: bytes = b"", headers: dict | None = None):
+    def answer(self, status: int, content: bytes | dict = b"", **headers: str):
+        if isinstance(content, dict):
+            content = json.dumps(content).encode()
         self.send_response(status)
-        for name, value in ({"Content-Length": str(len(content))} | (headers or {})).items():
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
-    def answer_json(self, value: dict):
-        self.answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
     def do_GET(self):
         objects, url = self.server.objects, urlsplit(self.path)
         if self.headers["Host"] == "storage.googleapis.com":
-            name = unquote(url.path.split("/", 2)[2])
-            return self.read(objects.get(name))
+            content = objects.get(unquote(url.path.split("/", 2)[2]))
+            if content is None:
+                return self.answer(404)
+            first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
+            part = content[int(first) : int(last) + 1]
+            return self.answer(206 if part else 416, part)
         if match := _OBJECT.fullmatch(url.path):
             name = unquote(match[1])
             if name not in objects:
                 return self.answer(404)
-            size, generation = len(objects[name]), self.server.generations.get(name, 1)
-            return self.answer_json(
-                {
-                    "size": str(size),
-                    "generation": str(generation),
-                    "updated": "2020-01-01T00:00:00Z",
-                }
-            )
-        if url.path.endswith("/o"):
-            return self.answer_json(self.listing(parse_qs(url.query)))
-        return self.answer_json({"location": "US"})
-
-    def read(self, content: bytes | None):
-        if content is None:
-            return self.answer(404)
-        first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
-        part = content[int(first) : int(last) + 1]
-        return self.answer(206, part) if part else self.answer(416)
+            described = {"size": len(objects[name]), "generation": self.server.generations[name]}
+            described = {key: str(value) for key, value in described.items()}
+            return self.answer(200, described | {"updated": "2020-01-01T00:00:00Z"})
+        listed = url.path.endswith("/o")
+        return self.answer(200, self.listing(parse_qs(url.query)) if listed else {"location": "US"})
 
     def listing(self, query: dict) -> dict:
         prefix, slash = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]
@@ -110,16 +89,16 @@ class _Handler(BaseHTTPRequestHandler):
             if source not in self.server.objects:
                 return self.answer(404)
             self.store(target, self.server.objects[source])
-            return self.answer_json({"done": True})
+            return self.answer(200, {"done": True})
         if query["uploadType"] == ["resumable"]:
             place = f"https://www.googleapis.com/session?name={query['name'][0]}"
-            return self.answer(200, b"", {"Location": place})
+            return self.answer(200, Location=place)
         self.store(query["name"][0], content)
-        return self.answer_json({})
+        return self.answer(200, {})
 
     def do_PUT(self):
         self.store(parse_qs(urlsplit(self.path).query)["name"][0], self.body())
-        self.answer_json({})
+        self.answer(200, {})
 
     def do_DELETE(self):
         name = unquote(_OBJECT.fullmatch(urlsplit(self.path).path)[1])
@@ -137,7 +116,7 @@ def fake_bucket(directory: Path):
         check=True,
         capture_output=True,
     )
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         server.objects, server.generations = {}, {}
         server.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.context.load_cert_chain(certificate, key)
