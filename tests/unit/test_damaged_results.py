@@ -94,7 +94,7 @@ def load_model(directory: Path) -> None:
 
 
 LOADED = [
-    *((name, damage, load_tokenizer) for name in TOKENIZER_FILES for damage in [*DAMAGES, "[]"]),
+    *((name, damage, load_tokenizer) for name in TOKENIZER_FILES for damage in DAMAGES),
     *((name, "{}", load_tokenizer) for name in ("tokenizer.json", "special_tokens_map.json")),
     *(
         (name, damage, load_model)
