@@ -47,11 +47,15 @@ def trained(place: Path, family: str) -> Path:
     return place
 
 
-def in_place(place: Path, *command) -> str:
+def in_place(place: Path, *command, python: Path | str = "") -> str:
     done = subprocess.run(
-        [python_of_pytorch(), *command], cwd=place, capture_output=True, text=True
+        [python or python_of_pytorch(), *command],
+        cwd=place,
+        env=users_environment(),
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
 
@@ -109,15 +113,8 @@ def pasted(library: str, place: Path, pages: dict[str, str], then: str) -> None:
         program.append(f"try:\n    exec({code + then!r}, {{}})")
         program.append(f"except Exception:\n    failed.append(({name!r}, traceback.format_exc()))")
     program.append("assert not failed, failed")
-    python = python_of_pytorch() if library == "pytorch" else sys.executable
-    done = subprocess.run(
-        [python, "-c", "\n".join(program)],
-        cwd=place,
-        env=users_environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    python = sys.executable if library == "tensorflow" else ""
+    in_place(place, "-c", "\n".join(program), python=python)
 
 
 @pytest.mark.parametrize("library", ["pytorch", "tensorflow"])

@@ -64,12 +64,6 @@ def killed(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def test_the_lock_of_a_killed_process_is_removed(start, hold):
-    killed(start("0.output.lock"))
-    removed = "A run that was killed had left this directory locked; the lock was removed."
-    assert hold() == ([], removed)
-
-
 def test_the_locks_of_two_processes_stay_until_both_have_ended(start, hold):
     """Two Snakemakes may work in one directory on different files, and the first ends."""
     first = start("0.output.lock")

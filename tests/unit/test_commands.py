@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from loaded_script import loaded
 
-from mlm.config.pretraining import parsed
 from mlm.foundations.command import status_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -62,11 +61,6 @@ def test_a_long_argument_is_shortened(capsys, arguments):
         loaded("ask").main(arguments)
     said = capsys.readouterr().err.splitlines()[-1]
     assert "characters left out) … 999" in said and len(said) < 1000 and "_positive" not in said
-
-
-def test_a_number_of_a_document_has_few_digits():
-    with pytest.raises(ValueError, match="is not the number of a document"):
-        parsed(f"document:{LONG}")
 
 
 @pytest.mark.parametrize("name", ["ask", "fill"])

@@ -10,26 +10,14 @@ from pathlib import Path
 import pytest
 
 from mlm.asking.past_run import SHOWING_MODULES
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import code_digests, imported_names
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 #: A package may import from those above it. docs/architecture.md says what each holds.
 ORDER = (
-    "foundations",
-    "config",
-    "corpus",
-    "tokenizer",
-    "samples",
-    "model",
-    "training",
-    "evaluation",
-    "finetuning",
-    "accelerators",
-    "publishing",
-    "asking",
-    "check",
-    "report",
+    *("foundations", "config", "corpus", "tokenizer", "samples", "model", "training"),
+    *("evaluation", "finetuning", "accelerators", "publishing", "asking", "check", "report"),
 )
 
 #: Modules that those that compute import though they compute no bits, by what they do instead:
@@ -54,31 +42,18 @@ COMPUTES_NO_BITS = {
 
 
 @cache
-def naming(text):
-    """The nodes of a module's tree that import something or hold a text with a module's name."""
-    kinds = (ast.Import, ast.ImportFrom, ast.Constant)
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    name = re.compile(r"mlm(\.\w+)+")
-    return [n for n in found if not isinstance(n, ast.Constant) or name.fullmatch(str(n.value))]
+def names_in(text):
+    assert not re.search(r"^\s*from \.", text, re.M), "a relative import is not followed"
+    return imported_names(ast.parse(text))
 
 
 def imports(scripts):
     """(module, imported module) of the library, also inside functions and as `python -m`."""
-    files = {
-        ".".join(file.relative_to(scripts).with_suffix("").parts): file
-        for file in sorted((scripts / "mlm").rglob("*.py"))
-    }
-    for module, file in files.items():
-        for node in naming(file.read_text(encoding="utf-8")):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert not node.level, f"{module} has a relative import, which is not followed"
-                inner = [f"{node.module}.{alias.name}" for alias in node.names]
-                names = [name if name in files else node.module for name in inner]
-            else:
-                names = [node.value] if node.value in files else []
-            yield from ((module, name) for name in names if name.split(".")[0] == "mlm")
+    for file in sorted((scripts / "mlm").rglob("*.py")):
+        module = ".".join(file.relative_to(scripts).with_suffix("").parts)
+        for name in names_in(file.read_text(encoding="utf-8")):
+            if scripts.joinpath(*name.split(".")).with_suffix(".py").is_file():
+                yield module, name
 
 
 def offences(pairs):

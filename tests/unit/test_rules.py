@@ -18,10 +18,6 @@ def rules():
 WITH_SCRIPT = {name: body for name, body in rules() if "script:" in body}
 
 
-def test_rules_are_found():
-    assert {"corpus", "tokenizer", "shard", "manifest", "pretrain", "report"} <= set(WITH_SCRIPT)
-
-
 @pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
 def test_a_rule_says_what_it_is_for_what_it_costs_and_which_script_it_runs(name):
     body = WITH_SCRIPT[name]

@@ -43,7 +43,7 @@ def _plain(node: Any) -> Any:
     return [type(node).__name__, given]
 
 
-def _imported(tree: ast.Module) -> list[str]:
+def imported_names(tree: ast.Module) -> list[str]:
     """Dotted names of the library's modules that are imported anywhere, also in functions.
 
     Of `from mlm.a import b` both `mlm.a` and `mlm.a.b`, which may be a module. A module that runs
@@ -67,7 +67,7 @@ def _meaning(file: Path) -> list:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError) as error:
         raise MlmError(f"{file} is not valid Python: {error}. Correct it and run again") from None
-    return [value_sha256(_plain(tree))[:12], _imported(tree)]
+    return [value_sha256(_plain(tree))[:12], imported_names(tree)]
 
 
 def code_digests(
