@@ -14,7 +14,7 @@ from mlm.foundations.errors import MlmError
 LONGEST_DOCUMENT = 256 << 20
 _REPLACEMENT = "\ufffd"
 _UTF_8 = "utf-8"
-SURROGATE, _UNCLEAN = re.compile("[\ud800-\udfff]"), re.compile("[\0\ud800-\udfff]")
+_SURROGATE, _UNCLEAN = re.compile("[\ud800-\udfff]"), re.compile("[\0\ud800-\udfff]")
 _ADVICE = (
     " Mend the source, or set corpus.encoding_errors to replace, which puts U+FFFD in its "
     "place and counts it"
@@ -36,7 +36,7 @@ def clean(text: str) -> CleanText:
         text = text.replace("\0", _REPLACEMENT)
     replaced = 0
     if not text.isascii():
-        text, replaced = SURROGATE.subn(_REPLACEMENT, text)
+        text, replaced = _SURROGATE.subn(_REPLACEMENT, text)
     return CleanText(text, replaced, nul)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
-from mlm.corpus.decoding import SURROGATE, CleanText, clean
+from mlm.corpus.decoding import CleanText, clean
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.personal_data import PersonalData
@@ -32,15 +32,14 @@ class SplitCounts:
     replaced_bytes: int = 0
     nul_bytes: int = 0
 
-    def add(self, judged: Judged | None) -> None:
-        """Count a document; None: it was kept as it is."""
+    def add(self, judged: Judged) -> None:
+        """Count a document that was read."""
         self.filters["read"] += 1
-        if judged:
-            self.replaced_bytes += judged.replaced_bytes
-            self.nul_bytes += judged.nul_bytes
-            add_taken(self.rules, judged.taken)
-            if judged.refusal:
-                self.filters[judged.refusal] += 1
+        self.replaced_bytes += judged.replaced_bytes
+        self.nul_bytes += judged.nul_bytes
+        add_taken(self.rules, judged.taken)
+        if judged.refusal:
+            self.filters[judged.refusal] += 1
 
 
 class Filters:
@@ -64,15 +63,6 @@ class Filters:
         rules = [rule for family in self._rules.values() for rule in family.rules]
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
-
-    def keep_as_it_is(self, raw: str) -> bool:
-        """Whether `raw` is certainly kept without a change, as most documents are."""
-        return (
-            not self._rules
-            and "\0" not in raw
-            and (raw.isascii() or (self._normalisation == "none" and not SURROGATE.search(raw)))
-            and self._refusal(raw) is None
-        )
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared and filtered; decontamination looks at train alone (`judged_in_train`)."""

@@ -30,7 +30,7 @@ class TrainDocuments:
     """The train split that `record` describes, made with `settings` (of `used_settings`)."""
 
     def __init__(self, record: str | Path, settings: dict):
-        self._record, self._settings = Path(record), settings
+        self._settings = settings
         self._documents = SplitDocuments.described(record)
         self._described = CorpusSplit.read(record)
         self._count = len(self._documents)
@@ -101,13 +101,12 @@ class TrainDocuments:
         else:
             patterns = {"train": self._settings["files"]["train"]}
             paths = [p for p in matched_files(patterns)["train"] if recorded_path(p) == value]
-            if not paths:
-                raise MlmError(f"file:{value}: is no longer where it was read from")
             texts = {text for path in paths for text in texts_of_file(path, self._settings)}
             found = [number for number, text in self._numbered() if text in texts]
         if not found:
             raise MlmError(
-                f"file:{value}: none of its documents is in train: all were left out or held out"
+                f"file:{value}: none of its documents is in train: all were left out or held out, "
+                "or the file was moved"
             )
         return found
 

@@ -28,6 +28,7 @@ _LONGEST_PIECE = 16
 #: Words, numbers and the rest are never merged: "people," is two pieces. `▁` goes with any.
 _CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]+|\u2581"
 _CONTINUING = "##"
+BERT_NORMALISATION = dict.fromkeys(("clean_text", "strip_accents", "lowercase"), False)
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 #: What BERT's normalisation puts spaces around (ideographs), or its pre-tokenizer makes a word.
 _ALONE = re.compile(
@@ -78,9 +79,7 @@ def train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
         section,
         prefix={"continuing_subword_prefix": _CONTINUING},
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
-        normalizer=normalizers.BertNormalizer(
-            clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
-        ),
+        normalizer=normalizers.BertNormalizer(**BERT_NORMALISATION),
     )
     return models.WordPiece(
         trained["vocab"], unk_token=section.special_tokens.unk, max_input_chars_per_word=200

@@ -9,7 +9,7 @@ from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
-from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
+from mlm.tokenizer.merge_training import BERT_NORMALISATION, train_bpe, train_wordpiece
 from mlm.tokenizer.training_text import ESCAPES, AlphabetTooLarge, CorpusTooSmall, TrainingText
 from mlm.tokenizer.unigram_training import train_unigram
 
@@ -81,7 +81,7 @@ def _around(model: Any, section: Tokenizer) -> dict:
     first word has no mark, and a `▁` in the text is escaped, as is what looks like a byte piece.
     """
     import tokenizers
-    from tokenizers import normalizers, processors
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
     tokenizer = tokenizers.Tokenizer(model)
     flags = {"rstrip": False, "normalized": False, "special": True}
@@ -93,7 +93,12 @@ def _around(model: Any, section: Tokenizer) -> dict:
         replaced = [normalizers.Replace(old, new) for old, new in steps]
         tokenizer.normalizer = normalizers.Sequence(replaced)
     if section.kind == "wordpiece":
-        _split_words(tokenizer)
+        # Words and punctuation apart, as in BERT (Devlin et al., 2019); CJK characters too.
+        before = [tokenizer.normalizer] if steps else []
+        apart = normalizers.BertNormalizer(**BERT_NORMALISATION)
+        tokenizer.normalizer = normalizers.Sequence([*before, apart])
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     else:
         _mark_words(tokenizer, section.byte_fallback)
     cls, sep = section.special_tokens.cls, section.special_tokens.sep
@@ -121,16 +126,3 @@ def _mark_words(tokenizer: Any, byte_fallback: bool) -> None:
         tokenizer.decoder = decoders.Sequence(
             [spaced, decoders.ByteFallback(), decoders.Fuse(), *unescape]
         )
-
-
-def _split_words(tokenizer: Any) -> None:
-    """Words and punctuation apart, as in BERT (Devlin et al., 2019); CJK characters too."""
-    from tokenizers import decoders, normalizers, pre_tokenizers
-
-    apart = normalizers.BertNormalizer(
-        clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
-    )
-    before = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
-    tokenizer.normalizer = normalizers.Sequence([*before, apart])
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
