@@ -222,26 +222,6 @@ def test_steps_are_made_again_from_what_is_left(made, tmp_path):
     assert "has no saved state of run base after step 24, so that" in found["error"]
 
 
-def test_a_training_under_way_is_made_again_as_far_as_it_came(tmp_path):
-    root, given = tmp_path / "under_way", overrides("plain", "tensorflow", tmp_path / "under_way")
-    write_project(root)
-    assert run_child(root, "base", given, {"step": 13}) < 0
-    write_config(root, given)
-    (place,) = root.glob("state/base/*/step-00000010/progress.json")
-    logged = {row["step"]: row["loss"] for row in json.loads(place.read_text())["rows"]}
-    samples = samples_of(2, 7, 9, 18)
-    found = replays(root, *((sentence(s), None) for s in samples))
-    seen = [one for one in found if "error" not in one]
-    for one in seen:
-        check(one, logged)
-    assert seen and all("has made 10 of its 24" in one["error"] for one in found if one not in seen)
-    # Another learning rate is another training, of which nothing is there.
-    given["pretraining"] = given["pretraining"] | {"optimizer": {"learning_rate": 1e-3}}
-    write_config(root, given)
-    (found,) = replays(root, (sentence(samples[found.index(seen[0])]), None))
-    assert "optimizer.learning_rate: 0.006 then, 0.001 now" in found["error"]
-
-
 @pytest.mark.parametrize("engine", ["tensorflow", "jax"])
 def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, engine):
     root = trained(tmp_path / "divided", "divided", engine)

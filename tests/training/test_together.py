@@ -156,7 +156,7 @@ def test_a_process_says_which_it_is_or_is_refused():
 
 @pytest.mark.parametrize("asked", [{"processes": 2}, {"start": "hosts"}])
 def test_several_processes_are_refused_where_tensorflow_trains(asked):
-    said = r"accelerator.\w+: \w+, which pretraining.engine: tensorflow does not have"
+    said = "accelerator: several processes, which pretraining.engine: tensorflow does not have"
     with pytest.raises(ConfigError, match=said):
         resolve({"accelerator": asked})
     resolve({"accelerator": asked, "pretraining": {"engine": "jax"}})
@@ -213,18 +213,6 @@ def test_the_first_process_alone_prints_and_each_says_why_it_ends(tmp_path, capf
     assert capfd.readouterr().err.splitlines() == ["a line of 0"]
 
 
-def test_the_port_on_which_they_meet_is_given_to_no_other(tmp_path):
-    """JAX's service takes it all the same, as the trainings below show."""
-    takes = """import socket
-    host, port = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)
-    try:
-        socket.socket().bind((host, int(port)))
-    except OSError as error:
-        os._exit(0 if error.errno == 98 else 7)
-    os._exit(8)"""
-    assert pretended(tmp_path, takes, count=1) == ""
-
-
 def members_of(process: subprocess.Popen) -> list[psutil.Process]:
     """The processes that the job has started, the one that leads first."""
     found = psutil.Process(process.pid).children()
@@ -250,7 +238,7 @@ def test_kills_of_one_process_at_random_moments_change_nothing(root):
         states = (root / "state" / "killed").glob("*/step-????????/complete.json")
         return max((int(s.parent.name[5:]) for s in states), default=-1)
 
-    for number, step in enumerate((0, 14, 28)):
+    for number, step in enumerate((0, 20)):
         # Of its own: what it resumes from is there before it begins.
         least = max(step, newest())
         process = job(request_of(root, "killed", overrides), log)
@@ -266,24 +254,9 @@ def test_kills_of_one_process_at_random_moments_change_nothing(root):
         assert lost in said.split("MlmError:")[-1]
     trained(root, "killed", overrides)
     goes_on = re.findall(r"killed: resumes from step (\d+)", log.read_text())
-    assert len(goes_on) == 3 and sorted(map(int, goes_on)) == list(map(int, goes_on))
+    assert len(goes_on) == 2 and sorted(map(int, goes_on)) == list(map(int, goes_on))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
-
-
-@pytest.mark.slow
-def test_several_processes_continue_another_training_as_one_would(root):
-    """From a state of the run, the same training ends in its bytes."""
-    one, overrides = whole(root, 2, 2), layout(2, 2)
-    (kept,) = (root / "state" / one).glob("*/step-00000015")
-    assert kept.is_dir()
-    start = {"pretraining": {"continue_from": {"run": one, "step": 15}}}
-    request = request_of(root, "branch", overrides | {"runs": {"base": start, one: {}}})
-    request["config"]["parent"] = request_of(root, one, layout(2, 2))["config"]
-    log = root / "branch.log"
-    assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
-    assert f"branch: continues run {one}" in log.read_text()
-    assert result(root, "branch") == result(root, one)
 
 
 @pytest.mark.slow

@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 from tensorflow.python.framework import ops
+from transformers import AutoConfig
 
 from mlm.accelerators.lowering import train_step_of
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import tf, tf_keras
+from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import (
     Muon,
+    build_optimizer,
     is_hidden_matrix,
     orthogonalised,
 )
+from mlm.training.optimisation import with_lengths
 
 RATE, DECAY, MOMENTUM = 0.1, 0.5, 0.9
 
@@ -65,18 +70,23 @@ def test_five_updates_are_those_of_the_definition():
 @pytest.mark.parametrize(
     "family", ["roberta-prelayernorm", "roberta", "bert", "distilbert", "electra"]
 )
-def test_the_hidden_matrices_of_a_model_are_six_in_a_layer_and_the_heads_one(family):
-    from transformers import AutoConfig
-
-    from mlm.training.in_tensorflow.model import build_model
-
+def test_of_a_models_matrices_all_decay_and_the_hidden_ones_are_muons(family):
+    """Six in a layer, and the head's."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)
-    model = build_model(config, "standard", seed=0)
-    hidden = [v.name for v in model.trainable_variables if is_hidden_matrix(v)]
+    variables = build_model(config, "standard", seed=0).trainable_variables
+    hidden = [v.name for v in variables if is_hidden_matrix(v)]
     assert len(hidden) == 6 * 2 + 1
     assert len([name for name in hidden if "layer_._" in name]) == 6 * 2
     assert not [name for name in hidden if "embedding" in name]
+    for variable in variables:
+        variable.assign(tf.ones_like(variable))
+    section = Optimizer(name="adamw", weight_decay=0.5, warmup_ratio=0.0, learning_rate=0.1)
+    optimizer = build_optimizer(with_lengths(section, 100), variables)
+    optimizer.apply_gradients([(tf.zeros_like(variable), variable) for variable in variables])
+    for variable in variables:
+        expected = 0.95 if len(variable.shape) > 1 else 1.0
+        assert float(tf.reduce_max(variable)) == pytest.approx(expected), variable.name
 
 
 def flops_of_products(step) -> int:

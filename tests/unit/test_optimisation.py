@@ -33,11 +33,6 @@ def test_the_learning_rate_follows_its_schedule(changes, rates):
     assert found == pytest.approx(rates, abs=1e-9)
 
 
-def test_a_schedule_may_be_longer_than_the_training():
-    assert settings(schedule_steps=400).schedule_steps == 400
-    assert settings(schedule_steps=400).warmup_steps == 40
-
-
 @pytest.mark.parametrize("length", [{"decay_ratio": 0.2}, {"decay_steps": 20}])
 @pytest.mark.parametrize(
     "decay, half", [("linear", 0.5), ("cosine", 0.5), ("1-sqrt", 1 - 0.5**0.5)]
@@ -47,7 +42,8 @@ def test_the_rate_stays_at_its_peak_until_it_falls(length, decay, half):
     assert rates == pytest.approx([1e-3, 1e-3, 1e-3, half * 1e-3, 0], abs=1e-9)
 
 
-def test_numbers_of_steps_go_before_shares():
+def test_numbers_of_steps_go_before_shares_of_the_schedule():
+    assert settings(schedule_steps=400).warmup_steps == 40
     assert settings(warmup_steps=0, decay_ratio=0.5).warmup_steps == 0
     assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
 
@@ -55,25 +51,3 @@ def test_numbers_of_steps_go_before_shares():
 def test_a_warmup_and_a_decay_that_overlap_are_refused():
     with pytest.raises(MlmError, match="rises for 30 steps and falls for 80, but the schedule has"):
         settings(warmup_steps=30, decay_ratio=0.8)
-
-
-@pytest.mark.parametrize("family", ["roberta-prelayernorm", "roberta", "bert", "distilbert"])
-def test_every_matrix_of_a_model_decays_and_nothing_else(family):
-    from transformers import AutoConfig
-
-    from mlm.foundations.framework import tf
-    from mlm.training.in_tensorflow.model import build_model
-    from mlm.training.in_tensorflow.optimizers import build_optimizer
-
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)
-    model = build_model(config, "standard", seed=0)
-    for variable in model.trainable_variables:
-        variable.assign(tf.ones_like(variable))
-    peak = settings(weight_decay=0.5, warmup_ratio=0.0, learning_rate=0.1)
-    optimizer = build_optimizer(peak, model.trainable_variables)
-    still = [tf.zeros_like(variable) for variable in model.trainable_variables]
-    optimizer.apply_gradients(zip(still, model.trainable_variables, strict=True))
-    for variable in model.trainable_variables:
-        expected = 0.95 if len(variable.shape) > 1 else 1.0
-        assert float(tf.reduce_max(variable)) == pytest.approx(expected), variable.name
