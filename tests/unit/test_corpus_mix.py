@@ -147,7 +147,7 @@ def test_a_source_that_gives_nothing_is_refused_in_words(place):
             for own, words in (
                 ({"source": "web"}, "corpus.mix.a.source: found 'web'"),
                 ({"weight": -1}, "found -1.0, expected number above 0 to 1000"),
-                ({"weight": float("nan")}, "nan is not a finite number"),
+                ({"weight": float("nan")}, "found nan, expected number above 0"),
                 ({"source": "files"}, "corpus.mix.a.files.train: empty; name at least one file"),
                 ({"filters": {"deduplicate": False}}, "a.filters.deduplicate: concerns the docum"),
             )
