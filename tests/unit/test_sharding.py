@@ -104,9 +104,6 @@ def test_fewer_documents_than_shards_say_what_to_set(tmp_path):
     assert not list(tmp_path.glob("*.tfrecord"))
 
 
-def test_an_empty_split_is_named(tmp_path):
-    with pytest.raises(MlmError, match="the train split holds no document"):
-        make(tmp_path, corpus_of(tmp_path, []))
 
 
 def groups_of(file: Path) -> list[int]:

@@ -67,7 +67,7 @@ def write_shard(
 def _check(
     encoder: Encoder, tokenizer: str | os.PathLike, corpus: SplitDocuments, split: str, shards: int
 ) -> None:
-    ids, size, documents = encoder.special_ids, encoder.vocabulary_size, len(corpus)
+    ids, size = encoder.special_ids, encoder.vocabulary_size
     same = [n for n in ("cls", "sep", "unk", "mask") if getattr(ids, n) == ids.pad]
     if not 0 <= ids.pad < size or same:
         raise MlmError(
@@ -75,13 +75,7 @@ def _check(
             f"ids{', and also that of ' + ', '.join(same) if same else ''}; it needs an id of "
             "its own"
         )
-    if documents == 0:
-        raise MlmError(
-            f"{corpus.named}: the {split} split holds no document, so no shard can be made. See "
-            f"the counts in results/corpus/{split}.json; loosen corpus.filters, or give {split} "
-            "more text."
-        )
-    if documents < shards:
+    if (documents := len(corpus)) < shards:
         raise MlmError(
             f"{corpus.named}: {documents} documents cannot fill {shards} shards. Set "
             f"shards.count.{split} to at most {documents}."
