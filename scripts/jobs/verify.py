@@ -1,15 +1,9 @@
 """Rule `verify`: read every shard again and compare it with its manifest."""
 
 from job_adapter import run_as_job
-from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import Verification
 from mlm.samples.manifests import Manifest, shards_remedy, shards_root
-from mlm.samples.verification import (
-    SampleSchema,
-    raise_problems,
-    verification_text,
-    verify_split,
-)
+from mlm.samples.verification import SampleSchema, raise_problems, verification_text, verify_split
 from mlm.tokenizer.encoding import Encoder
 
 
@@ -19,10 +13,9 @@ def main(job):
     schema = SampleSchema(
         job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
     )
-    tokenizer = file_sha256(job.input.tokenizer)
     manifests = {path: Manifest.read(path) for path in job.input.manifests}
     results = [
-        verify_split(manifest, schema, tokenizer, shards_root(manifest, path))
+        verify_split(manifest, schema, shards_root(manifest, path))
         for path, manifest in manifests.items()
     ]
     print(verification_text(results))

@@ -39,7 +39,7 @@ def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path, capsys):
     manifest.write(tmp_path / "train.json")
     assert Manifest.read(tmp_path / "train.json") == manifest
     check_shards(manifest)
-    assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
+    assert verify_split(manifest, SCHEMA).problems == ()
 
 
 def test_names_that_are_no_whole_set_say_what_is_there(tmp_path):
@@ -126,7 +126,7 @@ def test_shards_in_object_storage_get_a_manifest(bucket):
         f"gs://bucket/data/wiki-{n}-3.tfrecord" for n in (0, 1)
     ]
     check_shards(manifest)
-    assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
+    assert verify_split(manifest, SCHEMA).problems == ()
     assert [len(s.input_ids) for s in read_samples(manifest)] == [3, 3]
     (bucket / "data" / "wiki-1-3.tfrecord").write_bytes(b"")
     with pytest.raises(MlmError, match=r"gs://bucket/data/wiki-1-3\.tfrecord: has 0 bytes"):

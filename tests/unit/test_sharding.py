@@ -104,8 +104,6 @@ def test_fewer_documents_than_shards_say_what_to_set(tmp_path):
     assert not list(tmp_path.glob("*.tfrecord"))
 
 
-
-
 def groups_of(file: Path) -> list[int]:
     with file.open("rb") as stream:
         records = list(read_records(stream, file.name))

@@ -4,10 +4,10 @@ says."""
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, listed, remedy
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.typed_artefacts import Artefact
 from mlm.samples.object_storage import file_size, is_remote
 
@@ -44,18 +44,6 @@ class Manifest(Artefact):
     shards: tuple[ShardEntry, ...]
     group_by: str | None = None
     compression: Literal["none"] = "none"
-
-    @classmethod
-    def read(cls, path: str | os.PathLike) -> Self:
-        """Raises MlmError as for every artefact, and if the totals are not those of the shards."""
-        manifest = super().read(path)
-        for key, total in totals(manifest.shards).items():
-            if total != getattr(manifest, key):
-                raise MlmError(
-                    f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
-                    f"{remedy(path)}"
-                )
-        return manifest
 
 
 def project_root(path: str | os.PathLike) -> Path:

@@ -97,22 +97,11 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
 
 
 def verify_split(
-    manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
+    manifest: Manifest, schema: SampleSchema, root: str | Path = "."
 ) -> SplitVerification:
-    """What the shards of a split below `root` hold, and each difference from the manifest and the
-    tokenizer."""
+    """What the shards of a split below `root` hold, and each difference from the manifest."""
     problems, scans = [], []
     progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
-    if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
-        problems.append(
-            f"{manifest.split}: the manifest was made with another tokenizer (sha256 "
-            f"{manifest.tokenizer_sha256[:12]}…, now {tokenizer_sha256[:12]}…)"
-        )
-    if manifest.sequence_length != schema.sequence_length:
-        problems.append(
-            f"{manifest.split}: the manifest's sequence_length is {manifest.sequence_length}; "
-            f"{schema.sequence_length} is expected"
-        )
     schema = replace(schema, grouped=manifest.group_by is not None)
     for number, shard in enumerate(manifest.shards, 1):
         try:
@@ -157,7 +146,7 @@ def verification_text(results: list[SplitVerification]) -> str:
 
 
 def raise_problems(results: list[SplitVerification], remedy: str) -> None:
-    """Raise MlmError with every problem and the `remedy`, if there is a problem."""
+    """Raise MlmError with every problem, if there is one, and the `remedy`."""
     problems = [p for r in results for p in r.problems]
     if problems:
         raise MlmError(
