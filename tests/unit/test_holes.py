@@ -31,7 +31,6 @@ from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.document_spans import holes_of
 from mlm.samples.holes import Holes
@@ -245,25 +244,6 @@ def test_without_an_early_state_the_run_begins_anew(project):
     assert answer.states == () and answer.go_on_from is None
     words = "The code that trains was edited since the states were saved"
     assert words in forgetting_in_words(answer)
-
-
-@pytest.mark.parametrize("damage", [b"", b"weights", None])
-def test_a_state_whose_files_are_damaged_is_not_offered(project, damage):
-    what = late_document()
-    run, files = trained()
-    first = first_of(what)
-    for step in (first - 2, first - 1):
-        marker = write_state(run, files, step)
-        marker.with_name("weights").write_bytes(b"Weights")
-        content = json.loads(marker.read_text())
-        digest = file_sha256(marker.with_name("weights"))
-        marker.write_text(json.dumps(content | {"files": {"weights": [7, digest]}}))
-    assert asked_to_forget(what).go_on_from == ("base", first - 1)
-    marker.with_name("weights").unlink()
-    if damage is not None:
-        marker.with_name("weights").write_bytes(damage)
-    answer = asked_to_forget(what)
-    assert answer.go_on_from == ("base", first - 2) and answer.states == (first - 2,)
 
 
 def test_counted_embeddings_depend_on_every_document_from_the_beginning(project):

@@ -99,8 +99,3 @@ def test_a_sorted_corpus_is_nearly_as_mixed_as_by_a_full_shuffle(monkeypatch):
     shuffled = np.random.default_rng(0).permutation(order.num_samples)
     ratio = neighbours_apart(indices, 32) / neighbours_apart(shuffled, 32)
     assert 0.9 < ratio < 1.02
-
-
-def test_small_shards_are_shuffled_over_as_many_samples_as_large_ones():
-    order = SampleOrder((3,) * 1000, seed=0, window=600)
-    assert set(np.diff(order.epoch(0).group_starts).tolist()) == {600}

@@ -60,14 +60,6 @@ def test_every_damaged_byte_and_every_cut_is_noticed(samples):
     assert len(records_of(data)) == 2
 
 
-def test_what_is_no_example_is_named(samples):
-    records = records_of(encoded(*samples))
-    records[3] = b"\x0a\xff\x01rest"
-    with pytest.raises(SampleError, match=r"is not a tf\.train\.Example") as caught:
-        decode_samples(records, LENGTH)
-    assert caught.value.place == 3
-
-
 @pytest.fixture
 def groups():
     """Those of the samples' tokens, large and small: one or two in each sample."""
@@ -104,7 +96,12 @@ def test_tensorflow_reads_and_writes_the_same_bytes_with_groups(samples, groups)
         assert (ids[0] == samples[0][i]).all() and (found[0] == groups[i]).all()
 
 
-def test_values_of_another_type_or_number_are_named():
+def test_values_of_another_type_and_what_is_no_example_are_named(samples):
+    records = records_of(encoded(*samples))
+    records[3] = b"\x0a\xff\x01rest"
+    with pytest.raises(SampleError, match=r"is not a tf\.train\.Example") as caught:
+        decode_samples(records, LENGTH)
+    assert caught.value.place == 3
     example = example_of(input_ids=[-1, 2**62, 0], attention_mask=[1, 1, 0])
     example.features.feature["weight"].float_list.value.append(0.5)
     ids, mask = decode_samples([example.SerializeToString()], 3)
