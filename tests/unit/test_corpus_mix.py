@@ -118,12 +118,15 @@ def test_groups_of_different_sources_are_apart_and_a_text_without_one_is_a_group
 def test_a_choice_is_an_exact_share_however_it_is_cut(total, share, cuts, key):
     whole = Choice(0, total, total, share, key)
     assert whole.count == whole.mask().sum() == total * share.numerator // share.denominator
-    if total > 2000 and share == Fraction(1, 2):
-        assert 0.3 < (whole.mask() == Choice(0, total, total, share, key ^ 1).mask()).mean() < 0.7
     edges = [0, *sorted(min(cut, total) for cut in cuts), total]
     parts = [Choice(start, stop, total, share, key) for start, stop in pairwise(edges)]
     assert sum(part.count for part in parts) == whole.count
     assert [b for part in parts for b in part.mask()] == whole.mask().tolist()
+
+
+def test_another_key_chooses_others():
+    one, other = (Choice(0, 5000, 5000, Fraction(1, 2), key).mask() for key in (1, 2))
+    assert 0.4 < (one == other).mean() < 0.6
 
 
 def test_a_source_that_gives_nothing_is_refused_in_words(place):
