@@ -203,7 +203,7 @@ def of_run(section, *keys, without=()):
 
 
 # What of a run's training changes its weights; of what it forgets, the holes do.
-pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "forget"))
+pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "forget", "log_to"))
 
 
 def model_of(wildcards):

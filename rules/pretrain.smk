@@ -60,6 +60,7 @@ rule pretrain:
             # A branch ends with the weights of a training from its first step.
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
+            log_to=of_run("pretraining", "log_to"),
             push=pushing_of,
             processes=of_section("accelerator", "start", "join_seconds"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.

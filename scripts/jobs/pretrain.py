@@ -45,7 +45,7 @@ def main(job):
         "model": params.model,
         "holes": next(map(str, files.holes), None),
     }
-    own["pretraining"] = params.pretraining | operational["continue_from"]
+    own["pretraining"] = params.pretraining | operational["continue_from"] | operational["log_to"]
     own["pretraining"]["checkpoint"] = operational["checkpoint"]
     if parent := operational["parent"]:
         # What the run that is continued forgets is beside the end of its training.

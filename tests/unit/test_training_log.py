@@ -24,7 +24,7 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     train = SimpleNamespace(num_samples=100, sequence_length=16)
     run = SimpleNamespace(name="base", steps=1040, batch_size=4, train=train, pretraining=section)
     record = TrainingLog()
-    logging = Logging(run, record, None)
+    logging = Logging(run, record)
     for step, now in ((20, 100.0), (40, 110.0)):
         clock.now = now
         record.add({"loss": 4.0, "accuracy": 0.1}, 20)

@@ -2,12 +2,14 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
 import psutil
 
 from mlm.foundations.errors import MlmError
+from mlm.training.curve_writers import CurveWriter
 from mlm.training.engine import Engine
 from mlm.training.loop import Row, TrainingLog, next_multiple
 from mlm.training.optimisation import rate_of_step
@@ -19,19 +21,15 @@ _BETWEEN_LINES = 5.0
 
 
 class Logging:
-    """A row of training.csv, with validation if that is due, at most every few seconds a line on
-    stderr, and TensorBoard's events below the directory `states` (None: another process writes)."""
+    """A row of training.csv, with validation if that is due, also for the `writers`, and at most
+    every few seconds a line on stderr."""
 
-    def __init__(self, run: Run, record: TrainingLog, states: str | None):
-        self._run, self._record, self._events = run, record, None
+    def __init__(self, run: Run, record: TrainingLog, writers: Sequence[CurveWriter] = ()):
+        self._run, self._record, self._writers = run, record, writers
         self._began, self._last_line = time.monotonic(), 0.0
         #: Time and step of the first execution, and of the last row.
         self._compiled: tuple[float, int] | None = None
         self._window: tuple[float, int] | None = None
-        if states is not None:
-            from tensorboard.summary import Writer
-
-            self._events = Writer(f"{states}/tensorboard")
 
     def begin(self, step: int) -> None:
         """Note the first execution, which compiles and tells nothing of the ones to come."""
@@ -62,11 +60,9 @@ class Logging:
             initialisation_seconds=None if record.rows else record.initialisation_seconds,
         )
         record.rows.append(row)
-        if self._events is not None:
-            for name, value in asdict(row).items():
-                if value is not None and name != "step":
-                    self._events.add_scalar(name, value, step)
-            self._events.flush()
+        values = {k: v for k, v in asdict(row).items() if v is not None and k != "step"}
+        for writer in self._writers:
+            writer.write(step, values)
         if time.monotonic() - self._last_line >= _BETWEEN_LINES or step == run.steps:
             self._last_line = time.monotonic()
             self._print(row)

@@ -16,6 +16,7 @@ from mlm.model.export import ExportedModel, write_sentence_encoder
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.branching import Branch, branch_of, without_documents
+from mlm.training.curve_writers import opened_writers
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.local_devices import Devices
 from mlm.training.loop import PeriodicAction, Row, TrainingLog, updates
@@ -93,7 +94,7 @@ def pretrain(
             engine = engine_of(run, devices)
             record = _begun(prepared, engine)
             # All processes act at the same steps; one writes.
-            logging = Logging(run, record, states.path if group.leads else None)
+            logging = Logging(run, record, opened_writers(run, states.path) if group.leads else [])
             saving = Saving(run, states, record)
             actions = [logging, saving, *further]
             at_once = run.pretraining.steps_per_execution

@@ -84,7 +84,8 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget", "tokens"}
+        saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget"}
+        saved_anyhow |= {"log_to", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=saved_anyhow) | {
