@@ -14,22 +14,6 @@ from tests.preflight.test_lowering_job import lower_in_a_process
 pytestmark = pytest.mark.slow
 
 
-def test_the_figures_of_a_step_with_muon_hold_its_iterations(tmp_path):
-    small_run.write_inputs(tmp_path)
-    flops, state = {}, {}
-    for name in ("adamw", "muon"):
-        optimizer = {"pretraining": {"optimizer": {"name": name}}}
-        step = lower_in_a_process(tmp_path, optimizer).step
-        assert step.lowered and (step.muon_flops is None) == (name == "adamw")
-        (found,) = compile_for("v5e:2x2", tmp_path / "train_step.stablehlo")
-        assert found.outcome == COMPILED, found.message
-        flops[name], state[name] = found.flops, found.memory.arguments
-    sizes = [(32, 32)] * 5 + [(32, 64)] * 2
-    assert flops["muon"] - flops["adamw"] == pytest.approx(step.muon_flops, rel=0.1)
-    # One moment less of each of these matrices, which a TPU pads.
-    assert state["adamw"] - state["muon"] >= 4 * sum(m * n for m, n in sizes)
-
-
 def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     """The very functions that train, validate and evaluate, over a mesh of four devices."""
     small_run.write_inputs(tmp_path)

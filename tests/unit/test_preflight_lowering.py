@@ -5,9 +5,11 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.accelerators.artefacts import failed
+from mlm.accelerators.described_steps import model_figures
 from mlm.accelerators.lowering import lower, tile_advice, train_step_of
 from mlm.accelerators.xla_rules import check_graph
 from mlm.foundations.framework import tf
+from mlm.training.in_tensorflow.model import number_of_parameters
 
 SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}
 WEIGHTS = tf.Variable(np.ones((16, 16), np.float32))
@@ -111,6 +113,13 @@ def test_the_step_that_trains_breaks_no_rule(tmp_path):
     step = train_step_of(small_pretraining(tmp_path))
     program, findings = lower(step.function, step.signature)
     assert findings == [] and program
+
+
+def test_both_engines_count_the_same_weights_and_products_of_muon(tmp_path):
+    run = small_pretraining(tmp_path)
+    step = train_step_of(run)
+    parameters = number_of_parameters(step.model)
+    assert model_figures(run) == {"parameters": parameters, "muon_flops": step.muon_flops}
 
 
 def test_odd_sizes_get_a_warning_with_their_waste():
