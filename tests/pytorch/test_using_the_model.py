@@ -16,7 +16,7 @@ from tests.conftest import users_environment
 from tiny_encoder import tiny_config, tiny_encoder
 
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.finetuning.finetuned_card import finetuned_card
+from mlm.finetuning.results import finetuned_card
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.foundations.atomic import write_weights
 from mlm.tokenizer import tokenizer_files

@@ -3,10 +3,14 @@ attention stays within documents."""
 
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.scoring import ASKED, AnsweringModel
+from mlm.model.network import document_numbers, hidden_states, masked_logits
+from mlm.model.weights import read_exported
 from mlm.training.in_jax.devices import open_mesh, shardings
 
 
@@ -16,11 +20,6 @@ def open_model(
     """The model in `directory` on the devices of `accelerator`. With `begins_document`, the token
     that each document begins with, attention stays within."""
     devices = open_mesh(accelerator)
-
-    import jax
-
-    from mlm.model.weights import read_exported
-
     architecture, weights = read_exported(directory)
     whole, divided = shardings(devices.strategy)
     weights = jax.device_put(weights, whole)
@@ -40,9 +39,6 @@ def open_model(
 
 def masked_answers(architecture, begins_document: int | None = None):
     """The function (weights, batch) -> answers of `AnsweringModel`, in float32."""
-    import jax
-    import jax.numpy as jnp
-
     logits_at = masked_positions(architecture, begins_document)
 
     def step(weights, batch):
@@ -63,21 +59,14 @@ def masked_answers(architecture, begins_document: int | None = None):
 
 def masked_positions(architecture, begins_document: int | None = None):
     """The function (weights, batch) -> logits at the batch's `positions`, float32."""
-    from mlm.model.network import document_numbers, hidden_states, masked_logits
 
     def logits_at(weights, batch):
-        hidden = hidden_states(
-            weights,
-            architecture,
-            batch["input_ids"],
-            batch["attention_mask"],
-            positions=batch["positions"],
+        ids, mask, within = batch["input_ids"], batch["attention_mask"], None
+        if begins_document is not None:
             # Special tokens are never masked.
-            documents=(
-                None
-                if begins_document is None
-                else document_numbers(batch["input_ids"], begins_document)
-            ),
+            within = document_numbers(ids, begins_document)
+        hidden = hidden_states(
+            weights, architecture, ids, mask, positions=batch["positions"], documents=within
         )
         return masked_logits(weights, architecture, hidden)
 

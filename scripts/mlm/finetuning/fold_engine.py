@@ -9,14 +9,19 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
+from mlm.finetuning.sequence_model import read_sequence_model
 from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_jax.devices import open_mesh, shardings
+from mlm.training.in_jax.optimizers import clipped, first_moments, updated
 from mlm.training.optimisation import with_lengths
 
 
@@ -31,12 +36,7 @@ class Fold:
         examples: str | Path,
         model: str | Path,
     ):
-        # Before JAX is imported, which reads the environment then.
         self.devices = open_mesh(accelerator)
-        import jax.numpy as jnp
-
-        from mlm.finetuning.sequence_model import read_sequence_model
-
         self.number, self._directory = number, model
         self.examples = read_rows(examples, Example)
         held_out = np.array([e.fold for e in self.examples]) == number
@@ -105,19 +105,12 @@ class Fold:
 
     def write(self, place: str) -> None:
         """Write the state below the directory `place`."""
-        import jax
-        from safetensors.numpy import save_file
-
         leaves = jax.tree_util.tree_leaves_with_path(self.state)
         arrays = {jax.tree_util.keystr(path): np.asarray(value) for path, value in leaves}
         save_file(arrays, f"{place}/state.safetensors")
 
     def read(self, place: str) -> None:
         """Take the state from there."""
-        import jax
-        import jax.numpy as jnp
-        from safetensors.numpy import load_file
-
         stored = load_file(f"{place}/state.safetensors")
         # Copied: the host's own memory must not be donated.
         self.state = jax.tree_util.tree_map_with_path(
@@ -126,20 +119,17 @@ class Fold:
         self.step = int(self.state["step"])
 
 
-def tokenised(
-    encoder: Encoder, excerpts: list[str], length: int
-) -> tuple[np.ndarray, np.ndarray, int]:
+def tokenised(encoder: Encoder, excerpts: list[str], length: int) -> tuple:
     """`input_ids` and `attention_mask`, int32 [passages, length], and how many were truncated;
     these keep their last token, [SEP]."""
     ids = np.full((len(excerpts), length), encoder.special_ids.pad, np.int32)
-    mask = np.zeros((len(excerpts), length), np.int32)
     encoded = encoder.encode(excerpts)
-    for i, tokens in enumerate(encoded):
-        if len(tokens) > length:
-            tokens = [*tokens[: length - 1], tokens[-1]]
-        ids[i, : len(tokens)] = tokens
-        mask[i, : len(tokens)] = 1
-    return ids, mask, sum(len(tokens) > length for tokens in encoded)
+    lengths = np.array([len(tokens) for tokens in encoded])
+    for row, tokens in zip(ids, encoded, strict=True):
+        kept = tokens if len(tokens) <= length else [*tokens[: length - 1], tokens[-1]]
+        row[: len(kept)] = kept
+    mask = np.int32(np.arange(length) < lengths[:, None])
+    return ids, mask, int(np.count_nonzero(lengths > length))
 
 
 def epoch_order(examples: int, seed: int, fold: int, epoch: int) -> np.ndarray:
@@ -172,21 +162,12 @@ def loss_and_score(task: str, logits: np.ndarray, targets: np.ndarray) -> tuple[
 def adamw(section: Finetune, steps: int) -> Optimizer:
     """Pretraining's AdamW as section `finetune` sets it, with a linear warmup and decay to 0 over
     `steps`."""
-    optimizer = Optimizer(
-        name="adamw",
-        learning_rate=section.learning_rate,
-        warmup_ratio=section.warmup_ratio,
-        **section.optimizer.model_dump(),
-    )
-    return with_lengths(optimizer, steps)
+    given = {name: getattr(section, name) for name in ("learning_rate", "warmup_ratio")}
+    return with_lengths(Optimizer(name="adamw", **given, **section.optimizer.model_dump()), steps)
 
 
 def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
     """The state before the first step."""
-    import jax.numpy as jnp
-
-    from mlm.training.in_jax.optimizers import first_moments
-
     return {
         "parameters": parameters,
         "moments": first_moments(parameters, optimizer, {}),
@@ -200,10 +181,6 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
     `model`, a SequenceModel, lowered for `mesh`. `state` is like that of `first_state`. A batch has
     `size` rows of `length` tokens: input_ids and attention_mask int32 [batch, length], targets and
     weights float32 [batch]."""
-    import jax
-    import jax.numpy as jnp
-
-    from mlm.training.in_jax.optimizers import clipped, updated
 
     def logits_of(parameters, batch, key=None):
         return model.logits(parameters, batch["input_ids"], batch["attention_mask"], key)
@@ -235,9 +212,6 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
 def losses(logits, targets):
     """The loss of each example, float32 [batch]: squared error for one output, cross-entropy in
     nats for several."""
-    import jax
-    import jax.numpy as jnp
-
     if logits.shape[-1] == 1:
         return jnp.square(logits[:, 0] - targets)
     chosen = targets.astype(jnp.int32)[:, None]

@@ -112,10 +112,8 @@ class _Epochs:
         self.fold.read(place)
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
         self.record = TrainingLog(**progress)
-        print(
-            f"{self.label}: {len(self.rows)} of {self.section.epochs} epochs done",
-            file=sys.stderr,
-        )
+        done = f"{len(self.rows)} of {self.section.epochs} epochs done"
+        print(f"{self.label}: {done}", file=sys.stderr)
 
     def due(self, step: int) -> int:
         return next_multiple(step, self.fold.steps_per_epoch)

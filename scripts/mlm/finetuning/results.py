@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
 from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, RidgeRecord
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
-from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
     CurvePoint,
@@ -37,6 +37,7 @@ from mlm.finetuning.tables import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version
+from mlm.training.model_card import card, card_table, needed_packages
 
 #: Two starts of the same network; the last of NAMES is the baseline.
 STARTS = ("pretrained", "random")
@@ -215,3 +216,37 @@ def _shown(
         pairs = Counter((r.target, r.predictions[0]) for r in rows)
         counted[name] = [[pairs[true, said] for said in classes] for true in classes]
     return ShownPredictions(classes=classes, **counted)
+
+
+def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
+    """README.md of the best fold's model, of the model_type `family`. It holds the names of the
+    classes and figures, and no text of the examples."""
+    classes = metrics.shown.classes
+    answer = "the predicted value as `score`"
+    if classes:
+        answer = f"the most likely of the classes {', '.join(f'`{name}`' for name in classes)}"
+    rows = []
+    for name, described in NAMES.items():
+        scored = metrics.models[name].all
+        low, high = scored.interval
+        rows.append((described, f"{scored.score:.3f}", f"{low:.3f} to {high:.3f}"))
+    return card(
+        ModelCardData(
+            license="other",
+            library_name="transformers",
+            pipeline_tag="text-classification",
+            tags=[metrics.task, family],
+        ),
+        f"# {metrics.run}, fine-tuned",
+        f"A {family} model for {metrics.task} of texts, fine-tuned on "
+        f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
+        f"folds; these are the weights of fold {metrics.best_fold}, the best.",
+        "## Use",
+        "```python\nfrom transformers import pipeline\n\n"
+        f'predict = pipeline("text-classification", model="{place}")\n'
+        'predict("The text to judge.", truncation=True)\n```',
+        f"It gives {answer}. {needed_packages(family)}",
+        "## Evaluation",
+        f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
+        card_table(["model", metrics.score, "interval"], rows),
+    )

@@ -38,8 +38,7 @@ def write_ridge_predictions(
     """Predict every example of `table` by a ridge regression on the other folds, on which alone
     terms and penalty are chosen (nested cross-validation; Varma and Simon, 2006)."""
     examples = read_rows(table, Example)
-    classes = classes_of(examples, task)
-    if classes:
+    if classes := classes_of(examples, task):
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
     else:
         targets = np.array([[float(e.target)] for e in examples])
@@ -60,10 +59,8 @@ def write_ridge_predictions(
             said = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
             rows[i] = Prediction(examples[i].id, fold, examples[i].target, (said,))
         chosen.append(RidgeChoice(terms, penalty, round(error, 6), fold))
-        print(
-            f"TF-IDF and ridge: fold {fold + 1} of {folds}, {terms}, penalty {penalty:g}",
-            file=sys.stderr,
-        )
+        told = f"TF-IDF and ridge: fold {fold + 1} of {folds}, {terms}, penalty {penalty:g}"
+        print(told, file=sys.stderr)
     write_predictions(predictions, [rows[i] for i in range(len(examples))])
     RidgeRecord(task, len(examples), list(penalties), chosen).write(record)
 
@@ -146,12 +143,11 @@ def choose(
     """Terms, penalty and error of the best of all `kernels` and penalties, by groups left out: the
     mean squared error for `targets` [known, 1], the share of wrong classes for one-hot ones; among
     equals the least squared error decides."""
-    rows = searched(groups)
+    rows, tried = searched(groups), []
     centre, known = targets[rows].mean(axis=0), targets[rows]
-    tried = []
     for terms, kernel in kernels.items():
+        part = kernel[np.ix_(rows, rows)]
         for penalty in penalties:
-            part = kernel[np.ix_(rows, rows)]
             said = left_out(part, known - centre, groups[rows], penalty) + centre
             squared = float(np.mean((said - known) ** 2))
             wrong = float(np.mean(said.argmax(axis=1) != known.argmax(axis=1)))
