@@ -18,17 +18,10 @@ def extreme_samples(test: Scored, samples: Samples, tokenizer, count: int) -> Ex
         places = np.flatnonzero(row.attention_mask).tolist()
         texts = texts_of(tokenizer, row.input_ids[row.attention_mask].tolist())
         asked = np.flatnonzero(test.positions.sample == index)
-        scores = test.scores[asked]
-        guesses = {
-            place: FirstGuess(text, float(probability), bool(correct))
-            for place, text, probability, correct in zip(
-                test.positions.position[asked].tolist(),
-                texts_of(tokenizer, scores.top.tolist()),
-                scores.top_probability,
-                scores.correct,
-                strict=True,
-            )
-        }
+        position, scores = test.positions.position[asked].tolist(), test.scores[asked]
+        figures = scores.top_probability.tolist(), scores.correct.tolist()
+        answers = zip(position, texts_of(tokenizer, scores.top.tolist()), *figures, strict=True)
+        guesses = {place: FirstGuess(*guess) for place, *guess in answers}
         tokens = [
             PredictedToken(text, place in guesses, guesses.get(place))
             for place, text in zip(places, texts, strict=True)
@@ -44,7 +37,7 @@ def best_and_worst(sample: np.ndarray, scores: Ranked, count: int) -> tuple[list
     by one lucky guess; of equals, the lower index is first."""
     index = np.unique(sample)
     totals, counts = sums_by_unit(sample, scores.loss, scores.correct)
-    enough = counts >= counts.mean() / 2 if len(counts) else np.zeros(0, bool)
+    enough = counts >= counts.mean() / 2
     index, totals, counts = index[enough], totals[enough], counts[enough]
     means = totals / counts[:, None]
     order = np.argsort(means[:, 0], kind="stable")

@@ -54,7 +54,7 @@ def answers(
     for prompt, ids in zip(prompts, encoded, strict=True):
         place = ids.index(tokenizer.mask_token_id)
         # The model may have more rows than the tokenizer has ids.
-        logits = logits_of(np.array(ids, np.int32), place).astype(np.float64)
+        logits = logits_of(np.array([ids], np.int32), place).astype(np.float64)
         probabilities = np.exp(logits - logits.max())
         probabilities /= probabilities.sum()
         filled = []
@@ -67,15 +67,12 @@ def answers(
 
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
-    """The model's function (ids [tokens], place) -> logits float32 [vocabulary] there."""
+    """The model's function (ids [1, tokens], place) -> logits float32 [vocabulary] there."""
     if framework_of(directory) == "tensorflow":
         model = load_model(directory)
-
-        def in_tensorflow(ids, place):
-            batch = {"input_ids": ids[None], "attention_mask": np.ones_like(ids[None])}
-            return model(batch, training=False).logits.numpy()[0, place]
-
-        return in_tensorflow
+        return lambda ids, place: model(
+            {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        ).logits.numpy()[0, place]
 
     from mlm.model.network import hidden_states, masked_logits
     from mlm.model.weights import read_exported
@@ -83,7 +80,7 @@ def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]
     architecture, weights = read_exported(directory)
 
     def in_jax(ids, place):
-        hidden = hidden_states(weights, architecture, ids[None], np.ones_like(ids[None]))
+        hidden = hidden_states(weights, architecture, ids, np.ones_like(ids))
         return np.asarray(masked_logits(weights, architecture, hidden[0, place]))
 
     return in_jax

@@ -20,10 +20,10 @@ def open_model(directory: Path, accelerator: Accelerator, seed: int) -> Answerin
     with strategy.scope():
         model = load_model(directory)
     step = masked_answers(model)
-    compiled = tf.function(lambda *batch: strategy.run(step, batch))
+    compiled = tf.function(lambda **batch: strategy.run(step, kwargs=batch))
 
     def answers(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = compiled(*(_divided(strategy, batch[name]) for name in ASKED))
+        found = compiled(**{name: _divided(strategy, batch[name]) for name in ASKED})
         return {
             name: np.concatenate([v.numpy() for v in strategy.experimental_local_results(value)])
             for name, value in found.items()
@@ -36,13 +36,8 @@ def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
     """The step of an evaluation: `answers_from_logits` at `positions` [batch, slots] of `input_ids`
     and `attention_mask` [batch, sequence], all int32."""
 
-    def step(input_ids, attention_mask, positions, labels):
-        batch = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "positions": positions,
-        }
-        return answers_from_logits(masked_logits(model, batch, training=False), labels)
+    def step(**batch):
+        return answers_from_logits(masked_logits(model, batch, training=False), batch["labels"])
 
     return traceable(model, step)
 

@@ -10,7 +10,11 @@ from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.evaluation_data import read_evaluation_data, tokens_per_character
+from mlm.evaluation.evaluation_data import (
+    EvaluationData,
+    read_evaluation_data,
+    tokens_per_character,
+)
 from mlm.evaluation.exported_model import framework_of, load_tokenizer
 from mlm.evaluation.extreme_samples import extreme_samples
 from mlm.evaluation.metrics import (
@@ -23,7 +27,7 @@ from mlm.evaluation.metrics import (
     summary_of,
 )
 from mlm.evaluation.minimal_pairs import score_pairs
-from mlm.evaluation.predictions import SHOWN_AS
+from mlm.evaluation.predictions import SHOWN_AS, Scored
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.atomic import read_json
@@ -81,24 +85,14 @@ def evaluate(
         "bootstrap": section.bootstrap.model_dump(),
         "train_samples": 0 if data.train is None else len(data.train),
     }
-    positions, scores = test.positions, test.scores
-    shown_as = positions.shown_as(mask_id)
-    initial = word_starts(read_json(model / "tokenizer.json"))[positions.truth]
+    starts = word_starts(read_json(model / "tokenizer.json"))
     figures = EvaluationFigures(
         run=run,
         test=summary_of(test, mask_id, density["test"], how),
         train=on_train,
         gap=gap,
         baselines=baselines(data, special, test, mask_id, density["test"], how),
-        frequency_bands=frequency_bands(
-            positions.truth, scores, data.counts.unigram, section.frequency_bands
-        ),
-        positions=position_bins(positions.position, scores, data.sequence_length),
-        word_initial={"initial": part(scores, initial), "continuation": part(scores, ~initial)},
-        shown_as={name: part(scores, shown_as == i) for i, name in enumerate(SHOWN_AS)},
-        calibration=calibration_of(
-            scores.top_probability, scores.correct, section.calibration_bins
-        ),
+        **_parts(test, data, section, mask_id, starts),
         samples=extreme_samples(test, data.test, tokenizer, section.samples),
         minimal_pairs=pairs,
         verdicts=[],
@@ -113,6 +107,21 @@ def evaluate(
     )
     said = verdicts_on(figures, carved, len(data.test), splits["test"].num_samples)
     return replace(figures, verdicts=said)
+
+
+def _parts(test: Scored, data: EvaluationData, section: Evaluation, mask_id: int, starts) -> dict:
+    """The figures that divide the predictions; `starts` [vocabulary]: the ids that start a word."""
+    asked, scores = test.positions, test.scores
+    initial, shown_as = starts[asked.truth], asked.shown_as(mask_id)
+    confidence, bins = scores.top_probability, section.calibration_bins
+    counts, uppers = data.counts.unigram, section.frequency_bands
+    return {
+        "frequency_bands": frequency_bands(asked.truth, scores, counts, uppers),
+        "positions": position_bins(asked.position, scores, data.sequence_length),
+        "word_initial": {"initial": part(scores, initial), "continuation": part(scores, ~initial)},
+        "shown_as": {name: part(scores, shown_as == i) for i, name in enumerate(SHOWN_AS)},
+        "calibration": calibration_of(confidence, scores.correct, bins),
+    }
 
 
 def _opened(

@@ -157,8 +157,8 @@ class NeighbourMixtures:
         """Set the weights by expectation maximisation on `positions`."""
         found = np.empty((len(positions), 1 + 3 * self._orders))
         for chosen, between in self._parts(positions, "baseline weights"):
-            truth = positions.truth[chosen]
-            found[chosen] = self._components(between, np.arange(len(truth)), truth).T
+            places = np.arange(len(chosen))
+            found[chosen] = self._components(between, places, positions.truth[chosen]).T
         for name, weights in self.weights.items():
             for _ in range(rounds):
                 shares = weights * found[:, : len(weights)]
@@ -168,16 +168,16 @@ class NeighbourMixtures:
 
     def scores(self, positions: Positions, label: str) -> dict[str, Ranked]:
         """The answers by mixture, ranks only up to DEEPEST + 1; `label` names the progress line."""
-        log_probability = {name: np.empty(len(positions)) for name in self.weights}
-        rank = {name: np.empty(len(positions), np.int64) for name in self.weights}
+        shape = len(self.weights), len(positions)
+        log_probability, rank = np.empty(shape), np.empty(shape, np.int64)
         for chosen, between in self._parts(positions, label):
             truth = positions.truth[chosen]
             components = self._components(between, np.arange(len(truth)), truth)
-            for name, weights in self.weights.items():
+            for i, weights in enumerate(self.weights.values()):
                 known = _mixed(weights, components)
-                log_probability[name][chosen] = np.log(known)
-                rank[name][chosen] = self._ranks(between, weights, truth, known)
-        return {name: Ranked(log_probability[name], rank[name]) for name in self.weights}
+                log_probability[i, chosen] = np.log(known)
+                rank[i, chosen] = self._ranks(between, weights, truth, known)
+        return dict(zip(self.weights, map(Ranked, log_probability, rank), strict=True))
 
     def _parts(self, positions: Positions, label: str) -> Iterator[tuple[np.ndarray, _Between]]:
         """Parts of `positions` that fit in memory, adjacent between the same two neighbours."""

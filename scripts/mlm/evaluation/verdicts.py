@@ -69,23 +69,19 @@ def between_train_and_test(
     test: Summary, train: Summary, gap: Difference, confidence: float
 ) -> Verdict:
     """`gap` is the loss on test minus the loss on a sample of train."""
-    interval = _interval(gap, confidence)
-    figures = f"{train.loss:.3f} on train, {test.loss:.3f} on test, {interval}"
-    size = f"{abs(gap.difference):.3f} nats"
     low, high = gap.difference_interval
+    size, interval = f"{abs(gap.difference):.3f} nats", _interval(gap, confidence)
+    figures = f"({train.loss:.3f} on train, {test.loss:.3f} on test, {interval})"
+    tone, said = "better", f"No gap between train and test beyond chance {figures}."
     if low > 0 and gap.difference > _MEMORISED * test.loss:
-        return Verdict(
-            "worse",
-            f"Memorised: the loss on train is {size} below the loss on test ({figures}); the "
-            "model knows its training text better than the language.",
-        )
-    if low > 0:
-        return Verdict("even", f"Slightly better on train than on test, by {size} ({figures}).")
-    if high < 0:
-        return Verdict(
-            "even", f"Better on test than on train, by {size} ({figures}): the two texts differ."
-        )
-    return Verdict("better", f"No gap between train and test beyond chance ({figures}).")
+        tone, said = "worse", f"Memorised: the loss on train is {size} below the loss on test "
+        said += f"{figures}; the model knows its training text better than the language."
+    elif low > 0:
+        tone, said = "even", f"Slightly better on train than on test, by {size} {figures}."
+    elif high < 0:
+        said = f"Better on test than on train, by {size} {figures}: the two texts differ."
+        tone = "even"
+    return Verdict(tone, said)
 
 
 #: Said beside the gap if documents were dealt to the splits one by one.

@@ -87,21 +87,19 @@ def finetuning_verdicts(
 ) -> list[Verdict]:
     """One verdict for each difference and part. `score` is rmse, where less is better, or
     accuracy."""
-    unit = "RMSE" if score == "rmse" else "accuracy"
-    found = []
-    for difference in differences:
+    unit, found = "RMSE" if score == "rmse" else "accuracy", []
+    asked = [(d, p) for d in differences for p in _PARTS if getattr(d, p) is not None]
+    for difference, part in asked:
+        measured, size = getattr(difference, part), parts[part]
+        low, high = measured.interval
+        interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+        interval = with_few_groups(interval, size.groups, size.examples)
+        tone, said = "even", "not told apart from"
+        if not low <= 0 <= high:
+            tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+            said = f"{tone} than"
         name, other = NAMES[difference.model], NAMES[difference.beside]
-        for part, words in _PARTS.items():
-            if (measured := getattr(difference, part)) is None:
-                continue
-            low, high = measured.interval
-            interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
-            interval = with_few_groups(interval, parts[part].groups, parts[part].examples)
-            tone, said = "even", "not told apart from"
-            if not low <= 0 <= high:
-                tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
-                said = f"{tone} than"
-            subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
-            text = f"{subject} is {said} {other} {words}: {measured.score:+.3f} in {unit}"
-            found.append(Verdict(tone, f"{text} ({interval})."))
+        subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
+        text = f"{subject} is {said} {other} {_PARTS[part]}: {measured.score:+.3f} in {unit}"
+        found.append(Verdict(tone, f"{text} ({interval})."))
     return found

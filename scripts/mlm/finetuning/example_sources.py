@@ -43,7 +43,9 @@ def write_data(
     folds = assign_folds(examples, task, section.folds, seed)
     write_rows(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
     target = classes = None
-    if task == "regression":
+    if task == "classification":
+        classes = dict(sorted(Counter(e.target for e in examples).items()))
+    else:
         targets = [float(e.target) for e in examples]
         target = {
             "mean": round(statistics.fmean(targets), 6),
@@ -51,8 +53,6 @@ def write_data(
             "lowest": min(targets),
             "highest": max(targets),
         }
-    else:
-        classes = dict(sorted(Counter(e.target for e in examples).items()))
     ExamplesSummary(
         task=task,
         source=source,
@@ -73,9 +73,9 @@ def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[E
         found_in = speeches_by_split(pretraining["seed"], pretraining["held_out"])
         split_of = {speech: name for name, members in found_in.items() for speech in members}
 
-    def turn(named: tuple[str, str]) -> tuple[bytes, str]:
+    def turn(named: tuple[str, str]) -> bytes:
         key = b"passage %d" % seed
-        return hashlib.blake2b(named[0].encode(), digest_size=8, key=key).digest(), named[0]
+        return hashlib.blake2b(named[0].encode(), digest_size=8, key=key).digest()
 
     found, seen = [], set()
     for speech, content in speeches().items():
