@@ -74,24 +74,15 @@ def write_split(
         samples = small_samples(sum(counts), length)
     entries, first = [], 0
     directory.mkdir(parents=True, exist_ok=True)
+    written = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
     for i, count in enumerate(counts):
-        name = f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
-        writer = SampleWriter(directory / name)
+        path = directory / f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
+        writer = SampleWriter(path)
         writer.write(samples[first : first + count], np.full(count, length))
         writer.close()
         first += count
-        entries.append(
-            ShardEntry(
-                name,
-                str(directory / name),
-                writer.num_samples,
-                writer.num_tokens,
-                writer.num_padding,
-                writer.num_bytes,
-                writer.sha256,
-                writer.block_offsets,
-            )
-        )
+        of_writer = (getattr(writer, field) for field in written)
+        entries.append(ShardEntry(path.name, str(path), *of_writer))
     return Manifest(
         split=split,
         sequence_length=length,
