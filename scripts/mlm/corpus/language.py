@@ -21,10 +21,8 @@ _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirement
 
 
 class Language:
-    """The rules of `corpus.filters.language`.
-
-    Raises MlmError if the library or a language is missing, or the file is no such model.
-    """
+    """The rules of `corpus.filters.language`; MlmError if the library, a language or the model is
+    missing."""
 
     def __init__(self, settings: Mapping):
         self.rules: list[str] = []

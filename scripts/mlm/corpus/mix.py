@@ -68,10 +68,8 @@ class Segment:
 
 
 def segments(parts: Sequence[ReadPart], kept: Sequence[int], split: str) -> list[Segment]:
-    """What is written of `split`, in order, of `parts` with so many `kept` documents each.
-
-    Of a mix, epoch by epoch. Raises MlmError for a source of which none is taken.
-    """
+    """What is written of `split`, in order, of `parts` with so many `kept` documents each; of a
+    mix, epoch by epoch. Raises MlmError for a source of which none is taken."""
     if split != "train" or any(part.mixed is None for part in parts):
         return [Segment(number, count) for number, count in enumerate(kept)]
     totals, first = {part.mixed.name: 0 for part in parts}, []

@@ -36,10 +36,8 @@ class TrainDocuments:
         self._count = len(self._documents)
 
     def selected(self, whats: Iterable[Forgotten]) -> dict[str, list[int]]:
-        """By each of `whats`, as written, the numbers of its documents, ascending.
-
-        Raises MlmError for one that finds no document, and if nothing is left.
-        """
+        """By each of `whats`, as written, the numbers of its documents, ascending; MlmError for one
+        that finds none, and if nothing is left."""
         finders: dict[str, Callable[[str], list[int]]] = {
             "document": self._document,
             "group": self._of_group,

@@ -42,10 +42,8 @@ class Source:
 
 
 def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:
-    """The source that `settings` (of `used_settings`) ask for, or a part of it.
-
-    `files` are what is read of the files by split; of `hub`, `share` is which part of how many.
-    """
+    """The source that `settings` (of `used_settings`) ask for: of `files`, what is read by split;
+    of `hub`, `share` is which part of how many."""
     held_out = settings["held_out"]
     if settings["source"] == "embedded":
         return Source(*_embedded(settings["seed"], held_out), group_kind(settings))

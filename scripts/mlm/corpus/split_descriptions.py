@@ -47,10 +47,8 @@ def documents_by_reason(
 def described_splits(
     corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
 ) -> dict[str, CorpusSplit]:
-    """The descriptions of all splits; `written` are the records of `write_file`, in order.
-
-    Raises MlmError if the groups tell nothing apart.
-    """
+    """The descriptions of all splits; `written` are the records of `write_file`, in order. Raises
+    MlmError if the groups tell nothing apart."""
     shared, splits = _together_of(written["train"], ".shared", np.uint64), {}
     for split in SPLITS:
         read = [part.splits[split].encoding for part in corpus.parts]

@@ -28,17 +28,13 @@ class SpecialIds(NamedTuple):
 
 
 class Encoder:
-    """Encodes documents with a saved tokenizer.
-
-    `literals` are all strings that are special tokens, `unknown_literal` the one that is read as an
-    unknown word, or None.
-    """
+    """Encodes documents with a saved tokenizer; `literals` are all strings that are special tokens,
+    `unknown_literal` the one that is read as an unknown word, or None."""
 
     def __init__(
         self, tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None = None
     ):
-        """From a tokenizer.json's content and the five special tokens' texts by name; MlmError if
-        one is missing."""
+        """From a tokenizer.json's content, and the texts of the five special tokens by name."""
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
         self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
@@ -64,8 +60,8 @@ class Encoder:
 
     @classmethod
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
-        """The encoder of a saved tokenizer, whose other two files are beside `tokenizer_json`;
-        MlmError if one is missing or damaged."""
+        """The encoder of a saved tokenizer; MlmError if one of its three files is missing or
+        damaged."""
         path = Path(tokenizer_json)
         tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):

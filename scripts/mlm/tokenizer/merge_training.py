@@ -38,10 +38,8 @@ _ALONE = re.compile(
 
 
 def train_bpe(text: TrainingText, section: Tokenizer) -> Any:
-    """A `tokenizers.models.BPE` of `section.vocabulary_size` ids.
-
-    Raises MlmError for too little text, or too many characters, for the vocabulary.
-    """
+    """A `tokenizers.models.BPE` of `section.vocabulary_size` ids; MlmError for too little text, or
+    too many characters, for the vocabulary."""
     from tokenizers import Regex, models, pre_tokenizers
 
     alphabet = _alphabet(text, section)

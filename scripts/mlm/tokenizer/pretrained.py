@@ -1,5 +1,4 @@
-"""A ready tokenizer from a directory, or from the Hub at a pinned commit; none of its code is
-run."""
+"""A ready tokenizer from a directory, or from the Hub at a pinned commit; its code is never run."""
 
 import json
 from pathlib import Path
@@ -28,10 +27,8 @@ def load_pretrained(
     path: str, revision: str | None
 ) -> tuple[dict, dict[str, str | None], int | None]:
     """A tokenizer.json's content, the five special tokens' texts by name, and the longest input
-    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`.
-
-    Raises MlmError if there is none, or none with a fast form.
-    """
+    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`; MlmError if
+    there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
     if not source_files(directory):
         raise MlmError(

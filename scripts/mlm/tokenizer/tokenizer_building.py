@@ -25,11 +25,9 @@ MOST_BYTES = 200_000_000
 def make_tokenizer(
     corpora: dict[str, SplitDocuments], section: Tokenizer, families: list[str], outputs: Any
 ) -> None:
-    """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`.
-
-    `families` are the model types that will read the ids; `outputs` has the paths `tokenizer` and
-    `stats`. Nothing is written before all is known to be right.
-    """
+    """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`, once
+    all is known to be right. `families` are the model types that will read the ids; `outputs` has
+    the paths `tokenizer` and `stats`."""
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
@@ -56,8 +54,7 @@ def make_tokenizer(
 def tokenizer_statistics(
     encoder: Encoder, corpora: dict[str, SplitDocuments], origin: dict[str, Any]
 ) -> TokenizerStatistics:
-    """The content of tokenizer_stats.json; `origin` are its fields that say where the tokenizer
-    came from."""
+    """The content of tokenizer_stats.json; `origin` says where the tokenizer came from."""
     splits, frequent, names = {}, [], encoder.names()
     for split, corpus in corpora.items():
         share = corpus.evenly(MOST_BYTES)

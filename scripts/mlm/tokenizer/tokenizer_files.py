@@ -16,11 +16,8 @@ def write_tokenizer(
     unknown_literal: str | None,
     model_max_length: int | None = None,
 ) -> None:
-    """Write the three files into `directory`, each atomically.
-
-    `special_tokens` holds the five texts by name. The key `unknown_literal` of the configuration is
-    this project's own, for `Encoder.load`.
-    """
+    """Write the three files into `directory`, each atomically; `special_tokens` holds the five
+    texts by name. The key `unknown_literal` is this project's own, for `Encoder.load`."""
     tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
     flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
     config = {

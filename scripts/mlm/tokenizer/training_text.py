@@ -1,5 +1,4 @@
-"""The text that a tokenizer is trained on: cleaned, cut, and an even sample of at most
-`tokenizer.max_training_bytes`."""
+"""The text that a tokenizer is trained on: cleaned, cut, and evenly sampled."""
 
 import math
 from collections.abc import Iterator
@@ -48,12 +47,11 @@ class CorpusTooSmall(MlmError):
 
 
 class TrainingText:
-    """The training text of a corpus, as an iterable that can be read again.
+    """The training text of a corpus, as an iterable that can be read again; of a corpus larger than
+    `max_training_bytes`, stretches from its beginning to its end, chosen by position.
 
-    Replacements are made, special strings are broken up (none may become a piece), and long
-    stretches are cut. A corpus larger than `max_training_bytes` gives stretches from its beginning
-    to its end, chosen by position. After a reading, `documents`, `bytes` and `boundaries` (those of
-    BOUNDARIES that occur) say what was read.
+    After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur) say what
+    was read.
     """
 
     def __init__(self, corpus: SplitDocuments, section: Tokenizer):
@@ -112,8 +110,8 @@ def _broken(text: str, section: Tokenizer) -> str:
 
 
 def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
-    """`line` in stretches of at most `longest` characters, ended at a space (left out) if
-    possible."""
+    """`line` in stretches of at most `longest` characters, ended at a space (left out) if one is
+    there."""
     start = 0
     while len(line) - start > longest:
         space = line.rfind(" ", start + 1, start + longest + 1)

@@ -29,10 +29,7 @@ _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
     """A `tokenizers.models.Unigram`: special tokens, bytes, pieces with the most probable first,
-    and the boundaries that occur.
-
-    Raises MlmError for too little text, or too many characters, for the vocabulary.
-    """
+    and the boundaries that occur. Raises MlmError for too little text, or too many characters."""
     from tokenizers import models
 
     model = sentencepiece_model(text, section)
@@ -89,12 +86,9 @@ def _sentencepiece() -> ModuleType:
 
 
 def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
-    """How often each word occurs, in the order of the first occurrences.
-
-    sentencepiece puts its mark before each word; with byte fallback, words after the first bring
-    METASPACE themselves. Spaces in runs are left out: the lone mark would become so probable that
-    words are spelled as the mark and the rest.
-    """
+    """How often each word occurs, in the order of the first occurrences; with byte fallback, words
+    after the first bring METASPACE themselves. Spaces in runs are left out: the lone mark would
+    become so probable that words are spelled as the mark and the rest."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         words = [word for word in sentence.split(" ") if word]
