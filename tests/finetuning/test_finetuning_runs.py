@@ -83,8 +83,7 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     )
     targets = [float(r.target) for r in rows]
     assert np.mean(errors) ** 0.5 < 0.8 * np.std(targets), "something was learned"
-    assert set(metrics["models"]) == {"pretrained", "random", "tfidf_ridge"}
-    assert len(metrics["differences"]) == 3
+    assert len(metrics["differences"]) == len(metrics["models"]) == 3
     assert (place / "one" / "model" / "model.safetensors").is_file()
     history = read_rows(place / "one" / "history.csv", EpochRow)
     assert [(r.fold, r.epoch) for r in history] == [(f, e) for f in (0, 1) for e in range(1, 7)]
