@@ -130,7 +130,7 @@ def test_processes_and_devices_divide_a_batch_as_they_may_and_the_losses_stay(ro
     assert (found["replicas"], found["processes"]) == (4, 2)
     # The state's directory holds what one process leaves there, and no more.
     left = {path.name for path in (root / "state" / two).glob("*/*")}
-    assert left == {"lock", "tensorboard", "step-00000015", "step-00000020"}
+    assert left == {"lock", "step-00000015", "step-00000020"}
 
 
 def test_a_process_says_which_it_is_or_is_refused():
