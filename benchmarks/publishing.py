@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import psutil
@@ -32,7 +33,9 @@ from train_step import masked_batch, model_and_optimizer, our_step  # the path o
 
 from mlm.config.publish import Publish
 from mlm.foundations.framework import make_deterministic, tf
+from mlm.model.export import ExportedModel
 from mlm.publishing.background import BackgroundPushes
+from mlm.training.in_tensorflow.model import pytorch_weights
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,8 +67,8 @@ class Window(NamedTuple):
 class Trial:
     """Pushes beside the steps of one model, run and stopped in turns."""
 
-    def __init__(self, step, model, pushes: BackgroundPushes, steps: int):
-        self._step, self._model, self._pushes, self._steps = step, model, pushes, steps
+    def __init__(self, step, engine, pushes: BackgroundPushes, steps: int):
+        self._step, self._engine, self._pushes, self._steps = step, engine, pushes, steps
         self._number = 0
         #: Of each pair of windows: what passed beside the running and the stopped process.
         self.pairs: list[tuple[Window, Window]] = []
@@ -81,7 +84,7 @@ class Trial:
             (process.resume if running else process.suspend)()
         begun, used = time.perf_counter(), self._processor_seconds()
         if checkpoint:
-            self._pushes.act(self._number, self._model)
+            self._pushes.act(self._number, self._engine)
             self.standing_still.append(time.perf_counter() - begun)
         for _ in range(self._steps):
             self._step()
@@ -129,8 +132,11 @@ def measure(pairs: int, rate: float, steps: int) -> dict:
     asked = {"model": "someone/model", "private": True, "attempts": 1, "checkpoints": checkpoints}
     with tempfile.TemporaryDirectory() as directory:
         pushes = BackgroundPushes(Publish.of_param(asked), f"{directory}/pushes", ())
+        engine = SimpleNamespace(
+            exported=lambda: ExportedModel(pytorch_weights(model), model.config)
+        )
         try:
-            trial = Trial(step, model, pushes, steps)
+            trial = Trial(step, engine, pushes, steps)
             for _ in range(20):
                 step()
             trial.push()  # Makes the repository, and is not counted.

@@ -151,7 +151,7 @@ PROMISES = {
     "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
     "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],
     "snakemake --cores 2 index": [
-        UNIT + "test_text_index.py::test_the_whole_answer_is_the_same_with_the_index_and_without",
+        UNIT + "test_text_index.py::test_an_answer_is_the_same_with_the_index_and_without",
     ],
     "snakemake --cores 2 preflight": [
         UNIT + "test_preflight_lowering.py::test_the_step_that_trains_breaks_no_rule",

@@ -126,23 +126,16 @@ def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> It
     if past.run.model.initialisation.embeddings == "cooccurrence":
         yield (
             "The word embeddings begin at counts of the train split (model.initialisation."
-            "embeddings: cooccurrence). A run without these documents counts the others anew, and "
-            "begins at its first step."
+            "embeddings): a run without these documents counts anew, and begins at its first step."
         )
     if settings["tokenizer"]["kind"] != "pretrained":
         yield (
-            "Not undone: the tokenizer learned its pieces from the train split, these documents "
-            "among it. To be rid of that as well, take them out of the corpus, and train all anew."
+            "Not undone: the tokenizer learned from these documents too. To undo that, take them "
+            "out of the corpus, and train all anew."
         )
-    yield (
-        "Not undone: what other documents say alike; and this run itself, its states and what was "
-        "published of it, which stay as they are."
-    )
+    yield "Not undone: what other documents say alike; this run, its states, what was published."
     if edited:
-        yield (
-            "The code that trains was edited since the states were saved, so that no training can "
-            "go on from them."
-        )
+        yield "The code was edited since the states were saved: no training can go on from them."
     if "://" in section["checkpoint"]["directory"]:
         yield "States in a bucket are not looked at."
 

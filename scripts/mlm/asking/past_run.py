@@ -127,39 +127,37 @@ def past_run(settings: Settings, run: str) -> PastRun:
     def resolved(replicas: int) -> Run:
         return run_of(config, files, manifests, replicas, with_model=False, encoder=encoder)
 
-    def past(replicas: int, record: Record | None, *states: Record, note: str = "") -> PastRun:
-        of, finished = resolved(replicas), record and record.finished
-        so_far = TrainingSoFar(
-            state="finished" if finished else "under way" if record else "not begun",
-            reached=record.reached if record else 0,
-            steps=of.steps,
-            samples_per_step=of.batch_size,
-            samples=of.train.num_samples,
-            record=record and record.file,
-        )
-        notes = (note,) if note else ()
-        return PastRun(of, files, manifests, encoder, memory, so_far, states, notes)
-
     code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
     agreeing, refused = [], []
     for record in _records(run, config.pretraining.checkpoint.directory):
         now = _values_now(resolved(record.replicas), files) | {"code": code}
         found = differences(record.values, {name: now[name] for name in record.values})
-        (refused if found else agreeing).append((record, found))
-    if agreeing:
-        record = agreeing[0][0]
-        states = [r for r, _ in agreeing if not r.finished and r.replicas == record.replicas]
-        known = states or record.whole_code in (None, value_sha256(training_code(memory)))
-        return past(record.replicas, record, *states, note="" if known else _OTHER_CODE)
-    if refused:
+        if found:
+            refused.append((record, found))
+        else:
+            agreeing.append(record)
+    if refused and not agreeing:
         record, found = refused[0]
         raise MlmError(
             f"{record.file}: run {run} was trained with something else than it is asked about "
             f"with:\n{listed(found)}\nAsk with the configuration, the code and the results that it "
             f"was trained with, or train it again: {SAME_COMMAND}"
         )
-    planned = config.accelerator
-    return past((planned.virtual_replicas or 1) * (planned.processes or 1), None)
+    record = agreeing[0] if agreeing else None
+    planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
+    past = resolved(record.replicas if record else planned)
+    states = [one for one in agreeing if not one.finished and one.replicas == record.replicas]
+    code_known = not record or record.whole_code in (None, value_sha256(training_code(memory)))
+    so_far = TrainingSoFar(
+        state="not begun" if not record else "finished" if record.finished else "under way",
+        reached=record.reached if record else 0,
+        steps=past.steps,
+        samples_per_step=past.batch_size,
+        samples=past.train.num_samples,
+        record=record.file if record else None,
+    )
+    notes = () if states or code_known else (_OTHER_CODE,)
+    return PastRun(past, files, manifests, encoder, memory, so_far, tuple(states), notes)
 
 
 def _values(settings: dict, **data: Any) -> dict[str, Any]:
