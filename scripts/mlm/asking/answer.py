@@ -33,11 +33,8 @@ class Passage:
 
 @dataclass(frozen=True)
 class Answer:
-    """All that is known of a sentence.
-
-    If it occurs nowhere (`exact`), the passages are the nearest. `found` counts all, `passages`
-    holds the first of them. `notes` are sentences on what the figures leave out.
-    """
+    """All that is known of a sentence: of the `found` passages the first, the nearest if it occurs
+    nowhere (`exact`), and `notes`, sentences on what the figures leave out."""
 
     run: str
     question: str
@@ -52,11 +49,8 @@ class Answer:
 
 def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: int = 3) -> Answer:
     """All that the results in the working directory say of the sentence, with the first `most`
-    passages, or else the `nearest`.
-
-    Raises MlmError for an empty sentence, an unknown run, missing results, and if configuration,
-    code or data are not those of the training.
-    """
+    passages, or else the `nearest`; MlmError for an empty sentence, an unknown run, missing
+    results, and another configuration, code or data than the training had."""
     sentence = prepared(sentence, settings["corpus"]["filters"]["normalisation"]).text.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')

@@ -25,14 +25,11 @@ from mlm.training.states import marker_or_fault
 
 @dataclass(frozen=True)
 class Forgetting:
-    """A run without some documents of the train split, `left_out` item by item.
-
-    `documents`, `tokens` and `samples` count each once, `of_documents` and `of_tokens` the whole
-    split. `first_step` is the first update that depends on them, 0 if the initial weights do, None
-    if no update does. `states` are the steps of the saved states to resume from, `go_on_from` run
-    and step of the last one before `first_step`, `configuration` an overlay with a run without
-    them, `notes` sentences on what that does not undo.
-    """
+    """A run without some documents of the train split, `left_out` item by item: `documents`,
+    `tokens` and `samples` count each once. `first_step` is the first update that depends on them, 0
+    if the initial weights do, None if no update does. `states` are the steps of the saved states to
+    resume from, `go_on_from` run and step of the last one before `first_step`, `configuration` an
+    overlay with a run without them."""
 
     run: str
     left_out: tuple[LeftOut, ...]

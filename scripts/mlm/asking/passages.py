@@ -1,8 +1,5 @@
-"""Where passages are in the samples of their split, and what a training shows of them and when.
-
-The order of the samples is that of `mlm.samples.stored_batches`, their masks are those of
-`mlm.samples.masking`, as in both engines.
-"""
+"""Where passages are in the samples of their split, and what a training shows of them and when: in
+the order of `mlm.samples.stored_batches`, with the masks of `mlm.samples.masking`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

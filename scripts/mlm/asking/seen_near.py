@@ -24,13 +24,10 @@ _NEAR_A_PROMPT = 2
 
 
 def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | None = None) -> Asked:
-    """What the training of `run` was shown near its prompts and its best and worst samples.
-
-    `files` are `training`, `evaluation`, `fill_mask`, `corpus`, `manifest` and `tokenizer`,
-    `filters` the section corpus.filters of the corpus, `holes` the file of what the run was trained
-    without. MlmError if a shard is not that of the manifest, or holds other documents than the
-    corpus.
-    """
+    """What the training of `run` was shown near its prompts and its best and worst samples, by its
+    results `files`; `filters` are the section corpus.filters of the corpus, `holes` the file of
+    what the run was trained without. MlmError if a shard is not that of the manifest, or holds
+    other documents than the corpus."""
     training = Training.read(files["training"])
     size = CorpusSplit.read(files["corpus"]).bytes
     if size > LARGEST_SEARCHED:

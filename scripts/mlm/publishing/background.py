@@ -1,9 +1,6 @@
-"""Checkpoints pushed to the Hub while the training continues.
-
-At a step where one is due, the weights are written to a directory and the training continues, while
-a process of the lowest priority uploads them (`uploads.main`). Nothing here stops or changes a
-training: what fails is a warning.
-"""
+"""Checkpoints pushed to the Hub while the training continues: the weights are written to a
+directory, which a process of the lowest priority uploads (`uploads.main`). Nothing here stops or
+changes a training: what fails is a warning."""
 
 import json
 import shutil
@@ -27,12 +24,9 @@ from mlm.training.periodic_actions import next_multiple
 
 
 class BackgroundPushes:
-    """The pushes of one training, a periodic action of it; `act` waits for none.
-
-    `publish.model` names the repository; `directory` holds a checkpoint during its upload, and
-    `beside` are files that go with each of them. A checkpoint that falls due during an upload is
-    pushed at the next due step, or the end, if it is the newest by then.
-    """
+    """The pushes of one training, a periodic action of it. `directory` holds a checkpoint and the
+    files `beside` during its upload. One that falls due during an upload is pushed at the next due
+    step, or the end, if it is the newest by then."""
 
     def __init__(self, publish: Publish, directory: str | Path, beside: Sequence[Path]):
         branch = publish.checkpoints.branch

@@ -1,8 +1,5 @@
-"""The Hub's own client, set up for unattended uploads; and what the Hub or the network answered, in
-words, and whether trying again can help.
-
-Large files go by Git LFS, the transfer that the Hub takes from every client.
-"""
+"""The Hub's own client, set up for unattended uploads by Git LFS; and what the Hub or the network
+answered, in words, and whether trying again can help."""
 
 import contextlib
 import logging

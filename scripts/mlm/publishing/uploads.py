@@ -48,13 +48,10 @@ def publish(
     attempts: int,
     stale: re.Pattern | None = None,
 ) -> str:
-    """Upload `files`, in this order, and give the commit that holds them.
-
-    A missing repository or branch is made. Of the branch's other files, those that match `stale`
-    are removed. A request that fails for a moment is sent up to `attempts` times. MlmError, without
-    secrets, if the token or the destination is unfit, a file changed since it was listed, or the
-    Hub or the network fails for longer.
-    """
+    """Upload `files`, in this order, to a branch that is made if it is missing, remove its other
+    files that match `stale`, and give the commit. A request that fails for a moment is sent up to
+    `attempts` times. MlmError, without secrets, if the token or the destination is unfit, a file
+    changed since it was listed, or the Hub or the network fails for longer."""
     with _connected(destination) as api:
         tried = partial(_retried, attempts)
         tried(lambda: _make(api, destination))
