@@ -32,8 +32,7 @@ os.environ.update(_SET)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-#: The folders that begin: those that wait most, beside the building of the small workflow, then
-#: the long modules. The many short ones come last and keep all processes busy to the end.
+#: The folders that begin: the long modules. The many short ones keep all processes busy to the end.
 _FIRST = ("publishing", "training", "finetuning", "workflow")
 
 
@@ -70,22 +69,3 @@ def users_environment() -> dict[str, str]:
 def pytest_collection_modifyitems(items):
     """Puts the tests into the order in which they begin."""
     items.sort(key=lambda item: (*_FIRST, item.path.parent.name).index(item.path.parent.name))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def workflows_ahead(request, tmp_path_factory):
-    """Builds the small workflow that several modules look at, while the first tests run.
-
-    It takes as long as many of them together. One of the processes that share the tests builds
-    it, and every process gets a copy of its own.
-    """
-    from tests.workflow.conftest import WorkflowsAhead
-
-    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    place = tmp_path_factory.getbasetemp()
-    ahead = WorkflowsAhead(place.parent if worker else place)
-    if worker in (None, "gw0"):
-        ahead.start([name for name in ("built", "built_again") if name in wanted])
-    yield ahead
-    ahead.stop()

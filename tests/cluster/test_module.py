@@ -4,7 +4,6 @@ import copy
 import sys
 
 import pytest
-import yaml
 
 from mlm.foundations.digests import file_sha256
 from tests.cluster.conftest import start, write_small_data
@@ -21,45 +20,33 @@ module mlm:
 
 use rule * from mlm exclude all
 
-rule words:
+rule size:
     default_target: True
-    input: "results/tokenizer/tokenizer.json", "results/manifests/train.json"
-    output: "sizes.txt"
+    input: "results/runs/narrow/model/model.safetensors"
+    output: "size.txt"
     shell: "wc -c {{input}} > {{output}}"
 """
 
 
-@pytest.fixture
-def outer(tmp_path) -> Project:
-    (tmp_path / "Snakefile").write_text(OUTER.format(snakefile=ROOT / "Snakefile"))
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": TINY}))
-    write_small_data(tmp_path)
-    return Project(tmp_path)
-
-
-def test_another_workflow_uses_this_one_as_a_module(outer):
-    start(outer, sys.executable, "--cores", "2").finished()
-    assert "results/manifests/train.json" in (outer.path / "sizes.txt").read_text()
-    output = start(outer, sys.executable, "--cores", "2").finished()
-    assert "Nothing to be done" in output
-    # All the rest is there as well, and the module's own checks see the outer configuration.
-    output = start(outer, sys.executable, "--cores", "2", "--dry-run", "results/report.html")
-    assert "rule report:" in output.finished()
-
-
-def test_an_overlay_trains_the_same_weights_in_a_module_as_with_configfile(outer, tmp_path_factory):
+def test_an_overlay_trains_the_same_weights_in_a_module_as_with_configfile(tmp_path):
     """It names one field of model.config: the others keep their defaults either way."""
     overlay = copy.deepcopy(TINY)
     overlay["model"]["config"] = {"hidden_size": 32}
     overlay["runs"] = {"narrow": {"model": {"config": {"intermediate_size": 64}}}}
-    plain = Project(tmp_path_factory.mktemp("plain"))
+    outer, plain = Project(tmp_path / "outer"), Project(tmp_path / "plain")
+    for project in (outer, plain):
+        project.path.mkdir()
+        write_small_data(project.path)
     plain.write_config(overlay)
-    (outer.path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": overlay}))
-    (plain.path / "data").symlink_to(outer.path / "data")
+    outer.write_config({"language_model": overlay})
+    (outer.path / "Snakefile").write_text(OUTER.format(snakefile=ROOT / "Snakefile"))
     weights, digests = "results/runs/narrow/model/model.safetensors", []
-    for project, snakefile in ((outer, "Snakefile"), (plain, str(ROOT / "Snakefile"))):
-        command = ("--snakefile", snakefile, "--cores", "2", weights)
-        start(project, sys.executable, *command).finished()
+    plainly = ("--snakefile", str(ROOT / "Snakefile"), weights)
+    for project, arguments in ((outer, ()), (plain, plainly)):
+        start(project, sys.executable, "--cores", "2", *arguments).finished()
         digests.append(file_sha256(project.path / weights))
         assert [run.name for run in (project.path / "results/runs").iterdir()] == ["narrow"]
     assert digests[0] == digests[1]
+    assert weights in (outer.path / "size.txt").read_text()
+    again = start(outer, sys.executable, "--cores", "2").finished()
+    assert "Nothing to be done" in again

@@ -1,14 +1,13 @@
 """A tiny workflow on real text, built once, and dry runs that say which rules would run."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import importlib.resources
 import os
 import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import users_environment, waited_for
+from tests.conftest import users_environment
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
@@ -192,48 +191,27 @@ def copy_of_the_repository(place: Path) -> Project:
     return project
 
 
-class WorkflowsAhead:
-    """Copies of the tiny workflow, run to their reports one after the other below `place`.
-
-    Any process may ask for one that another process started.
-    """
-
-    def __init__(self, place: Path):
-        self.place = place
-        self.process: subprocess.Popen | None = None
-
-    def start(self, names: list[str]) -> None:
-        """Begin to build the copies `names`, in this order and on different numbers of cores."""
-        commands = []
-        for cores, name in enumerate(names, start=2):
-            copy_of_the_repository(self.place / name)
-            run = shlex.join([*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml"])
-            commands.append(f"cd {self.place / name}; {run} >built.log 2>&1; echo $? >../{name}.rc")
-        self.process = subprocess.Popen(
-            ["sh", "-c", "\n".join(commands)], env=users_environment(), start_new_session=True
-        )
-
-    def __call__(self, name: str) -> Project:
-        """The copy `name` when its report is there; not to be written to."""
-        status, log = self.place / f"{name}.rc", self.place / name / "built.log"
-        waited_for(lambda: status.exists() and status.read_text().strip(), 1200, log.read_text)
-        assert status.read_text().strip() == "0", log.read_text()[-6000:]
-        return Project(self.place / name)
-
-    def stop(self) -> None:
-        """End what is still under way, unless another process may wait for it."""
-        if self.process:
-            if "PYTEST_XDIST_WORKER" not in os.environ:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.wait()
+def made(name: str, cores: int, tmp_path_factory) -> Project:
+    """A copy of the tiny workflow, run to its report by the first process that asks for it, and
+    not to be written to."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with open(place.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            copy_of_the_repository(place)
+            command = [*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml"]
+            with open(place / "built.log", "w") as log:
+                subprocess.run(command, cwd=place, env=users_environment(), stdout=log, stderr=log)
+    assert (place / "results/report.html").exists(), (place / "built.log").read_text()[-6000:]
+    return Project(place)
 
 
 @pytest.fixture(scope="session")
-def built(workflows_ahead, tmp_path_factory) -> Project:
+def built(tmp_path_factory) -> Project:
     """The tiny workflow, run to its report: this process's copy, which tests may edit."""
     place = tmp_path_factory.mktemp("workflow") / "built"
-    shutil.copytree(workflows_ahead("built").path, place, symlinks=True)
+    shutil.copytree(made("small", 2, tmp_path_factory).path, place, symlinks=True)
     return Project(place)
 
 
@@ -245,6 +223,6 @@ def copied(built, tmp_path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def built_again(workflows_ahead) -> Project:
+def built_again(tmp_path_factory) -> Project:
     """The same from another copy, on another number of cores."""
-    return workflows_ahead("built_again")
+    return made("small_again", 3, tmp_path_factory)
