@@ -15,7 +15,10 @@ from tests.workflow.conftest import ROOT, Project
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
-PROFILE = ("--profile", str(ROOT / "profiles" / "gcs"), "--snakefile", str(ROOT / "Snakefile"))
+PROFILE = (
+    *("--profile", str(ROOT / "profiles" / "gcs"), "--snakefile", str(ROOT / "Snakefile")),
+    *("--cores", "2", "--storage-gcs-project", "test"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +31,7 @@ def on_bucket(storage_server, python):
     """Starts snakemake on a project with a prefix of results; what it says when it has ended."""
 
     def run(project: Project, prefix: str, *more: str, status: int = 0) -> str:
-        arguments = (*PROFILE, "--cores", "2", "--storage-gcs-project", "test", *more)
-        arguments += ("--default-storage-prefix", prefix)
+        arguments = (*PROFILE, "--default-storage-prefix", prefix, *more)
         environment = storage_server.environment
         output = start(project, python, *arguments, environment=environment).finished(status=status)
         assert "Traceback" not in output
@@ -122,7 +124,7 @@ def test_a_shards_job_fetches_the_files_with_its_documents_alone(on_bucket, noth
 def test_a_machine_without_credentials_is_told_so(python, nothing_done, tmp_path):
     nobody = {k: "" for k in os.environ if k.startswith(("GOOGLE_", "CLOUDSDK_"))}
     nobody |= {"HOME": str(tmp_path), "NO_GCE_CHECK": "true"}
-    arguments = (*PROFILE, "--cores", "2", "--default-storage-prefix", "gs://some-bucket/tiny")
+    arguments = (*PROFILE, "--default-storage-prefix", "gs://some-bucket/tiny")
     # The storage plugin's words: it asks for them before the workflow is read.
     output = start(nothing_done, python, *arguments, environment=nobody).finished(status=1)
     assert "Your default credentials were not found" in output
