@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.config.resolution import RunConfiguration
 from mlm.foundations.digests import differences
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import HolesOfRun
@@ -98,11 +99,11 @@ def first_difference(one: Run, other: Run) -> int | None:
     return one.order_from(0).first_update(one.train, {sample for sample, _, _ in different})
 
 
-def without_documents(run: Run, holes: str | None) -> WithoutDocuments | None:
-    """What `run` leaves out, as its file of `holes` says; None without one."""
-    if holes is None:
+def without_documents(run: Run, config: RunConfiguration) -> WithoutDocuments | None:
+    """What `run`, of `config`, leaves out; None if nothing."""
+    if config.holes is None:
         return None
-    found = HolesOfRun.read(holes)
+    found = HolesOfRun.read(config.holes)
     return WithoutDocuments(
         what=[left_out.what for left_out in found.forget],
         documents=found.documents,

@@ -208,7 +208,7 @@ def _summary(prepared: Prepared, engine: Engine, record: TrainingLog, model: str
         ),
         packages=package_versions(),
         shuffle_window=section.shuffle_window,
-        without=without_documents(run, config.holes),
+        without=without_documents(run, config),
         deterministic=devices.arithmetic.get("deterministic"),
         processes=devices.arithmetic.get("processes"),
     )
