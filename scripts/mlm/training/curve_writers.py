@@ -1,6 +1,7 @@
 """Where the curves of a training go while it runs: TensorBoard, Weights & Biases."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from typing import Protocol
 
 from mlm.foundations.errors import MlmError
@@ -12,6 +13,9 @@ class CurveWriter(Protocol):
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Steps come in order; after a resume, some may come again."""
+
+    def close(self) -> None:
+        """Send what is left."""
 
 
 class TensorBoard:
@@ -26,6 +30,9 @@ class TensorBoard:
         for name, value in values.items():
             self._events.add_scalar(name, value, step)
         self._events.flush()
+
+    def close(self) -> None:
+        self._events.close()
 
 
 class WeightsAndBiases:
@@ -57,12 +64,20 @@ class WeightsAndBiases:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
 
+    def close(self) -> None:
+        self._run.finish()
 
-def opened_writers(run: Run, states: str) -> list[CurveWriter]:
-    """Those that `pretraining.log_to` of the run names; `states` is where its states are. Raises
-    MlmError if one cannot be used."""
+
+@contextmanager
+def curve_writers(run: Run, states: str) -> Iterator[list[CurveWriter]]:
+    """Those that `pretraining.log_to` of the run names, closed at the end; `states` is where its
+    states are. Raises MlmError if one cannot be used."""
     opened = {
         "tensorboard": lambda: TensorBoard(f"{states}/tensorboard"),
         "wandb": lambda: WeightsAndBiases(run, states),
     }
-    return [opened[name]() for name in dict.fromkeys(run.pretraining.log_to)]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(opened[name]()))
+            for name in dict.fromkeys(run.pretraining.log_to)
+        ]

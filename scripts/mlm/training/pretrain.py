@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mlm.model.export import ExportedModel, write_sentence_encoder
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.branching import Branch, branch_of, without_documents
-from mlm.training.curve_writers import opened_writers
+from mlm.training.curve_writers import curve_writers
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.local_devices import Devices
 from mlm.training.loop import PeriodicAction, Row, TrainingLog, updates
@@ -90,11 +91,12 @@ def pretrain(
         f"{devices.precision}; {run.steps} steps of {run.batch_size} samples",
     )
     with group.watched():
-        with states.held():
+        # All processes act at the same steps; one writes.
+        written = curve_writers(run, states.path) if group.leads else nullcontext([])
+        with states.held(), written as writers:
             engine = engine_of(run, devices)
             record = _begun(prepared, engine)
-            # All processes act at the same steps; one writes.
-            logging = Logging(run, record, opened_writers(run, states.path) if group.leads else [])
+            logging = Logging(run, record, writers)
             saving = Saving(run, states, record)
             actions = [logging, saving, *further]
             at_once = run.pretraining.steps_per_execution
