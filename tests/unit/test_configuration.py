@@ -175,6 +175,7 @@ def test_a_run_may_continue_another_that_there_is_before_its_end(starts, words):
 
 
 TF = "which pretraining.engine: tensorflow does not have"
+LONG = "word " * 62
 HUB = {"dataset": "c/d", "revision": "0" * 40}
 
 
@@ -197,6 +198,9 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("corpus", {"source": "hub", "hub": HUB, "files": {"train": ["a"]}}, "source: hub, which"),
         ("corpus", {"hub": {"splits": {"test": None}}}, "hub.splits. Write source: hub beside it"),
         ("evaluation.prompts", ["no mask"], ": 'no mask' holds [MASK] 0 times"),
+        ("evaluation.prompts", [f"{LONG}[MASK]"], "has at least 65 tokens; shorten it to 64"),
+        ("evaluation.minimal_pairs", [["same", "same"]], "'same' is on both sides of a pair"),
+        ("evaluation.minimal_pairs", [["a", f"one {LONG}"]], "has at least 65 tokens"),
         ("evaluation", {"random_token": 0.3}, ": it and random_token add up to 1.1"),
         ("evaluation", {"mask_token": 0.0, "random_token": 0.0}, "random_token are both 0"),
         ("finetune.task", "classification", ": classification needs data of its own"),
@@ -245,6 +249,7 @@ def test_a_wrong_setting_is_told_with_what_is_expected(path, value, words):
         ("corpus", {"source": "files", "files": {"train": ["a.jsonl"]}, "group_by": "speaker"}),
         # Asked for in so many words, as to rehearse on it.
         ("corpus", {"source": "embedded", "hub": HUB}),
+        ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"], "minimal_pairs": [["a", LONG]]}),
         *(
             ("", {"tokenizer": {"special_tokens": {"mask": t}}, "evaluation": {"prompts": []}})
             for t in ("<mask>", "</s>", "__mask__", "【遮】")

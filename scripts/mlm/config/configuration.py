@@ -126,8 +126,11 @@ class Configuration(Section):
                 "have. Set engine: jax, or leave processes and start out"
             )
         if self.tokenizer.kind != "pretrained":
-            unmasked = run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
-            yield from (f"evaluation.{line}" for line in unmasked)
+            prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
+            # Of several words, a replacement may make one token.
+            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements):
+                prompts += run.evaluation.too_long(length, model.longest_sequence(length))
+            yield from (f"evaluation.{line}" for line in prompts)
 
 
 def _no_run(path: str, name: str, runs: dict) -> str:

@@ -52,6 +52,18 @@ class Evaluation(fields.MaskedShares):
         yield from super().contradictions()
         if not self.mask_token and not self.random_token:
             yield "mask_token: it and random_token are both 0; at least one must be more"
+        for first, second in self.minimal_pairs:
+            if first == second:
+                yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
+
+    def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
+        """A line for each text that cannot fit, since a word is a token at least, and two special
+        tokens surround the text: prompts in the model's `positions`, a pair's in a sample."""
+        texts = [("prompts", prompt, positions) for prompt in self.prompts]
+        texts += [("minimal_pairs", t, sequence_length) for p in self.minimal_pairs for t in p]
+        for key, text, longest in texts:
+            if (tokens := len(text.split()) + 2) > longest:
+                yield f"{key}: {text!r} has at least {tokens} tokens; shorten it to {longest}"
 
     def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""

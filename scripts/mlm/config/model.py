@@ -120,6 +120,11 @@ class Model(Section):
         else:
             yield from self._unfit_sizes(fields, family, sequence_length)
 
+    def longest_sequence(self, sequence_length: int) -> int:
+        """At most so many tokens fit into the model."""
+        positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
+        return positions if type(positions) is int else sequence_length
+
     def _unfit_sizes(self, fields: dict, family: str, sequence_length: int) -> Iterator[str]:
         problem = unfit_neighbour_heads(family, fields)
         if problem and self.initialisation.attention == "neighbour_heads":

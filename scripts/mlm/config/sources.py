@@ -54,13 +54,19 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
         raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
         content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
-    except (OSError, UnicodeDecodeError) as error:
-        raise MlmError(f"{where}: cannot be read as UTF-8 ({error})") from None
+    except OSError as error:
+        raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise MlmError(f"{where}: cannot be read as UTF-8 ({error}); save it as UTF-8") from None
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
     if "__use_yte__" in content:
         raise MlmError(f"{where}: is a program, which only Snakemake runs. Give its result")
     return content
+
+
+#: Levels of a configuration: Snakemake and pydantic call themselves for each.
+_DEEPEST = 50
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -80,13 +86,30 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 def _read_yaml(text: str, where: str) -> Any:
     try:
-        return yaml.load(text, _Loader)
+        content = yaml.load(text, _Loader)
+    except RecursionError:
+        raise _too_deep(where) from None
     except yaml.MarkedYAMLError as error:
         line = (error.problem_mark or error.context_mark).line + 1
         problem = " ".join(filter(None, (error.context, error.problem)))
         raise MlmError(f"{where}, line {line}: not valid YAML: {problem}") from None
     except (ValueError, yaml.YAMLError) as error:
-        raise MlmError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+        problem = " ".join(str(error).split())
+        raise MlmError(f"{where}: not valid YAML ({problem})") from None
+    values = {id(content): content}
+    for _ in range(_DEEPEST):
+        inner = [v for v in values.values() if isinstance(v, dict | list)]
+        values = {id(w): w for v in inner for w in (v.values() if isinstance(v, dict) else v)}
+    if values:
+        raise _too_deep(where)
+    return content
+
+
+def _too_deep(where: str) -> MlmError:
+    return MlmError(
+        f"{where}: a section holds itself by an alias (&name, *name), or sections are nested more "
+        f"than {_DEEPEST} levels deep. Write the values out"
+    )
 
 
 def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
