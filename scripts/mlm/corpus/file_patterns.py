@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from glob import glob, has_magic
+from itertools import zip_longest
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
@@ -53,9 +54,12 @@ def matched_files(
         found: set[str] = set()
         for pattern in globs:
             # pathlib's own glob takes no absolute pattern and shows hidden files.
-            named = [pattern] if os.path.isfile(pattern) else glob(pattern, recursive=True)
+            is_file = os.path.isfile(pattern)
+            named = [pattern] if is_file else glob(pattern, recursive=True)
             paths = {os.path.normpath(path) for path in named if not os.path.isdir(path)}
-            refused = [_problem(path, pattern) for path in sorted(paths)] or [_no_match(pattern)]
+            refused = [] if is_file else _closed_directories(pattern)
+            refused += [_problem(path, pattern) for path in sorted(paths)]
+            refused = refused or [_no_match(pattern)]
             problems += [f"corpus.files.{split}: {problem}" for problem in refused if problem]
             found |= paths
         files[split] = _each_once(found, note)
@@ -96,6 +100,25 @@ def _problem(path: str, pattern: str) -> str | None:
     if Path(path).stat().st_size == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
     return format_problem
+
+
+def _closed_directories(pattern: str) -> list[str]:
+    """A line for each directory of `pattern` that this user may not search: `glob` skips it."""
+    parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
+    closed = set()
+    for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
+        if following is None and part != "**":
+            break
+        # A name is found without listing its directory.
+        needed = os.X_OK | (os.R_OK if part == "**" or has_magic(following) else 0)
+        for path in glob("/".join(parts[: n + 1]) + "/", recursive=True):
+            if not os.access(path, needed, effective_ids=True):
+                closed.add(_shown(os.path.normpath(path)))
+    return [
+        f"The directory {path} may not be read by this user, so {pattern!r} finds no file in it. "
+        f"Allow it: chmod u+rx {shlex.quote(path)}"
+        for path in sorted(closed)
+    ]
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
