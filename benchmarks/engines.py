@@ -64,7 +64,11 @@ def configuration(layers: int, width: int, vocabulary: int, sequence: int) -> di
 
 def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     """A function of nothing that makes one update and gives its loss; so are the next two."""
-    from mlm.foundations.framework import make_deterministic, tf, tf_keras  # before TensorFlow
+    from mlm.foundations.tensorflow_setup import (
+        make_deterministic,
+        tf,
+        tf_keras,
+    )  # before TensorFlow
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     make_deterministic(0)

@@ -59,7 +59,7 @@ def lower_case(case: Case, program: str) -> None:
     from transformers import RobertaConfig
 
     from mlm.accelerators.lowering import lower, one_of_many
-    from mlm.foundations.framework import tf, tf_keras
+    from mlm.foundations.tensorflow_setup import tf, tf_keras
     from mlm.samples.masking import MaskingPlan, mask_batch
     from mlm.training.in_tensorflow.model import build_model
     from mlm.training.in_tensorflow.optimizers import build_optimizer

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import read_batches, training_batches
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import ShardBlocks

@@ -32,7 +32,7 @@ import psutil
 from train_step import masked_batch, model_and_optimizer, our_step  # the path of mlm too
 
 from mlm.config.publish import Publish
-from mlm.foundations.framework import make_deterministic, tf
+from mlm.foundations.tensorflow_setup import make_deterministic, tf
 from mlm.model.export import ExportedModel
 from mlm.publishing.background import BackgroundPushes
 from mlm.training.in_tensorflow.model import pytorch_weights

@@ -34,7 +34,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
-from mlm.foundations.framework import make_deterministic, tf, tf_keras  # before TensorFlow itself
+from mlm.foundations.tensorflow_setup import (
+    make_deterministic,
+    tf,
+    tf_keras,
+)  # before TensorFlow itself
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import build_optimizer

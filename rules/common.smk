@@ -45,7 +45,7 @@ from mlm.config.memory import (
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import settings_from
-from mlm.corpus.shares import file_name, overlapping
+from mlm.corpus.equal_shares import file_name, overlapping
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations import environment

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from mlm.config.generation import configuration_md, schema_yaml
+from mlm.config.reference import configuration_md, schema_yaml
 
 BASE = Path(__file__).resolve().parents[1]
 

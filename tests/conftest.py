@@ -8,7 +8,7 @@ test starts as a user would does not see them.
 
 import os
 
-# As in mlm.foundations.framework: some tests import TensorFlow first.
+# As in mlm.foundations.tensorflow_setup: some tests import TensorFlow first.
 import sqlite3  # noqa: F401
 import sys
 import time

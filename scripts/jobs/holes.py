@@ -5,7 +5,7 @@ from job_adapter import run_as_job
 
 @run_as_job
 def main(job):
-    from mlm.samples.document_spans import holes_of
+    from mlm.samples.documents_in_samples import holes_of
 
     found = holes_of(
         job.wildcards.run,

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
 
 from mlm.foundations.atomic import write_weights
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.model.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.model.network import masked_logits
 from mlm.model.weights import read_parameters

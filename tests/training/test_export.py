@@ -10,7 +10,7 @@ from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 from mlm.config.model import ModelOfRun
 from mlm.foundations.atomic import write_weights
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.model.export import ExportedModel
 from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder

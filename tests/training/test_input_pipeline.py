@@ -6,7 +6,7 @@ import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import evaluation_batches, reading_in_words, training_batches
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import evenly_spread

@@ -7,7 +7,7 @@ import pytest
 from small_run import run_child, small_job
 
 from mlm.foundations.atomic import read_json
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import evaluation_batches, replica_shares
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import masking_plan

@@ -8,8 +8,8 @@ import pytest
 
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
+from mlm.corpus.equal_shares import file_name
 from mlm.corpus.file_patterns import matched_files, used_settings
-from mlm.corpus.shares import file_name
 from mlm.foundations.errors import MlmError
 
 

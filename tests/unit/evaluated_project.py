@@ -90,7 +90,7 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
 
 def build_model():
     """A small BERT with random weights."""
-    from mlm.foundations.framework import tf_keras
+    from mlm.foundations.tensorflow_setup import tf_keras
 
     tf_keras.utils.set_random_seed(0)
     from transformers import BertConfig, TFBertForMaskedLM

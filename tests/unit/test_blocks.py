@@ -28,7 +28,7 @@ def shard(tmp_path):
 
 
 def test_blocks_one_after_the_other_are_the_whole_file_as_tensorflow_reads_it(shard):
-    from mlm.foundations.framework import tf
+    from mlm.foundations.tensorflow_setup import tf
 
     whole = list(read_records(io.BytesIO(Path(shard.path).read_bytes()), shard.name))
     assert len(whole) == SAMPLES

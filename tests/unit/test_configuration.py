@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from mlm.config.fields import expected, is_section, taken_apart
 from mlm.config.filters import QualityRules
-from mlm.config.generation import configuration_md, keys, schema_yaml
 from mlm.config.pretraining import Pretraining
+from mlm.config.reference import configuration_md, keys, schema_yaml
 from mlm.config.resolution import resolve, run_section
 from mlm.foundations.errors import ConfigError
 

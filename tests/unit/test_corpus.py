@@ -23,7 +23,7 @@ from mlm.corpus.deduplication import (
 )
 from mlm.corpus.document_groups import carve, split_groups
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
-from mlm.corpus.shares import document_range, file_name
+from mlm.corpus.equal_shares import document_range, file_name
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError

@@ -28,7 +28,7 @@ def one_device():
     from types import SimpleNamespace
 
     from mlm.evaluation import in_tensorflow
-    from mlm.foundations.framework import tf
+    from mlm.foundations.tensorflow_setup import tf
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")

@@ -32,7 +32,7 @@ from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.samples.document_spans import holes_of
+from mlm.samples.documents_in_samples import holes_of
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch

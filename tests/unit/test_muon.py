@@ -8,7 +8,7 @@ from transformers import AutoConfig
 
 from mlm.accelerators.lowering import train_step_of
 from mlm.config.pretraining import Optimizer
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import (
     Muon,

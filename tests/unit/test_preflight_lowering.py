@@ -8,7 +8,7 @@ from mlm.accelerators.artefacts import failed
 from mlm.accelerators.described_steps import model_figures
 from mlm.accelerators.lowering import lower, tile_advice, train_step_of
 from mlm.accelerators.xla_rules import check_graph
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.training.in_tensorflow.model import number_of_parameters
 
 SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}

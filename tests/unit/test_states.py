@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.training.state_storage import Lease, read_bytes, write_bytes
 from mlm.training.states import StateDirectory
 

@@ -163,7 +163,7 @@ def test_a_damaged_index_is_named_with_the_command_that_makes_it_again(project, 
 def test_the_index_works_in_a_process_that_has_imported_tensorflow():
     """TensorFlow exports an SQLite of its own, which has no FTS5."""
     program = (
-        "from mlm.foundations.framework import tf\n"
+        "from mlm.foundations.tensorflow_setup import tf\n"
         "import sqlite3\n"
         "sqlite3.connect(':memory:').execute('CREATE VIRTUAL TABLE texts USING fts5(words)')"
     )

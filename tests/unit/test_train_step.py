@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlm.config.families import TENSORFLOW_FAMILIES
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model, gelu
 from mlm.training.in_tensorflow.optimizers import AdamW
 from mlm.training.in_tensorflow.train_step import (

@@ -37,7 +37,7 @@ from mlm.config.resolution import RunConfiguration
 from mlm.evaluation.in_tensorflow import masked_answers
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
 from mlm.samples.manifests import Manifest
 from mlm.training.in_tensorflow.devices import open_strategy

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mlm.accelerators.artefacts import ERROR, Finding
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 
 _ROOT = Path(__file__).resolve().parents[3]
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch")

@@ -17,7 +17,7 @@ from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.errors import on_one_line
 from mlm.samples.artefacts import LeftOut
-from mlm.samples.document_spans import holes_of
+from mlm.samples.documents_in_samples import holes_of
 from mlm.samples.holes import Holes
 from mlm.training.branching import first_difference
 from mlm.training.states import marker_or_fault

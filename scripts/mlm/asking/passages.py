@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mlm.asking.documents import Stretch
-from mlm.samples.document_spans import document_spans
+from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.split_samples import joined, read_samples

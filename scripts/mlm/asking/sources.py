@@ -9,7 +9,7 @@ from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.document_groups import OWN
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.selection import texts_of_file
+from mlm.corpus.forgotten_documents import texts_of_file
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import CorpusFile, WrittenFile
 from mlm.corpus.document_groups import OWN, group_ids
-from mlm.corpus.shares import document_range, file_name
+from mlm.corpus.equal_shares import document_range, file_name
 from mlm.corpus.split_descriptions import refuse_empty_splits
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, SpooledCorpus, in_pieces, size_of
 from mlm.corpus.word_overlap import HeldOutRuns

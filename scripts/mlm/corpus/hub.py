@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.document_groups import Document
+from mlm.corpus.equal_shares import document_range
 from mlm.corpus.formats import batch_documents, check_schema
-from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 
 

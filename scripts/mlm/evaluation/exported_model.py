@@ -11,7 +11,7 @@ def load_model(directory: str | Path):
     weight is missing, which transformers would draw at random."""
     from transformers import TFAutoModelForMaskedLM
 
-    import mlm.foundations.framework  # noqa: F401  which must come before transformers
+    import mlm.foundations.tensorflow_setup  # noqa: F401  which must come before transformers
 
     read_model_configuration(directory)
     weights = Path(directory) / "model.safetensors"
@@ -41,7 +41,7 @@ def load_tokenizer(directory: str | Path):
     """The tokenizer in `directory`, as transformers' fast class."""
     from transformers import AutoTokenizer
 
-    import mlm.foundations.framework  # noqa: F401  which must come before transformers
+    import mlm.foundations.tensorflow_setup  # noqa: F401  which must come before transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, use_fast=True)

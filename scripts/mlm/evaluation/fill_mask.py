@@ -19,7 +19,7 @@ from mlm.foundations.errors import MlmError, listed
 def use_cpu(threads: int) -> None:
     """Compute on `threads` threads of the CPU, for the same digits at any --cores; call before any
     other TensorFlow or JAX."""
-    from mlm.foundations.framework import tf
+    from mlm.foundations.tensorflow_setup import tf
     from mlm.training.in_jax.devices import prepare_jax
 
     prepare_jax("cpu", threads, None)

@@ -8,7 +8,7 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.exported_model import load_model
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.foundations.framework import make_deterministic, tf
+from mlm.foundations.tensorflow_setup import make_deterministic, tf
 from mlm.training.in_tensorflow.devices import open_strategy
 from mlm.training.in_tensorflow.prediction import masked_logits, traceable
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import as_written, tf
+from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.samples.split_samples import evaluation_samples
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches

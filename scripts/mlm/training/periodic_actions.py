@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import psutil
 
-from mlm.foundations.errors import MlmError
 from mlm.training.curve_writers import CurveWriter
+from mlm.training.divergence import check_weights
 from mlm.training.engine import Engine
 from mlm.training.loop import Row, TrainingLog, next_multiple
 from mlm.training.optimisation import rate_of_step
@@ -102,17 +102,5 @@ class Saving:
 
     def act(self, step: int, engine: Engine) -> None:
         """Save, unless a weight is not finite: no good state is pushed out by it."""
-        if not engine.weights_are_finite():
-            raise not_finite("Some weights are", self._run, step, self._states)
+        check_weights(engine, self._run, step, self._states)
         self._states.save(step, engine, asdict(self._record))
-
-
-def not_finite(what: str, run: Run, step: int, states: StateDirectory) -> MlmError:
-    """The error of a training that has diverged; `what` is not finite."""
-    saved, rate = states.steps(), rate_of_step(run.pretraining.optimizer, step)
-    kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
-    return MlmError(
-        f"{what} not finite at step {step} (learning rate {rate:.3g}). {kept} in {states.path}. "
-        "Try a lower pretraining.optimizer.learning_rate, a longer warmup_ratio, max_grad_norm: "
-        "1.0, or accelerator.precision: float32"
-    )

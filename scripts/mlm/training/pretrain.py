@@ -1,6 +1,5 @@
 """One pretraining, from files and settings to an exported model and its record."""
 
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -18,11 +17,12 @@ from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.branching import Branch, branch_of, without_documents
 from mlm.training.curve_writers import curve_writers
+from mlm.training.divergence import check_loss
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.local_devices import Devices
 from mlm.training.loop import PeriodicAction, Row, TrainingLog, updates
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import Logging, Saving, not_finite
+from mlm.training.periodic_actions import Logging, Saving
 from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
@@ -102,8 +102,7 @@ def pretrain(
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, record, saving, at_once, group):
                 logging.begin(step)
-                if not math.isfinite(record.sums["loss"]):
-                    raise not_finite("The loss is", run, step, states)
+                check_loss(record.sums["loss"], run, step, states)
         exported = engine.exported()
         group.leave()
     if group.leads or prepared.config.accelerator.start == "hosts":

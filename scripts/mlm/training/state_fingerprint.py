@@ -19,7 +19,7 @@ COMPUTING_MODULES = {
         "mlm.samples.stored_batches",
         "mlm.samples.token_counts",
         "mlm.config.families",
-        "mlm.foundations.framework",
+        "mlm.foundations.tensorflow_setup",
         "mlm.model.cooccurrence",
         "mlm.model.initialisation",
         "mlm.model.model_configuration",

@@ -37,7 +37,7 @@ def files_at(path: str) -> Any:
     """`tf.io.gfile` for a path in a bucket, or the same functions for one here."""
     if "://" not in path:
         return _Local
-    from mlm.foundations.framework import tf
+    from mlm.foundations.tensorflow_setup import tf
 
     return tf.io.gfile
 
@@ -46,7 +46,7 @@ def errors_at(path: str) -> tuple[type[Exception], ...]:
     """What the functions of `files_at` raise, and TensorFlow if it writes the state itself."""
     if "://" not in path and "tensorflow" not in sys.modules:
         return (OSError,)
-    from mlm.foundations.framework import tf
+    from mlm.foundations.tensorflow_setup import tf
 
     return OSError, tf.errors.OpError
 

@@ -4,7 +4,7 @@ import sys
 
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.local_devices import Devices, cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 _GPU_ADVICE = (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
 from mlm.samples.input_pipeline import (

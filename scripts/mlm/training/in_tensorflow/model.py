@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import make_deterministic, tf
+from mlm.foundations.tensorflow_setup import make_deterministic, tf
 from mlm.model.initialisation import neighbour_heads
 
 

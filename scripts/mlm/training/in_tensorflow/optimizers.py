@@ -9,7 +9,7 @@ import math
 from functools import partial
 
 from mlm.config.pretraining import Optimizer
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.optimisation import (
     MUON_COEFFICIENTS,
     MUON_ITERATIONS,

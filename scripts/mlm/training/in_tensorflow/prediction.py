@@ -4,7 +4,7 @@ before the head. Families whose head cannot be called apart get full logits, gat
 from collections.abc import Callable
 
 from mlm.config.families import BRANCHING_FAMILIES
-from mlm.foundations.framework import as_written, tf
+from mlm.foundations.tensorflow_setup import as_written, tf
 
 #: A head before its last product, states · tableᵀ + bias: `states` [batch, slots, width] in the
 #: precision of the products, `table` [vocabulary, width] and `bias` [vocabulary], float32.

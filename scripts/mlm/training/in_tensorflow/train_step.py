@@ -1,7 +1,7 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
 from mlm.config.pretraining import Optimizer
-from mlm.foundations.framework import tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
 
 

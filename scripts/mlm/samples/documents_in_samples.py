@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.pretraining import parsed
-from mlm.corpus.selection import TrainDocuments
-from mlm.corpus.shares import document_range
+from mlm.corpus.equal_shares import document_range
+from mlm.corpus.forgotten_documents import TrainDocuments
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
