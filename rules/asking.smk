@@ -1,5 +1,4 @@
-# What a training was shown, from its records: results/runs/{run}/asked.json; and an index of each
-# split's words, results/index/{split}.sqlite, for scripts/ask.py on large corpora (target `index`).
+# What a training was shown: results/runs/{run}/asked.json, and results/index/ for scripts/ask.py.
 
 
 rule asked:

@@ -2,8 +2,8 @@
 import atexit
 import os
 import re
+import shutil
 import sys
-import tarfile
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,8 +21,7 @@ def unpacked(file):
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as partial:
             repository.git.archive(commit, output=f"{partial}/archive.tar")
-            with tarfile.open(f"{partial}/archive.tar") as archive:
-                archive.extractall(f"{partial}/files", filter="data")
+            shutil.unpack_archive(f"{partial}/archive.tar", f"{partial}/files", filter="data")
             # Another process may have been faster.
             with suppress(OSError):
                 os.rename(f"{partial}/files", place)
@@ -36,12 +35,7 @@ if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
-from mlm.config.memory import (
-    memory_of_evaluation,
-    memory_of_tokenizer,
-    memory_of_training,
-    tokens_of,
-)
+from mlm.config import memory
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import settings_from
@@ -317,7 +311,7 @@ def check_before_work(jobs):
 def stored_tokens(manifest):
     """Tokens of a manifest's split; None where results live in a bucket: it is not here then."""
     here = workflow.storage_settings.default_storage_provider is None
-    return tokens_of(manifest) if here else None
+    return memory.tokens_of(manifest) if here else None
 
 
 def start_of(run):

@@ -1,6 +1,5 @@
-# From what section `corpus` names to the three splits, filtered and free of duplicates: the Parquet files
-# results/corpus/{split}.parquet (columns text and group, a document a row), and {split}.json beside them.
-# Between, where the source is read in parts (corpus.parts): results/corpus/parts/, gone at the end.
+# From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
+# one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.parts import files_of_sources, filter_files, held_out, planned_parts
 
@@ -20,7 +19,6 @@ CORPUS_FILES = {
 }
 
 USED_BY_CORPUS = canonical(corpus_settings(settings))
-# What its rules read beside the text.
 with errors_in_words():
     used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values() if FROM_CORPUS else []
     FILTER_FILES = sorted({path for own in used for path in filter_files(own["filters"])})
@@ -28,9 +26,7 @@ with errors_in_words():
 # Near-duplicates are looked for later, in what was read; empty: they are kept.
 FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
 NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
-# Held-out splits whose words are looked for in what was read of train.
 HELD_OUT = held_out(USED_BY_CORPUS["filters"]["decontamination"])
-# What each part reads: bytes of files, or its share of the rows of a dataset.
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
 if (MIXED or settings["corpus"]["parts"] > 1) and FROM_CORPUS:

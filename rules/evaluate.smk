@@ -1,5 +1,4 @@
-# From results/runs/{run}/model/ and the test split: evaluation.json (every figure, the baselines and
-# the verdicts) and fill_mask.json (answers to the prompts) below results/runs/{run}/.
+# From a run's model and the test split to its evaluation.json and fill_mask.json.
 
 
 rule evaluate:
@@ -15,7 +14,7 @@ rule evaluate:
         "results/runs/{run}/evaluation.json",
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory_of_evaluation(
+        mem_mb=lambda wildcards, input: memory.memory_of_evaluation(
             settings, wildcards.run, stored_tokens(input.train), stored_tokens(input.test)
         ),
         runtime=120,

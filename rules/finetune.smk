@@ -1,7 +1,5 @@
-# Fine-tuning each run's model on a task, beside the same network from random weights and a counting
-# baseline, on the same folds: results/finetune/ (examples, baseline) and results/runs/{run}/finetune/.
-# An interrupted fold resumes from state/{run}/finetune/.
-#   snakemake --cores 2 --configfile presets/finetune-cpu.yaml -- finetune
+# Fine-tuning each run's model, beside random weights and a counting baseline on the same folds:
+# results/finetune/ (examples, baseline), results/runs/{run}/finetune/, state/{run}/finetune/.
 
 FINETUNE = settings["finetune"]
 FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]

@@ -1,7 +1,5 @@
-# Preflight: what would fail on a TPU, found by its compiler (libtpu) on a machine that has none.
-# Gives results/runs/{run}/preflight.json (the verdict), preflight/passed.txt beside it if it passed, and
-# results/preflight.txt (the table, if all runs passed).
-#   snakemake --cores 2 preflight   shows all runs as a table and fails if one of them would fail
+# Preflight: what would fail on a TPU, found by its compiler (libtpu) on a machine that has none:
+# results/runs/{run}/preflight.json, and preflight/passed.txt beside it and results/preflight.txt if passed.
 from mlm.config.chips import replicas_of
 
 # What the jobs that compile have of section `preflight`.

@@ -1,6 +1,5 @@
-# Pretraining: from tokenizer, manifests and shards to results/runs/{run}/model/, training.csv and
-# training.json; trained/ has what a training has just made, state/{run}/{fingerprint}/ its checkpoints,
-# results/holes/{run}.json which tokens a run that forgets does without.
+# Pretraining: from shards to results/runs/{run}/model/, training.csv and training.json. trained/ has what
+# was just made, state/ the checkpoints, results/holes/{run}.json what a run that forgets does without.
 
 
 rule holes:
@@ -39,7 +38,7 @@ rule pretrain:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory_of_training(
+        mem_mb=lambda wildcards, input: memory.memory_of_training(
             settings, wildcards.run, stored_tokens(input.train)
         ),
         runtime=720,

@@ -1,25 +1,36 @@
-# Publishing tokenizer, shards and models on the Hugging Face Hub: results/publish/*.json say what went
-# where. The rules are local: the token is where snakemake itself runs, and need not travel.
-#   HF_TOKEN=… snakemake --cores 2 publish   otherwise nothing is published
+# Publishing on the Hugging Face Hub: results/publish/*.json say what went where. Exports of records.
+# The rules are local: the token is where snakemake itself runs, and need not travel.
 
-EXPORTS = [
-    "results/exports/croissant.jsonld",
-    *expand("results/exports/{run}.cdx.json", run=RUNS),
-    "results/exports/SHA256SUMS",
-]
 PUBLISH_CARD = ("private", "license", "language", "source")
-PUBLISHED_CORPUS = canonical(
-    {
-        "source": settings["corpus"]["source"],
-        "hub": {key: settings["corpus"]["hub"][key] for key in ("dataset", "config", "revision")},
-    }
-)
+PUBLISHED_CORPUS = of_section("corpus", "source", "hub")
+
+
+rule export:
+    """Croissant metadata, a bill of materials for each model, and checksums. A target."""
+    input:
+        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
+        corpus=[f"results/corpus/{split}.json" for split in SPLITS * FROM_CORPUS],
+        trainings=expand("results/runs/{run}/training.json", run=RUNS),
+    output:
+        croissant="results/exports/croissant.jsonld",
+        bills=expand("results/exports/{run}.cdx.json", run=RUNS),
+        checksums="results/exports/SHA256SUMS",
+    localrule: True
+    resources:
+        mem_mb=500,
+        runtime=10,
+    params:
+        title=settings["report"]["title"],
+        publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
+        corpus=PUBLISHED_CORPUS,
+    script:
+        "../scripts/jobs/export.py"
 
 
 rule publish:
     """Publish everything that the configuration names a repository for. A target."""
     input:
-        EXPORTS,
+        rules.export.output,
         unless_refused(
             PUBLISH_RECORDS,
             "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
@@ -92,25 +103,3 @@ rule publish_model:
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish.py"
-
-
-rule export:
-    """Croissant metadata, a bill of materials for each model, and checksums. A target."""
-    input:
-        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        corpus=[f"results/corpus/{split}.json" for split in SPLITS * FROM_CORPUS],
-        trainings=expand("results/runs/{run}/training.json", run=RUNS),
-    output:
-        croissant=EXPORTS[0],
-        bills=EXPORTS[1:-1],
-        checksums=EXPORTS[-1],
-    localrule: True
-    resources:
-        mem_mb=500,
-        runtime=10,
-    params:
-        title=settings["report"]["title"],
-        publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
-        corpus=PUBLISHED_CORPUS,
-    script:
-        "../scripts/jobs/export.py"

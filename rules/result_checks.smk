@@ -1,5 +1,4 @@
-# The results that are there say what they were made from: they are checked once, before planning.
-# Damaged ones and those of other settings are refused. Included last: it knows all rules and results.
+# Results are checked once, before planning: those that are damaged or of other settings are refused.
 from snakemake.io import regex_from_filepattern
 
 from mlm.foundations.bucket_results import look_over_bucket

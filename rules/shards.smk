@@ -1,6 +1,5 @@
-# From documents to fixed-length samples of token ids, in TFRecord files with a sidecar .json each:
-# results/shards/{split}/. results/manifests/{split}.json names every shard: what consumers depend on.
-# Targets: `verify` and `preview`.
+# From documents to samples of token ids: results/shards/{split}/*.tfrecord, each with a .json beside it,
+# and results/manifests/{split}.json, which names them and on which all others depend.
 
 import time
 

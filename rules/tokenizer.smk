@@ -23,7 +23,9 @@ rule tokenizer:
     threads: settings["tokenizer"]["training_threads"]
     resources:
         # Parquet is about a third of the text.
-        mem_mb=lambda wildcards, input: memory_of_tokenizer(settings["tokenizer"], 3 * input.size),
+        mem_mb=lambda wildcards, input: memory.memory_of_tokenizer(
+            settings["tokenizer"], 3 * input.size
+        ),
         runtime=240,
     params:
         files=identities(PRETRAINED_TOKENIZER),
