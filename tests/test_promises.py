@@ -5,8 +5,6 @@ A promise is a bullet that begins in bold, a target, or a section of the README.
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -258,16 +256,3 @@ def test_the_test_of_a_promise_is_there_and_not_slow(test):
     ]
     # Where some parameters are slow, the others are not.
     assert not [m for m in marks if "mark.slow" in m and "parametrize" not in m]
-
-
-@pytest.mark.slow
-def test_the_default_run_collects_the_test_of_every_promise():
-    """Pytest's own word for it."""
-    collected = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-o", "addopts=-q -m 'not slow'"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert set(TESTS) - set(re.findall(r"^([^\s\[]+)", collected, re.M)) == set()

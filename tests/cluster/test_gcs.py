@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 
@@ -119,12 +118,3 @@ def test_a_shards_job_fetches_the_files_with_its_documents_alone(on_bucket, noth
     inputs = re.findall(r"rule shard:\n +input: (.*)", output)
     own = {frozenset(re.findall(r"train-0000(\d)-of-00004\.parquet", line)) for line in inputs}
     assert own - {frozenset()} == {frozenset("01"), frozenset("23")}
-
-
-def test_a_machine_without_credentials_is_told_so(python, nothing_done, tmp_path):
-    nobody = {k: "" for k in os.environ if k.startswith(("GOOGLE_", "CLOUDSDK_"))}
-    nobody |= {"HOME": str(tmp_path), "NO_GCE_CHECK": "true"}
-    arguments = (*PROFILE, "--default-storage-prefix", "gs://some-bucket/tiny")
-    # The storage plugin's words: it asks for them before the workflow is read.
-    output = start(nothing_done, python, *arguments, environment=nobody).finished(status=1)
-    assert "Your default credentials were not found" in output

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.cluster.conftest import IMPATIENT, SMALL, Run, start
-from tests.workflow.conftest import ROOT, Project, copy_of_the_repository, speeches
+from tests.workflow.conftest import ROOT, Project, copy_of_the_repository
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -71,27 +71,6 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
     assert len(set(re.findall(r"slurm_logs/group_shards_shard/\d+\.log", output))) == 1
 
 
-def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
-    slurm, on_slurm, python, tmp_path
-):
-    lines = [line for text in speeches(100) for line in text.split(". ")]
-    # Numbered, so that a part takes seconds, in which it can be cancelled.
-    text = "".join(f"{n} {line}\n" for n in range(8) for line in lines)
-    targets = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
-    projects = {}
-    for parts in (1, 3):
-        (tmp_path / str(parts)).mkdir()
-        projects[parts] = project = copy_of_the_repository(tmp_path / str(parts))
-        (project.path / "data" / "train-c.txt").write_text(text, encoding="utf-8")
-        project.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": parts}})
-    start(projects[1], python, "--cores", "2", *targets).finished()
-    run = on_slurm(projects[3], *targets)
-    slurm.run("scancel", run.wait_for(lambda: jobs(slurm, "RUNNING").get("corpus_read")))
-    assert "CANCELLED" in run.finished()
-    assert not (projects[3].path / "results/corpus/parts").exists()
-    assert projects[1].digests() == projects[3].digests()
-
-
 def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_path):
     together = copy.deepcopy(SMALL)
     together["pretraining"] |= {"engine": "jax", "steps": 20}
@@ -108,33 +87,3 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
     for project in projects.values():
         log = (project.path / "logs" / "pretrain" / "base.log").read_text()
         assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
-
-
-@pytest.fixture
-def slow(tmp_path) -> Project:
-    """A workflow of one job that takes ten minutes and no CPU."""
-    rule = 'rule slow:\n    output: "done.txt"\n    shell: "sleep 600 && touch {output}"\n'
-    (tmp_path / "Snakefile").write_text(rule)
-    (tmp_path / "tiny.yaml").write_text("{}")
-    return Project(tmp_path)
-
-
-def test_a_job_over_its_time_limit_is_reported_in_words(slurm, on_slurm, slow):
-    run = on_slurm(slow, "--retries", "0", "--set-resources", "slow:runtime=1")
-    job = run.wait_for(lambda: jobs(slurm, "RUNNING").get("slow"))
-    assert slurm.run("squeue", "-h", "-j", job, "-o", "%l").strip() == "1:00"
-    # Its work has begun, and its minute is over at once.
-    run.wait_for(lambda: f"{job}.0" in slurm.run("squeue", "-h", "--steps", "-j", job))
-    slurm.run("scontrol", "update", f"JobId={job}", "EndTime=now")
-    output = run.finished(status=1)
-    assert "SLURM status is: 'TIMEOUT'" in output
-    # The job's own log, shown with the error, has Slurm's words.
-    assert "DUE TO TIME LIMIT" in output + "".join(
-        log.read_text() for log in slow.path.rglob("slurm_logs/**/*.log")
-    )
-
-
-def test_an_unknown_partition_is_named(on_slurm, slow):
-    elsewhere = ("--set-resources", "slow:slurm_partition='nowhere'")
-    output = on_slurm(slow, "--retries", "0", *elsewhere).finished(status=1)
-    assert "invalid partition specified: nowhere" in output

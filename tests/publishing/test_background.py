@@ -185,20 +185,3 @@ with background_pushes(publishing(), {str(tmp_path)!r}, ()) as pushes:
     training.wait()
     psutil.wait_procs([worker], 60)
     assert not worker.is_running()
-
-
-@pytest.mark.slow
-def test_a_training_that_is_killed_and_resumed_pushes_on(hub, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
-    from small_run import run_child, write_inputs
-
-    write_inputs(tmp_path)
-    environment = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": hub.address}
-    pushing = {"publish": publishing(every=5).model_dump(), "environment": environment}
-    several = {"pretraining": {"steps_per_execution": 3}}
-    assert run_child(tmp_path, "a", several, pushing | {"step": 18}) == -signal.SIGKILL
-    stopped = pushing | {"step": 30, "signal": signal.SIGTERM}
-    assert run_child(tmp_path, "a", several, stopped) == 3
-    assert run_child(tmp_path, "a", several, pushing) == 0
-    assert pushed(hub)[-1] == 40
-    assert pushed(hub) == sorted(pushed(hub))

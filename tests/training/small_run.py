@@ -230,14 +230,12 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     was raised, whose text is in {name}.stderr.
 
     A `fault` kills it at the `write`-th write of a state's file, or sends a `signal` (SIGKILL)
-    after `step`, or `seconds` after the first; its `environment` is set before, `lease` are the
-    renewal and rest of leases, and by a section `publish` checkpoints are pushed.
+    after `step`, or `seconds` after the first; its `environment` is set before, and `lease` are
+    the renewal and rest of leases.
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
-    from mlm.config.publish import Publish
     from mlm.foundations.errors import MlmError
-    from mlm.publishing.background import background_pushes
     from mlm.training import state_storage, states
     from mlm.training.pretrain import prepare, pretrain
 
@@ -258,12 +256,9 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
         number = fault.get("signal", signal.SIGKILL)
         behind = [SignalAfter(fault.get("step", 1), number, fault.get("seconds"))]
     parent = overrides.pop("parent", None)
-    publish = Publish.of_param(fault["publish"]) if "publish" in fault else None
     try:
         training = prepare(*small_job(Path(root), name, overrides, parent))
-        with background_pushes(publish, training.states.path, ()) as pushes:
-            behind += [pushes] if pushes else []
-            pretrain(training, small_results(Path(root), name), behind)
+        pretrain(training, small_results(Path(root), name), behind)
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()

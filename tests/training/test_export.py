@@ -8,8 +8,6 @@ import pytest
 from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
 from mlm.config.model import ModelOfRun
-from mlm.foundations.atomic import write_weights
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.tensorflow_setup import tf
 from mlm.model.export import ExportedModel
 from mlm.model.model_configuration import model_configuration
@@ -108,10 +106,3 @@ def test_logits_at_masked_positions_are_those_of_the_whole_model(root, models, f
     expected = np.take_along_axis(whole, positions[:, :, np.newaxis], axis=1)
     assert found.shape == (3, 3, VOCABULARY)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
-
-
-def test_the_same_weights_are_the_same_bytes(root, models, tmp_path):
-    write_weights(pytorch_weights(models["bert"]), tmp_path / "model.safetensors")
-    assert file_sha256(tmp_path / "model.safetensors") == file_sha256(
-        root / "bert" / "model.safetensors"
-    )

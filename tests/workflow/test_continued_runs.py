@@ -73,25 +73,3 @@ def test_what_finds_nothing_ends_in_one_sentence_before_any_training(copied):
         (project.path / "results/holes").iterdir()
     )
     assert not (project.path / "state" / "less").exists()
-
-
-def test_a_branch_waits_for_its_parent_and_ends_with_the_weights_of_a_whole_training(copied):
-    project = copied
-    steady, falling = ({"warmup_steps": 2, "decay_steps": n} for n in (0, 5))
-    config = copy.deepcopy(TINY)
-    config["runs"] = {
-        "short": {
-            "pretraining": {
-                "optimizer": falling,
-                "continue_from": {"run": "stable", "step": 7},
-            }
-        },
-        "stable": {"pretraining": {"optimizer": steady}},
-        "whole": {"pretraining": {"optimizer": falling}},
-    }
-    project.write_config(config)
-    project.snakemake()
-    assert "continues run stable" in (project.path / "logs/pretrain/short.log").read_text()
-    short, stable, whole = weights(project, "short", "stable", "whole")
-    assert short == whole != stable
-    assert project.would_run() == set()

@@ -1,7 +1,5 @@
 """`snakemake finetune` on a CSV of one's own, from the pretrained model to the report."""
 
-import csv
-import json
 import sys
 
 import pytest
@@ -26,21 +24,3 @@ def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(copie
     describe(copied, "regression")
     stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "merge")}
     assert copied.would_run("finetune") == stages | {"finetune", "report"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "score"), [("regression", "rmse"), ("classification", "accuracy")]
-)
-def test_a_csv_in_the_commonlit_layout_goes_through_to_the_report(copied, task, score):
-    describe(copied, task)
-    ran = copied.snakemake("finetune")
-    assert "rule finetune_fold" in ran.stdout and "rule pretrain" not in ran.stdout
-    results = copied.path / "results"
-    metrics = json.loads((results / "runs/base/finetune/metrics.json").read_text())
-    with open(results / "runs/base/finetune/oof.csv", encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == 200
-    assert metrics["score"] == score
-    assert set(metrics["models"]) == {"pretrained", "random", "tfidf_ridge"}
-    assert '<section id="finetune"' in (results / "report.html").read_text()
-    assert copied.would_run("finetune") == set()

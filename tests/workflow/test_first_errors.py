@@ -59,19 +59,6 @@ def test_a_python_without_pip(tmp_path):
     assert re.search(r"sudo apt-get install python3\..*-venv", answer)
 
 
-def test_a_disk_that_fills_up_in_the_middle(tmp_path):
-    """Snakemake may be the first to meet it, and says [Errno 28]."""
-    (tmp_path / "a.txt").write_bytes(b"\xff")
-    fills_up = (
-        "import shutil; free = [10**6, 10**12]; "
-        "shutil.disk_usage = lambda place: shutil._ntuple_diskusage(10**12, 0, free.pop())"
-    )
-    assert snakemake(tmp_path, config=OWN, before=fills_up).endswith(
-        f"\nNo space left on the disk or in the quota ({tmp_path}). Nothing was half-written; free "
-        "some space and run the same command again.\n"
-    )
-
-
 @pytest.mark.parametrize("place", ["a.txt", "results/corpus/train.json", "results/corpus"])
 def test_a_file_or_a_result_that_may_not_be_read(tmp_path, place):
     (tmp_path / "a.txt").write_text("A text.\n")

@@ -41,24 +41,6 @@ class Run:
         return self.start(log, *more).wait(600), (self.directory / log).read_text()
 
 
-def test_sigint_of_snakemake_alone_ends_its_jobs(tmp_path):
-    run = Run(tmp_path)
-    snakemake = run.start("log")
-    waited_for(run.in_progress.exists)
-    job = psutil.Process(snakemake.pid).children(recursive=True)
-    for process in job:
-        process.suspend()
-    snakemake.send_signal(signal.SIGINT)
-    waited_for(lambda: "Terminating processes" in (tmp_path / "log").read_text())
-    for process in job:
-        process.resume()
-    assert snakemake.wait(600) != 0
-    said = (tmp_path / "log").read_text()
-    assert "Stopped by SIGTERM. The same command continues." in said
-    assert "Traceback" not in said, said
-    assert not (tmp_path / TARGET).exists() and not list(tmp_path.glob("results/corpus/.*"))
-
-
 def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one(tmp_path):
     run = Run(tmp_path)
     first = run.start("first")

@@ -102,16 +102,6 @@ def deploy(place: Path, snakefile: str) -> None:
     (place / "workflow" / "Snakefile").write_text(DEPLOYED.format(snakefile=snakefile))
 
 
-def test_a_deployment_of_a_tag_plans_everything(call, hosted, tmp_path):
-    deploy(tmp_path, 'github("owner/mlm", path="Snakefile", tag="v0")')
-    assert "rule report:" in call("snakemake", "--dry-run", **hosted)
-
-
-def test_a_module_from_a_path_plans_everything(call, tmp_path):
-    deploy(tmp_path, repr(str(ROOT / "Snakefile")))
-    assert "rule report:" in call("snakemake", "--dry-run")
-
-
 def test_a_job_without_its_packages_names_the_two_ways_to_get_them(call, hosted, tmp_path):
     deploy(tmp_path, 'github("owner/mlm", path="Snakefile", tag="v0")')
     for output in (

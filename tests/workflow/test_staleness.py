@@ -3,6 +3,7 @@
 import ast
 import copy
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -137,11 +138,14 @@ def test_cores_and_threads_are_no_change(built):
 
 def test_a_run_added_trains_that_run_and_remakes_the_report(built):
     config = copy.deepcopy(TINY)
-    config["runs"] = {"base": {}, "hot": {"pretraining": {"optimizer": {"learning_rate": 0.01}}}}
+    hot = {"optimizer": {"learning_rate": 0.01}, "continue_from": {"run": "base", "step": 4}}
+    config["runs"] = {"base": {}, "hot": {"pretraining": hot}}
     with built.configured(config):
         assert built.would_run() == downstream("pretrain", "masked_samples")
         text = (built.path / "dry-run.txt").read_text()
         assert "run=hot" in text and "run=base" not in text
+        (inputs,) = re.findall(r"rule pretrain:\n +input: (.*)", text)
+        assert "results/runs/base/" in inputs, "it waits for the run that it continues"
 
 
 @pytest.mark.parametrize(

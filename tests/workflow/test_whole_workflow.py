@@ -1,6 +1,5 @@
 """From a fresh copy to a report: what a newcomer sees, and the same bytes in the next copy."""
 
-import copy
 import json
 
 import pytest
@@ -113,28 +112,6 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
     assert "Error in rule corpus: " in ran.stdout and place in ran.stdout
     assert place in (tmp_path / "logs/corpus/corpus.log").read_text(encoding="utf-8")
     assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
-
-
-@pytest.mark.slow
-def test_text_of_any_script_goes_through_to_a_report(tmp_path):
-    project = copy_of_the_repository(tmp_path)
-    sentences = [
-        *("세종대왕은 백성을 위해 글자를 만들었다.", "하늘은 높고 말은 살찐다."),
-        *("吾輩は猫である。", "どこで生れたか頓と見當がつかぬ。", "naïve café 🎉 — ok"),
-        *("Привет, κόσμε! 👩🏽‍🚀", "שלום مرحبا नमस्ते"),
-    ]
-    lines = [f"{sentences[i % 7]} {sentences[i // 7 % 7]} {i * 7}\n" for i in range(450)]
-    edges = {"train-a": (0, 200), "train-b": (200, 400), "validation": (400, 425)}
-    for name, (first, last) in (edges | {"test": (425, 450)}).items():
-        text = "".join(lines[first:last])
-        (tmp_path / "data" / f"{name}.txt").write_text(text, encoding="utf-8")
-    config = copy.deepcopy(TINY)
-    config["tokenizer"] = {"vocabulary_size": 150, "kind": "bpe"}
-    config["pretraining"]["steps"] = 2
-    project.write_config(config)
-    project.snakemake()
-    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
-    assert any(word in page for sentence in sentences for word in sentence.split())
 
 
 def test_what_snakemake_merges_away_is_still_known(tmp_path):
