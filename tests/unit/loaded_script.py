@@ -6,7 +6,6 @@ from types import ModuleType
 
 
 def loaded(name: str) -> ModuleType:
-    """scripts/`name`.py, not run."""
     path = Path(__file__).parents[2] / "scripts" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{name}_script", path)
     module = importlib.util.module_from_spec(spec)

@@ -28,17 +28,14 @@ SAME = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 
 
 def same(stage: str) -> dict:
-    """What all artefacts of a stage have."""
     return yaml.safe_load(SAME)[stage]
 
 
 def sha(text: str) -> str:
-    """A digest-like string that depends on `text`."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def typed(kind: type, content: dict):
-    """`content` as the type `kind`."""
     return TypeAdapter(kind).validate_python(content)
 
 
@@ -126,7 +123,6 @@ def curves(loss: float = 4.9) -> list[dict]:
 
 
 def subset(loss: float, accuracy: float, predictions: int) -> dict:
-    """Figures of some predictions."""
     return {"loss": loss, "accuracy": accuracy, "num_predictions": predictions}
 
 

@@ -53,12 +53,10 @@ def drawn_once() -> dict:
 
 
 def page_of(results: Results) -> str:
-    """The page as HTML text."""
     return render(results, drawn_once())
 
 
 def written(results: Results, folder: Path) -> dict[str, bytes]:
-    """Every file of the report by name."""
     drawings = {name: str(folder / "figures" / f"{name}.svg") for name in FIGURES}
     page, numbers = folder / "report.html", folder / "report.json"
     write_report(results, str(page), str(numbers), drawings)
@@ -87,7 +85,6 @@ WORLDWIDE = [
 
 
 def hostile(root: Path) -> Results:
-    """Results on a corpus, prompts, answers and a title that mean harm."""
     return with_texts(root, HOSTILE)
 
 

@@ -65,7 +65,6 @@ def killed(process: subprocess.Popen) -> None:
 
 
 def test_the_locks_of_two_processes_stay_until_both_have_ended(start, hold):
-    """Two Snakemakes may work in one directory on different files, and the first ends."""
     first = start("0.output.lock")
     start("1.output.lock")
     killed(first)

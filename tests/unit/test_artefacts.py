@@ -1,5 +1,3 @@
-"""Artefacts say what they were made from; whoever reads them checks that it is still so."""
-
 import os
 import re
 import time
@@ -60,7 +58,6 @@ EVALUATION = ["results/evaluation.json"]
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """Runs a job; a corpus, a model made from it, and an evaluation of that are there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
 

@@ -1,5 +1,3 @@
-"""What a run was shown of a sentence."""
-
 import json
 import shutil
 import subprocess
@@ -60,7 +58,6 @@ def parts_of(answer):
 
 
 def flip(path: Path, place: int | None = None) -> None:
-    """Changes one bit of the file, in its middle if no place is given."""
     data = bytearray(path.read_bytes())
     data[place or len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -107,7 +104,6 @@ def test_the_space_before_a_text_is_no_letter_of_it(tmp_path, monkeypatch):
 
 
 def test_every_document_is_found_where_it_was_packed(unedited):
-    """All tokens of all documents are those of the samples, each once."""
     manifest = Manifest.read("results/manifests/train.json")
     texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
     whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
@@ -117,7 +113,6 @@ def test_every_document_is_found_where_it_was_packed(unedited):
 
 
 def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(unedited):
-    """The stream that both engines read, with the masks that both apply to it."""
     run, _ = the_run(resolve(CONFIG), replicas=2)
     shown = {}
     stream = stored_batches(run.train, run.order_from(0))
@@ -220,7 +215,6 @@ def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):
     assert all(use.reached == (use.step <= half) for use in uses)
     assert {use.reached for use in uses} == {True, False}
     assert "(not reached)" in "".join(map(in_words, answers))
-    # A training that ended since, and its states.
     write_state(run, files, run.steps)
     trained()
     answer = asked(TEXTS[0])
@@ -274,7 +268,6 @@ def test_other_code_than_the_trainings_is_refused_or_told(project):
     with pytest.raises(MlmError, match=r"code mlm\.samples\.masking is another"):
         asked(TEXTS[0])
     path.write_bytes(finished)
-    # A later training of the same settings, by the code of today.
     write_state(run, files, run.steps)
     assert asked(TEXTS[0]).notes == ()
 
@@ -331,7 +324,6 @@ HUB = HubSource("hub", "train", "me/texts", None, "abc")
     ],
 )
 def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, group_by, words):
-    """Without the files themselves, which may have been moved away."""
     monkeypatch.chdir(tmp_path)
     described = replace(corpus("train"), source=source, group_by=group_by)
     documents = SimpleNamespace(group=lambda split, document: "G")
@@ -379,7 +371,6 @@ def test_the_command_prints_the_answer_for_people_and_for_machines(project, scri
     before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
     assert script([TEXTS[0], *where]) == 0
     assert capsys.readouterr().out == in_words(asked(TEXTS[0])) + "\n"
-    # Nothing is written.
     assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
     said = f"{TEXTS[0]} \x9b31m\u202e"
     assert script(["--json", said, *where, "--run", "base"]) == 0
@@ -396,7 +387,6 @@ def test_the_command_prints_the_answer_for_people_and_for_machines(project, scri
 
 
 def test_the_command_is_asked_from_another_directory(project, script, capsys, monkeypatch):
-    """What a configuration names is relative to the results, as Snakemake has it."""
     architecture = {"model_type": "roberta", "num_attention_heads": 2, "hidden_size": 8}
     write_json("architecture.json", architecture)
     model = CONFIG["model"] | {"config_file": "architecture.json"}
@@ -439,7 +429,6 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
 
 
 def test_nothing_slow_is_imported(project):
-    """TensorFlow, JAX, transformers and pandas take longer than the answer."""
     write_json("my.yaml", CONFIG)
     trained()
     program = (

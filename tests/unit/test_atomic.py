@@ -1,5 +1,3 @@
-"""Files are whole or absent, and JSON depends on its value alone."""
-
 import pytest
 
 from mlm.foundations.atomic import canonical_json, replacing, write_json

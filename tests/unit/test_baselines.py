@@ -85,10 +85,8 @@ def _by_formula(train, vocabulary, weights, places):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_small_random_counts_give_what_the_formula_says(seed):
-    """Losses and ranks are those of looking at every token; of equals, the lower id is ahead."""
     random = np.random.default_rng(seed)
     vocabulary, shape = int(random.integers(12, 60)), (40, 12)
-    # Frequent and rare tokens, special ones among them, and padding.
     ids = random.zipf(1.3, (2, *shape)) % vocabulary
     mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
     train, places = (ids[0], mask[0]), _all_positions((ids[1], mask[1]))
@@ -140,7 +138,6 @@ def test_each_neighbour_helps_and_all_help_most(speeches):
 
 
 def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches):
-    """Kept neighbours as they are, random ones as other tokens, hidden ones as the mask."""
     (train, _, test), vocabulary = speeches
     mixtures = _mixtures(train, vocabulary)
     ids, mask = np.maximum(test[0], len(SPECIAL)), test[1]

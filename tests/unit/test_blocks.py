@@ -17,7 +17,6 @@ SAMPLES = 2 * BLOCK_SAMPLES + 300
 
 @pytest.fixture
 def shard(tmp_path):
-    """A shard of three blocks, written in batches that end anywhere."""
     path = tmp_path / "a.tfrecord"
     ids = np.random.default_rng(0).integers(0, 40_000, (SAMPLES, 8))
     with SampleWriter(path) as writer:
@@ -51,7 +50,6 @@ def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):
 
 
 def test_a_block_with_another_number_of_records_is_refused(shard):
-    """Also if it has one, which could fill a whole block."""
     with pytest.raises(MlmError, match="300 records, expected 301"):
         dataclasses.replace(shard, num_samples=SAMPLES + 1).read(2)
     with pytest.raises(MlmError, match=f"{SAMPLES} records, expected 1"):

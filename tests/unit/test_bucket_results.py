@@ -1,5 +1,3 @@
-"""Which bucket a prefix names."""
-
 import pytest
 
 from mlm.foundations.bucket_results import bucket_and_folder

@@ -1,5 +1,3 @@
-"""What target `check` says of a corpus, a tokenizer and a machine."""
-
 import gzip
 import json
 import os

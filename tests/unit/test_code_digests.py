@@ -1,5 +1,3 @@
-"""Rules hold digests of the code that their scripts run: its meaning, and all of it."""
-
 import ast
 import importlib
 import multiprocessing
@@ -42,7 +40,6 @@ def test_digests_follow_imports_through_modules(library):
 
 
 def test_every_python_gives_the_same_digests(library):
-    """Each divides the text of an f-string in its own way."""
     text = "def f(x):\n    return f\"{', '.join(x)} {x!r:>{len(x)}} {{it's}}\"\n"
     text += "def g(x):\n    return f\"{{', '.join(x)}}\\n{x:{x}}a{{\" f'{{b{x[0]}'\n"
     assert library(s=text) == {"s": "2254f98def65"}
@@ -108,7 +105,6 @@ def test_what_python_imports_has_a_digest(script):
 
 
 def test_packages_hold_no_code_in_their_init_files():
-    """Digests leave them out, so there must be nothing in them to run."""
     for init in (SCRIPTS / "mlm").rglob("__init__.py"):
         body = ast.parse(init.read_text()).body
         assert [type(n) for n in body] in ([ast.Expr], []), init

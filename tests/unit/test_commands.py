@@ -1,5 +1,3 @@
-"""What the commands of scripts/ print in an unusual environment, or for unusual arguments."""
-
 import json
 import os
 import subprocess

@@ -1,5 +1,3 @@
-"""The configuration tells all its problems at once and is canonical when it has none."""
-
 import datetime
 from pathlib import Path
 from typing import get_args, get_origin
@@ -70,7 +68,6 @@ def test_every_key_is_described():
 
 
 def test_the_schema_says_what_the_models_say():
-    """An editor that uses the schema refuses what the workflow refuses, but for contradictions."""
     schema = yaml.safe_load(schema_yaml())
     jsonschema.Draft202012Validator.check_schema(schema)
     accepts = jsonschema.Draft202012Validator(schema).is_valid
@@ -306,7 +303,6 @@ def test_runs_of_the_same_settings_are_refused_with_their_names(ko, small):
     runs = {"ko": {"pretraining": ko}, "small": {"pretraining": small}, "wide": wide}
     (problem,) = problems({"runs": runs})
     assert problem.startswith("runs: ko, small have the same settings")
-    # Beside another problem they are not compared.
     assert len(problems({"seed": -1, "runs": runs})) == 1
 
 

@@ -1,5 +1,3 @@
-"""What the user set is known from what is default, and no key of a file is silently lost."""
-
 import copy
 import os
 import re
@@ -42,7 +40,6 @@ def test_config_yaml_as_it_is_sets_nothing():
     ids=["said as it is by default", "not said", "edited"],
 )
 def test_beside_a_config_file_what_the_user_said_counts(tmp_path, overlay, edits, expected):
-    """In an overlay, or in config.yaml, which may name the file as well."""
     file = {"config_file": str(tmp_path / "config.json")}
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 96}')
     for over, under in ((overlay | file, edits), (overlay, edits | file)):
@@ -70,7 +67,6 @@ def test_runs_that_an_overlay_names_are_trained_alone_with_what_config_yaml_says
 
 
 def test_files_of_an_overlay_without_their_source_are_not_passed_over():
-    """`embedded` stands in config.yaml, and nobody has asked for it."""
     with pytest.raises(ConfigError, match=r"corpus\.source: embedded, .* Write source: files"):
         started_with({"corpus": {"files": {"train": ["data/*.txt"]}}})
 
@@ -85,7 +81,6 @@ def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(preset):
         for file in files:
             update_config(overlay, yaml.safe_load(file.read_text(encoding="utf-8")))
         settings = started_with(overlay)
-        # As commands without Snakemake read it.
         assert read_settings(ROOT / "config.yaml", files) == settings
         assert (
             read_settings(ROOT / "config.yaml", files, ["seed=7"])["seed"] == 7 != settings["seed"]
@@ -167,7 +162,6 @@ def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
     ):
         with pytest.raises(MlmError, match=f"^--configfile {file}: {words}"):
             read_overlay(file)
-    # JSON is a configuration too.
     assert read_overlay(tmp_path / "mine.json") == {"seed": 3}
 
 

@@ -1,5 +1,3 @@
-"""Word embeddings and output bias from counts of the train split."""
-
 from collections import Counter
 from dataclasses import replace
 from importlib.resources import files
@@ -102,7 +100,6 @@ def test_words_in_like_company_begin_alike():
 
 
 def built(family: str, attention: str = "standard"):
-    """A small model of TensorFlow, and its weights."""
     from transformers import AutoConfig
 
     from mlm.training.in_tensorflow.model import KerasWeights, build_model
@@ -141,7 +138,6 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])
     assert (after[5:, 32:] != before[5:, 32:]).all()
-    # As wide as they were, so that words and positions keep their shares of the sum.
     assert after[5:, 32:].std() == pytest.approx(before[5:, 32:].std(), rel=0.1)
 
 

@@ -1,5 +1,3 @@
-"""The corpus as a whole: splits, duplicates, leaks, counts, the same bytes every time."""
-
 import unicodedata
 from pathlib import Path
 
@@ -66,7 +64,6 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
         total += found["filters"]["read"]
         every += texts
     assert total == 25488 and len(every) == len(set(every))
-    # The same corpus again has the same bytes.
     build({}, 0, tmp_path)
     for file in sorted(embedded.iterdir()):
         assert file.read_bytes() == (tmp_path / file.name).read_bytes()
@@ -164,7 +161,6 @@ def test_each_filter_counts_what_it_takes(tmp_path):
     }
     assert described("validation", tmp_path)["filters"]["leaked"] == 1
     assert described("test", tmp_path)["filters"]["duplicate"] == 1
-    # Duplicates and leaks stay if that is asked for.
     texts = {"train": ["a", "a", "b"], "validation": ["b"], "test": ["b", "b"]}
     plan = from_files(tmp_path, texts, deduplicate=False, remove_leakage=False)
     assert build(plan, 3, tmp_path) == texts
@@ -254,7 +250,6 @@ def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monke
 
 
 def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):
-    """Whatever their number; each begins its row groups anew, and says what it holds."""
     texts = {"train": [f"text {i}" for i in range(50)], "validation": ["v"], "test": ["t"]}
     plan = from_files(tmp_path, texts | {"train": [*texts["train"], "text 7"]})
     for count in (1, 3, 50):

@@ -1,5 +1,3 @@
-"""Which files a pattern names, and what is refused with its place."""
-
 import gzip
 import os
 import random
@@ -26,7 +24,6 @@ def in_directory(tmp_path, monkeypatch):
     ("patterns", "found"),
     [
         (["**/*.txt", "b.txt"], ["a.txt", "a1.txt", "a[1].txt", "b.txt", "c/d/y.txt", "c/x.txt"]),
-        # A file whose name looks like a pattern is that file.
         (["a[1].txt"], ["a[1].txt"]),
         (["a[0-9].txt"], ["a1.txt"]),
     ],
@@ -177,7 +174,6 @@ def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
     with pytest.raises(MlmError, match="results/corpus, which the workflow itself") as caught:
         matched_files({"train": [pattern]})
     assert pattern in str(caught.value)
-    # Results of another directory are files like any other.
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     found = matched_files({"train": ["../results/**/*.parquet"]})
@@ -185,7 +181,6 @@ def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
 
 
 def test_a_corpus_whose_files_were_not_found_says_which():
-    """Beside prebuilt shards, the files are looked for when the tokenizer needs them."""
     section = resolve({"corpus": files(train="nowhere/*.txt")})["corpus"]
     with pytest.raises(MlmError, match=r"corpus\.files\.train: no file matches 'nowhere/"):
         build_corpus(used_settings(section, 0), {split: [] for split in SPLITS}, *outputs())

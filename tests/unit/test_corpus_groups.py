@@ -1,5 +1,3 @@
-"""Every document has a group: an address, a row's value in a column, or itself."""
-
 import json
 from pathlib import Path
 
@@ -20,7 +18,6 @@ ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é"
 
 
 def section(files: dict[str, list[str]], **changes) -> dict:
-    """A section `corpus` of these files, whose groups are the column `author`."""
     return {"source": "files", "files": files, "group_by": "author"} | changes
 
 
@@ -41,7 +38,6 @@ def write(path: Path, rows: list[tuple]) -> Path:
 
 
 def grouped(directory: Path, kind: str, rows=ROWS, **changes) -> dict[str, list]:
-    """Groups by split, of a corpus whose train split are `rows`."""
     others = {"validation": [("v", "a"), ("w", "b")], "test": [("t", "a"), ("u", "b")]}
     given = {"train": rows} | others
     files = {s: [str(write(directory / f"{s}.{kind}", r))] for s, r in given.items()}
@@ -54,7 +50,6 @@ def test_a_column_names_the_groups_in_every_format_that_has_columns(tmp_path, ki
     assert grouped(tmp_path, kind)["train"] == [group for _, group in ROWS]
     found = described("train", tmp_path)
     assert (found["groups"], found["group_by"]) == (4, "author")
-    # Whole numbers name groups too.
     rows = [("one", 3), ("two", 10**12), ("three", 3)]
     assert grouped(tmp_path, kind, rows)["train"] == ["3", str(10**12), "3"]
     with pytest.raises(MlmError, match=r"no column 'speaker'.*'author'.*corpus\.group_by"):

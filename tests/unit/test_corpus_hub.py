@@ -1,7 +1,4 @@
-"""The Hub as a source, without a network: from caches made here, which name a made-up commit.
-
-What is made up is the download alone; everything after it is the library's own reading.
-"""
+"""The Hub as a source: from caches made here, which the library itself reads."""
 
 import json
 import shutil
@@ -36,7 +33,6 @@ def offline_in_an_empty_home(tmp_path, monkeypatch):
 
 
 def settings(**hub) -> dict:
-    """A section `corpus` with the dataset made/up, and `hub` in its section of that name."""
     splits = {"train": "train", "validation": "validation", "test": None}
     return {
         "source": "hub",
@@ -47,7 +43,6 @@ def settings(**hub) -> dict:
 
 
 def streams(*part) -> dict[str, list]:
-    """The documents of each split, or of one part of so many."""
     used = used_settings(resolve({"corpus": settings()})["corpus"], 1)
     return {s: list(stream()) for s, stream in open_source(used, {}, *part).streams.items()}
 

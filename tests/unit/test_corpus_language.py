@@ -1,5 +1,3 @@
-"""Documents by language: what a model in fastText's format says, and files that are none."""
-
 import struct
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A corpus of several sources: how often each document is taken, and what is said of it."""
-
 import json
 from collections import Counter
 from fractions import Fraction
@@ -74,7 +72,6 @@ def test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts(
         "notes": kept["notes"],
         "pieces": kept["pieces"] * 2 // 5,
     }
-    # The source's own filter, and of equal texts that of the source that comes first.
     assert "short" not in counts
     assert by_name["pieces"].filters["duplicate"] > 10
     for source in by_name.values():

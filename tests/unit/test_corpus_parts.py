@@ -1,5 +1,3 @@
-"""A corpus that is read in parts: the bytes of one job, whatever their number."""
-
 import gzip
 import io
 import json
@@ -36,7 +34,6 @@ from mlm.foundations.errors import MlmError
 
 
 def texts(count: int, first: int = 0) -> list[str]:
-    """Documents of which some are equal, some empty, and some longer than others."""
     found = [f"document {n % 70} " + "and more " * (n % 7) for n in range(first, first + count)]
     return ["" if n % 31 == 0 else text for n, text in enumerate(found)]
 
@@ -145,13 +142,11 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts
     in_one_job(Path("one"), corpus)
     expected = content(Path("one"))
     assert len(expected) == 3 + sum(corpus["count"].values())
-    # Each filter that is on takes more than a few.
     taken = json.loads(expected["train.json"])["filters"]
     on = {"decontamination", "quality", "near_leaked"} & taken.keys()
     assert all(taken[name] > 3 for name in on)
     assert fewest <= in_parts(Path("parts"), corpus, parts) <= parts
     assert content(Path("parts")) == expected
-    # Nothing hidden is left beside what other jobs still need.
     assert not list(Path("parts").rglob(".*"))
 
 

@@ -1,5 +1,3 @@
-"""Personal data by patterns: what is found, what is not, and what becomes of it."""
-
 import time
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The WikiText presets: valid, pinned, and right for text in WikiText's form."""
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

@@ -1,5 +1,3 @@
-"""The published rules of quality: what lies just inside and outside of each, and their counts."""
-
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,6 @@ def judged(text: str, **on):
 
 
 def different(count: int) -> str:
-    """`count` words, all different."""
     return " ".join(f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(count))
 
 
@@ -106,7 +103,6 @@ def test_presets_hold_the_published_thresholds():
         **{f"max_top_{n}_gram": share for n, share in ((2, 0.2), (3, 0.18), (4, 0.16))},
         **{f"max_duplicate_{n}_grams": (20 - n) / 100 for n in range(5, 11)},
     }
-    # Each rule belongs to one of the sets, and all are off.
     assert not Quality(checked(Section, {})[0].model_dump()).rules
     both = {rule for rules in SETS.values() for rule in rules}
     assert set(Section.model_fields) - both == {"stop_words"}

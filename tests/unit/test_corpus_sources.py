@@ -1,5 +1,3 @@
-"""Any text comes in as it is: formats, compressions, scripts."""
-
 import csv
 import gzip
 import io

@@ -1,5 +1,3 @@
-"""Results that were cut, emptied or overwritten: each reader names the file and the way out."""
-
 import json
 from pathlib import Path
 
@@ -54,7 +52,6 @@ def test_a_damaged_corpus_is_named(tmp_path, reader, damage):
 
 
 def test_a_damaged_page_of_a_corpus_is_named_or_is_text(tmp_path):
-    """A flipped byte in a page is text or damage, and never another kind of error."""
     path = tmp_path / "train.parquet"
     pq.write_table(pa.table({"text": [f"Dökument {i}." for i in range(50)]}), path)
     content = path.read_bytes()

@@ -1,5 +1,3 @@
-"""Documents of train that share words in a row with texts that the model is judged by."""
-
 import json
 from pathlib import Path
 
@@ -131,7 +129,6 @@ def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_ask
 
 
 def test_what_the_corpus_depends_on_is_what_it_looks_for():
-    """An edit of a prompt reads the corpus again where prompts are looked for, and nowhere else."""
 
     def used(also: list[str], prompt: str) -> dict:
         own = {"filters": {"decontamination": {"also": also}}}

@@ -1,5 +1,3 @@
-"""The environment is checked before the first job."""
-
 import ast
 import os
 import subprocess

@@ -47,7 +47,6 @@ def root(tmp_path_factory):
 
 
 def _evaluation(root, model=None, **changes):
-    """The figures of the shards below `root`."""
     manifests = {split: root / f"{split}.json" for split in project.SAMPLES}
     asked = Evaluation(**SECTION | changes), {"kind": "cpu"}
     return evaluate("a run", model or root / "random", manifests, CHARACTERS, *asked, root=root)
@@ -87,7 +86,6 @@ def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_in
 
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
-    """The model's full logits, masks and softmax once more, sample by sample."""
     from mlm.evaluation.exported_model import load_model, load_tokenizer
 
     model, (ids, attention, shown) = load_model(root / "random"), masked_test(root)
@@ -162,7 +160,6 @@ def test_intervals_resample_the_sums_by_group(grouped):
 
 
 def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
-    """Each half of a sample is of a group of its own."""
     ids, attention, shown = masked_test(root)
     sample, place = np.nonzero(shown != ids)
     group = (sample + (place >= attention.sum(axis=1)[sample] // 2)) % 5
@@ -190,7 +187,6 @@ def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, ra
     assert 15 < found["test"]["num_samples"] <= 20
     (told,) = [v for v in found["verdicts"] if "Evaluated on" in v["text"]]
     assert told["tone"] == "plain" and "20 of the test split's 70" in told["text"]
-    # Each is asked what it is asked among all.
     rows, among = (
         {(n, round(loss, 3)) for n, loss in zip(s["predictions"], s["loss"], strict=True)}
         for s in (found["group_sums"], random_model["group_sums"])

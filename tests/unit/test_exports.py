@@ -1,5 +1,3 @@
-"""The exports are what their formats' validators accept, and name what a model is made of."""
-
 import json
 import subprocess
 from pathlib import Path

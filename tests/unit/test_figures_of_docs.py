@@ -1,5 +1,3 @@
-"""The figures that README.md and docs/ quote are those of the results beside them."""
-
 import re
 import sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What scripts/fill.py says where there is nothing to ask."""
-
 import json
 import os
 import subprocess
@@ -30,7 +28,6 @@ def model(tmp_path):
 
 @pytest.fixture
 def fill(monkeypatch, tmp_path):
-    """Run fill.py in a directory, with a stand-in for the model's answers."""
     monkeypatch.chdir(tmp_path)
 
     def answers(directory, prompts, top_k, told_as):

@@ -1,5 +1,3 @@
-"""The counting baseline, the scores, and the paired intervals."""
-
 import json
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Labelled passages: what a CSV may hold, the year task, and which fold each example is in."""
-
 from collections import Counter
 from dataclasses import replace
 
@@ -74,7 +72,6 @@ def numbered(count, group=lambda i: ""):
 )
 @hypothesis_settings(max_examples=50, deadline=None)
 def test_groups_of_any_size_lie_in_one_fold_each(sizes, folds, seed):
-    """Each fold has its share of the groups, also where one is larger than all others together."""
     sizes = [sum(sizes) + 1, *sizes]
     examples = [
         Example(f"r{g}-{i}", "t", str(i % 2), f"g{g}")

@@ -1,5 +1,3 @@
-"""What the report says of a fine-tuning: every score, which is the fair one, and no more."""
-
 import tempfile
 from dataclasses import replace
 from functools import cache
@@ -66,7 +64,6 @@ def results_with(root, metrics):
 
 @cache
 def drawn_once(task) -> dict:
-    """The figures of a task: drawing them anew would tell most tests nothing."""
     with tempfile.TemporaryDirectory() as folder:
         return figures(results_with(Path(folder), metrics(task=task)))
 
@@ -109,7 +106,6 @@ def test_the_page_says_what_the_intervals_hold(tmp_path, kind, groups, seeds, sa
     assert f"Intervals by bootstrap over {said}" in page
     assert ("The data name no groups (finetune.data.group_column)" in page) == (groups == 0)
     assert ("Each fold was trained once: the intervals leave out" in page) == (seeds == 1)
-    # Data of one's own claim nothing about pretraining.
     assert ("pretraining never trained on" in page) == (kind == "embedded")
     assert ("which year" in page) == (kind == "embedded")
 

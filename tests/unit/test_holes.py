@@ -179,7 +179,6 @@ def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(uned
 
 
 def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
-    """Where the holes are is all that a state knows of what was forgotten, and of none nothing."""
     from types import SimpleNamespace
 
     run, _ = the_run(resolve(CONFIG))
@@ -222,7 +221,6 @@ def test_the_first_step_and_the_last_state_before_it_are_named(project):
     assert "the tokenizer learned from these documents too" in words
     own = {"pretraining": {"forget": [what], "continue_from": {"run": "base", "step": first - 1}}}
     assert yaml.safe_load(answer.configuration) == {"runs": {"base": {}, "without": own}}
-    # It is what the workflow takes.
     settings = resolve(merged(CONFIG, yaml.safe_load(answer.configuration)))
     assert run_section(settings, "without", "pretraining")["forget"] == [what]
 
@@ -235,7 +233,6 @@ def test_without_an_early_state_the_run_begins_anew(project):
     assert answer.go_on_from is None and "continue_from" not in answer.configuration
     words = f"No saved state is from before that (states that are left: {first_of(what)})"
     assert words in forgetting_in_words(answer)
-    # Nor is a state of other code offered.
     content = json.loads(marker.read_text())
     shutil.rmtree(marker.parent)
     content["basis"]["code"]["mlm.training.optimisation"] = "0" * 16
@@ -263,7 +260,6 @@ def test_what_no_step_uses_needs_no_other_run(project):
 
 
 def with_holes(*forget):
-    """The configuration with a run that forgets, and its holes."""
     config = merged(CONFIG, {"runs": {"base": {}, "less": {"pretraining": {"forget": [*forget]}}}})
     Path("results/holes").mkdir(parents=True, exist_ok=True)
     found(*forget, settings=resolve(config)).write("results/holes/less.json")

@@ -1,5 +1,3 @@
-"""Initial weights: heads that look at their neighbours, in every family that allows it."""
-
 import numpy as np
 import pytest
 
@@ -39,7 +37,6 @@ def built(family: str, initialisation: str, seed: int = 0, **fields):
 
 
 def first_attention(model) -> np.ndarray:
-    """Attention [batch, head, from, to] of the first layer over random tokens."""
     ids = np.random.default_rng(3).integers(5, 300, (4, LENGTH)).astype(np.int32)
     found = model({"input_ids": ids, "attention_mask": np.ones_like(ids)}, training=False)
     return found.attentions[0].numpy()
@@ -61,7 +58,6 @@ def test_every_head_attends_to_its_offset_at_step_zero(family):
 
 
 def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero():
-    """The first layer once more, from its weights, between random tokens."""
     import jax
     import jax.numpy as jnp
 

@@ -1,5 +1,3 @@
-"""A job that fails says why, in the log as well, and ends with a status of its own."""
-
 import os
 import signal
 import subprocess
@@ -15,8 +13,6 @@ from mlm.foundations.job import run
 
 
 class Files(dict):
-    """Named paths, as Snakemake gives a job's inputs, outputs and params."""
-
     def __iter__(self):
         return iter(self.values())
 
@@ -124,7 +120,6 @@ def started(program, place, *arguments):
 
 
 def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
-    """The first of two processes holds the log; the second begins when the first has ended."""
     (tmp_path / ".snakemake").mkdir()
     first = started(PROGRAM.format(does=WAITS), tmp_path, "first")
     assert first.stdout.readline() == "at work first\n"
@@ -155,7 +150,6 @@ def test_an_interrupt_while_a_job_imports_is_one_line(tmp_path):
 
 
 def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch):
-    """The results of a run in a bucket are those of a run on this machine, to the byte."""
     monkeypatch.chdir(tmp_path)
     manifest, shard, summary = (f"results/{name}" for name in ("m.json", "s.tfrecord", "t.json"))
     (tmp_path / "results").mkdir()

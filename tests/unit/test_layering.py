@@ -86,7 +86,6 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_an_import_against_the_order_is_named(tmp_path):
-    """In a function, of a module that runs in a process of its own."""
     shutil.copytree(SCRIPTS / "mlm", tmp_path / "mlm", ignore=shutil.ignore_patterns("*.pyc"))
     with open(tmp_path / "mlm/model/export.py", "a") as file:
         file.write("\n\ndef _put_back():\n    RUN = '-m', 'mlm.accelerators.preflight'\n")
@@ -120,7 +119,6 @@ def test_a_state_knows_all_code_that_computes_its_bits(computed_by):
 
 
 def test_what_shows_a_step_its_tokens_is_named_with_what_computes():
-    """A saved state has the digests that a question about it is answered by."""
     both = computing_modules()
     assert set(SHOWING_MODULES) <= set(both["tensorflow"]) & set(both["jax"])
 

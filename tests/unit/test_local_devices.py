@@ -1,12 +1,9 @@
-"""Which accelerators a machine has: told by made-up /sys and /dev, and no TensorFlow."""
-
 import pytest
 
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 
 def machine(root, pci=(), nodes=()):
-    """A root directory with PCI devices (vendor, device) and files below /dev."""
     for number, (vendor, device) in enumerate(pci):
         place = root / "sys" / "bus" / "pci" / "devices" / f"0000:00:{number:02x}.0"
         place.mkdir(parents=True)

@@ -1,5 +1,3 @@
-"""Attention of long rows, some queries at a time, against that of the whole row."""
-
 from functools import partial
 
 import jax

@@ -32,7 +32,6 @@ def made(tmp_path):
 
 
 def described(file, group_by="document", size=10) -> CorpusSplit:
-    """What the corpus stage would say of `file`, which is the whole train split."""
     entry = {"name": file.name, "documents": size, "bytes": file.stat().st_size}
     files = [entry | {"sha256": file_sha256(file)}]
     return corpus("train", documents=size, group_by=group_by, files=files)
@@ -106,6 +105,5 @@ def test_a_missing_range_of_documents_is_noticed(made):
     ],
 )
 def test_shards_lie_where_their_manifest_lies(made, manifest, root):
-    """Prebuilt ones below the working directory."""
     assert str(shards_root(made[2], manifest)) == root
     assert str(shards_root(dataclasses.replace(made[2], corpus_sha256=None), manifest)) == "."

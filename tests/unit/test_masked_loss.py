@@ -1,5 +1,3 @@
-"""The loss in blocks against the same written out, and its memory."""
-
 from functools import partial
 
 import jax
@@ -13,7 +11,6 @@ WIDTH, CLASSES = 8, 30
 
 
 def sample(predictions, scale=1.0):
-    """(states, table, bias, labels, weights), whose logits grow with `scale`."""
     random = np.random.default_rng(0)
     shapes = ((predictions, WIDTH), (CLASSES, WIDTH), (CLASSES,))
     drawn = [random.normal(0, 1, shape).astype(np.float32) for shape in shapes]

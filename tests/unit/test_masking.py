@@ -126,7 +126,6 @@ def test_whole_words_are_chosen_whole():
 
 
 def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():
-    """Words of 1, 2, 3 and 4 tokens, six times each, at 4,000 draws."""
     lengths, draws = [1, 2, 3, 4] * 6, 4000
     ids = np.concatenate([[5 + VOCABULARY // 2, *[6] * (n - 1)] for n in lengths])
     ids = np.concatenate([ids, np.full(LENGTH - len(ids), SEP)])
@@ -139,7 +138,6 @@ def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():
 
 
 def test_a_word_that_finds_no_room_is_left_as_a_whole():
-    """Words of three tokens, and slots for seven: two words and no part of a third."""
     ids = np.tile(np.r_[np.tile([7, 8, 8], 21), SEP], (500, 1))
     starts = np.arange(VOCABULARY) == 7
     the_plan = plan(mlm_probability=0.3, whole_word=True, word_starts=starts, fixed_slots=7)

@@ -1,5 +1,3 @@
-"""The memory that jobs ask for is not less than what they take."""
-
 import json
 from types import SimpleNamespace
 
@@ -78,7 +76,6 @@ def test_a_model_without_sizes_has_a_bound():
     unknown = {"config": {"hidden_size": None}}
     assert parameters(model(unknown), 8000, 128) == LARGEST_MODEL
     assert evaluated({"model": unknown}) > LARGEST_MODEL * 12 / 1e6
-    # So has another vocabulary than one trained here.
     assert parameters(model({}), None, 128) > 250_300 * 128
 
 
@@ -93,7 +90,6 @@ def test_no_family_has_more_parameters_than_are_taken():
 
 
 def configuration_of(given: dict):
-    """transformers' configuration of a section `model`, for 8,000 ids and 128 tokens."""
     ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
     tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
     return model_configuration(model(given), tokenizer, 128)

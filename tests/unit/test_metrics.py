@@ -1,5 +1,3 @@
-"""Means over predictions, their intervals, and the figures that divide the predictions."""
-
 import math
 
 import numpy as np

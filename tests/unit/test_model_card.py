@@ -1,5 +1,3 @@
-"""The model card: a header that the Hub reads, and figures that are those of the training."""
-
 from dataclasses import asdict, replace
 
 import pytest
@@ -31,7 +29,6 @@ def test_the_hub_reads_the_header_and_the_figures(tmp_path):
     found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}
     assert found["test", "loss"] == 4.9 and found["test", "accuracy"] == 0.26
     assert "| test | 4.900 | 26.0% |" in text
-    # Words for the corpus cannot break the header.
     corpus = 'a "quoted": name\n---\nlicense: mit'
     data, _ = read(tmp_path, model_card(made.training("base"), corpus))
     assert data["license"] == "other"

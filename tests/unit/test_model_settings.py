@@ -1,5 +1,3 @@
-"""The section `model`: families, config files, and what of the defaults applies to them."""
-
 import json
 import os
 
@@ -32,7 +30,6 @@ def test_the_families_are_those_of_the_pinned_transformers():
 
 
 def test_jobs_get_the_content_of_a_config_file_and_what_the_user_sets_beside_it(config_file):
-    """What is set beside the file is honoured though it equals the default."""
     file, size = {"config_file": str(config_file)}, {"config": {"hidden_size": 128}}
     assert model(file)["config_file"] == {"model_type": "bert", **SIZES}
     for own, of_all, expected in (

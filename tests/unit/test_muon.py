@@ -1,5 +1,3 @@
-"""Muon against the method's definition in NumPy, and which weights are its own."""
-
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining
@@ -40,7 +38,6 @@ def test_a_matrix_is_made_orthogonal():
 
 
 def test_five_updates_are_those_of_the_definition():
-    """Of two matrices of one shape, one lying, and a vector, which is AdamW's."""
     random = np.random.default_rng(1)
     shapes = {"a/kernel": (4, 6), "b/kernel": (6, 4), "c/kernel": (4, 6), "d/bias": (5,)}
     variables = [
@@ -71,7 +68,6 @@ def test_five_updates_are_those_of_the_definition():
     "family", ["roberta-prelayernorm", "roberta", "bert", "distilbert", "electra"]
 )
 def test_of_a_models_matrices_all_decay_and_the_hidden_ones_are_muons(family):
-    """Six in a layer, and the head's."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)
     variables = build_model(config, "standard", seed=0).trainable_variables
