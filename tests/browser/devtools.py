@@ -15,18 +15,8 @@ from pathlib import Path
 import aiohttp
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--remote-debugging-port=0",
-)
+_OFF = ("gpu", "quic", "dev-shm-usage", "background-networking", "component-update", "sync")
+_FLAGS = ("--headless", "--no-sandbox", "--no-first-run", "--remote-debugging-port=0")
 
 
 def find_chromium() -> str | None:
@@ -75,7 +65,7 @@ class Tab:
 
     async def open(self, address: str) -> None:
         """Load `address` with all domains enabled that the checks look at."""
-        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "Network"):
             await self.send(f"{domain}.enable")
         await self.send("Page.navigate", url=address)
         for _ in range(600):
@@ -88,9 +78,10 @@ class Tab:
 @asynccontextmanager
 async def browsing(chromium: str, profile: Path) -> AsyncIterator[Tab]:
     """A tab of a new browser that keeps its files in `profile` and ends with the block."""
+    off = [f"--disable-{name}" for name in _OFF]
     with open(profile / "chromium.log", "w") as log:
         process = subprocess.Popen(
-            [chromium, *_FLAGS, f"--user-data-dir={profile / 'data'}", "about:blank"],
+            [chromium, *_FLAGS, *off, f"--user-data-dir={profile / 'data'}", "about:blank"],
             stdout=log,
             stderr=log,
         )

@@ -200,24 +200,3 @@ def test_what_is_dropped_is_a_share_and_knows_neither_neighbours_nor_other_keys(
     for axis, count in enumerate(shape):
         spread = np.sqrt(rate * (1 - rate) / (first.size / shape[1 - axis]))
         assert np.abs(first.mean(axis) - rate).max() < 6 * spread, count
-
-
-@pytest.mark.parametrize("outputs", [3, 7])
-@pytest.mark.parametrize("biased", [True, False])
-def test_the_gradient_of_a_product_is_what_jax_derives(outputs, biased):
-    random = np.random.default_rng(0)
-    x, weight, bias = (
-        random.normal(size=size).astype(np.float32) for size in ((2, 4, 5), (outputs, 5), outputs)
-    )
-    bias = bias if biased else None
-
-    def loss(function):
-        return lambda *given: jnp.sum(jnp.sin(function(*given)))
-
-    def plain(x, weight, bias):
-        return x @ weight.T + (0 if bias is None else bias)
-
-    found, expected = (
-        jax.grad(loss(f), (0, 1, 2))(x, weight, bias) for f in (network._product, plain)
-    )
-    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), found, expected)

@@ -113,14 +113,6 @@ def test_every_heading_of_a_table_card_and_figure_leads_to_its_meaning(page):
     assert named > 80
 
 
-def test_every_table_scrolls_in_its_own_box(page):
-    around = [chain for tag, _, chain in page.elements if tag == "table"]
-    assert around
-    for chain in around:
-        boxes = [a for _, a in chain if a.get("class") == "scroll"]
-        assert boxes and boxes[0]["tabindex"] == "0" and boxes[0]["aria-label"]
-
-
 def test_sections_are_those_asked_for_in_that_order(tmp_path):
     asked = ["fill_mask", "summary", "corpus"]
     found = Page(page_of(replace(results_in(tmp_path), sections=asked)))

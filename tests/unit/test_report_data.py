@@ -32,28 +32,6 @@ def test_a_missing_field_and_an_unknown_one_are_named_with_the_way_out(tmp_path)
     )
 
 
-@pytest.mark.parametrize(
-    "artefact",
-    [
-        made.corpus("test"),
-        made.tokenizer_stats(),
-        made.manifest("train"),
-        made.training("base"),
-        made.evaluation("base"),
-        made.fill_mask("base"),
-        made.preview("base"),
-    ],
-    ids=lambda artefact: type(artefact).__name__,
-)
-def test_what_is_written_is_what_is_read(tmp_path, artefact):
-    artefact.write(tmp_path / "a.json")
-    # Figures are rounded as they are written.
-    again = type(artefact).read(tmp_path / "a.json")
-    again.write(tmp_path / "b.json")
-    assert type(artefact).read(tmp_path / "b.json") == again
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-
-
 def test_curves_have_none_where_nothing_was_measured(tmp_path):
     made.write_csv(tmp_path / "training.csv", made.curves())
     rows = read_curves(tmp_path / "training.csv")

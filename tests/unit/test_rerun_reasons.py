@@ -18,13 +18,6 @@ def params(before, now):
     )
 
 
-def test_a_changed_setting_is_named_with_both_values():
-    now = "{'optimizer': {'learning_rate': 0.2}, 'steps': 10}"
-    reason = params("{'optimizer': {'learning_rate': 0.1}, 'steps': 10}", now)
-    changed = "pretraining.optimizer.learning_rate changed 0.1 → 0.2"
-    assert reasons_in_words(reason, CONFIG) == [changed]
-
-
 def test_several_changed_params_are_paired_by_their_keys():
     reason = params(
         "{'title': 'a'}, {'steps': 1}, {'title': 'a'}",
@@ -80,8 +73,3 @@ def test_jobs_of_a_rule_with_the_same_reason_are_one_line():
     )
     (stage,) = stages(planned_jobs(dry_run), {})
     assert (stage.rule, len(stage.jobs)) == ("shard", 3)
-
-
-def test_what_follows_from_an_earlier_stage_says_which():
-    reason = "Input files updated by another job: results/runs/base/model/config.json"
-    assert reasons_in_words(reason, {}) == ["follows from pretrain"]

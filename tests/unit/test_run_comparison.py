@@ -5,7 +5,7 @@ import report_artefacts as made
 
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import RunResults
-from mlm.report.run_comparison import comparable, flattened, seed_groups, standings
+from mlm.report.run_comparison import comparable, seed_groups, standings
 
 
 def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:
@@ -81,8 +81,3 @@ def test_other_masks_or_other_text_are_not_compared_in_silence():
     (reason,) = comparable([run("a"), other_seed])
     assert "different masks (mlm_probability, mask_token, random_token, seed)" in reason
     assert "different test data" in comparable([run("a"), other_text])[0]
-
-
-def test_overrides_are_flattened_to_their_paths():
-    nested = {"pretraining": {"seed": 1, "optimizer": {"max_grad_norm": None}}, "model": {}}
-    assert flattened(nested) == {"pretraining.optimizer.max_grad_norm": None, "pretraining.seed": 1}

@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +13,7 @@ from asked_project import CONFIG, SPLITS, copied, lines, new_project, write_proj
 from mlm.asking.answer import ask
 from mlm.asking.artefacts import IndexRecord
 from mlm.asking.documents import Documents, matches
-from mlm.asking.text_index import TextIndex, build_index, open_indexes
+from mlm.asking.text_index import build_index, open_indexes
 from mlm.config.resolution import resolve
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
@@ -79,7 +78,7 @@ def questions(count: int):
     for number in range(count):
         text = drawn.choice(ODD if number % 3 == 0 else texts)
         start = drawn.randrange(len(text))
-        piece = text[start : start + drawn.randint(1, 80)]
+        piece = text[start : start + drawn.randint(1, drawn.choice((2, 80)))]
         mixed = " ".join(drawn.choice(words) for _ in range(drawn.randint(1, 30)))
         yield drawn.choice(
             [piece, piece.upper(), f"{piece} zebra", mixed, piece.replace(" ", "\n")]
@@ -106,20 +105,6 @@ def test_an_answer_is_the_same_with_the_index_and_without(project, count):
         exact += bool(everywhere)
         nearest += len(plain.nearest(sentence, 5))
     assert exact > count / 10 and nearest > count
-
-
-def test_every_character_is_found_through_the_index(project):
-    """Alone, and with its neighbour: in each script, in the middle of a run and at its ends."""
-    texts, seen = documents("train").column("text").to_pylist(), 0
-    index = TextIndex.at(Path("results/index/train.sqlite"))
-    for text in ODD:
-        for piece in {*re.findall(r"\S", text), *re.findall(r"(?=(\S\S))", text)}:
-            possible = index.holding(piece)
-            for number in range(58, 70) if possible is not None else ():
-                found = matches(piece, "train", number, texts[number])
-                assert not found or number in possible, piece
-                seen += len(found)
-    assert seen > 200
 
 
 def test_the_same_corpus_gives_the_same_bytes(project):

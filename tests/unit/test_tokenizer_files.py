@@ -14,7 +14,7 @@ from mlm.foundations.errors import ConfigError, MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES, copy_tokenizer
+from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 75}})["tokenizer"]
 SPECIAL = SECTION["special_tokens"]
@@ -101,16 +101,6 @@ def test_statistics_count_what_is_there(made):
     assert stats["training"] == {"documents": 4, "bytes": size - 2, "sampled": False}
     assert stats["most_frequent"][0]["count"] == max(ids.count(i) for i in ids)
     assert sum(stats["pieces_by_length"].values()) == 75 - 5
-
-
-def test_a_copy_beside_a_model_knows_its_length(made, tmp_path):
-    from transformers import AutoTokenizer
-
-    copy_tokenizer(made, tmp_path / "model", model_max_length=64)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
-    assert tokenizer.model_max_length == 64
-    copied = (tmp_path / "model/tokenizer.json").read_bytes()
-    assert copied == (made / "tokenizer.json").read_bytes()
 
 
 def test_a_pretrained_directory_gives_the_same_ids(made, tmp_path):

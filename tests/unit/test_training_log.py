@@ -1,15 +1,9 @@
 from types import SimpleNamespace
 
 from mlm.config.pretraining import Optimizer
-from mlm.training.loop import Row, TrainingLog
+from mlm.training.loop import TrainingLog
 from mlm.training.optimisation import with_lengths
 from mlm.training.periodic_actions import Logging
-
-
-def test_cells_are_numbers_that_read_back_or_empty():
-    row = Row(20, 0.5, 4.25, 0.125, None, None, 3e-4, None)
-    assert [float(cell) for cell in row.cells() if cell] == [20, 0.5, 4.25, 0.125, 3e-4]
-    assert row.cells().count("") == 4
 
 
 def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys):
