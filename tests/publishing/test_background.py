@@ -12,6 +12,7 @@ import pytest
 
 from mlm.config.publish import Publish
 from mlm.publishing.background import background_pushes
+from tests.conftest import waited_for
 from tests.publishing.conftest import TOKEN
 from tests.publishing.hub_server import Fault
 
@@ -50,15 +51,8 @@ def pushing_processes() -> list[psutil.Process]:
     return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
 
 
-def until(condition, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def until_uploading(hub) -> None:
-    until(lambda: hub.count("POST", "batch") == 1)
+    waited_for(lambda: hub.count("POST", "batch") == 1)
 
 
 def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
@@ -68,7 +62,7 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
         step = 0
         while (step := pushes.due(step)) <= 6:
             pushes.act(step, Engine(step))
-            until(lambda: not pushes.busy)
+            waited_for(lambda: not pushes.busy)
     assert pushed(hub) == [2, 4, 6]
     found = hub.files("me/model", branch="checkpoints")
     assert set(found) == {"model.safetensors", "config.json", "tokenizer.json"}
@@ -98,7 +92,7 @@ def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsy
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
     with background_pushes(publishing(attempts=2), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))  # Fails twice, and is given up.
-        until(lambda: not pushes.busy)
+        waited_for(lambda: not pushes.busy)
         pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
     told = capsys.readouterr().err

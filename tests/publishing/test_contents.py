@@ -182,13 +182,17 @@ def test_a_damaged_shard_is_not_published(hub, small, tmp_path):
     assert hub.requests == []
 
 
-def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
+def test_shards_of_another_count_replace_the_old_ones_and_other_files_stay(hub, small, tmp_path):
     publish_shards(tmp_path)
+    repo = hub.repos["dataset", "me/shards"]
+    there = repo.commits[repo.branches["main"]]
+    repo.commit("main", "Notes", there | {"data/NOTES.md": ("git", b"mine\n")})
     manifest = small.write_split(tmp_path / "shards", "train", (200,))
     manifest.write(tmp_path / "train.json")
     publish_shards(tmp_path)
-    data = [p for p in hub.files("me/shards", "dataset") if p.startswith("data/train/")]
-    assert data == ["data/train/train-00000-of-00001.tfrecord"]
+    found = hub.files("me/shards", "dataset")
+    data = [p for p in found if p.startswith("data/train/")]
+    assert data == ["data/train/train-00000-of-00001.tfrecord"] and "data/NOTES.md" in found
 
 
 def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:

@@ -1,7 +1,6 @@
 """Uploads arrive whole, go on where they stopped, and are not made twice."""
 
 import hashlib
-import re
 
 import pytest
 from huggingface_hub import CommitOperationAdd
@@ -29,13 +28,13 @@ def files(tmp_path) -> dict[str, bytes]:
     return found | {"README.md": CARD}
 
 
-def upload(files: dict[str, bytes], place, attempts: int = 3, stale=None) -> tuple:
+def upload(files: dict[str, bytes], place, attempts: int = 3) -> tuple:
     """`files` written below `place`, to be uploaded from there."""
     for name, value in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(value)
     listed = [CommitOperationAdd(name, place / name) for name in files]
-    return listed, "Publish", attempts, stale
+    return listed, "Publish", attempts
 
 
 def test_files_arrive_whole_in_a_private_repository(hub, files, tmp_path):
@@ -116,15 +115,6 @@ def test_many_files_are_committed_in_groups_and_what_is_committed_stays(
     publish(PLACE, *upload(files, tmp_path))
     assert hub.files("me/model") == files
     assert len(hub.uploads) == 5
-
-
-def test_stale_shards_go_and_other_files_stay(hub, tmp_path):
-    shards = re.compile(r"data/[^/]+\.bin")
-    first = {"data/a-of-2.bin": content("a", 100), "data/b-of-2.bin": content("b", 100)}
-    publish(PLACE, *upload(first | {"NOTES.md": b"mine\n"}, tmp_path, stale=shards))
-    second = {"data/a-of-1.bin": content("c", 100)}
-    publish(PLACE, *upload(second, tmp_path, stale=shards))
-    assert hub.files("me/model") == second | {"NOTES.md": b"mine\n"}
 
 
 def test_a_file_that_the_repository_ignores_is_named(hub, files, tmp_path):

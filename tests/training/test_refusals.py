@@ -149,14 +149,6 @@ def test_a_tpu_that_is_not_there_is_refused(root):
     refused(root, {"accelerator": {"kind": "tpu"}}, said)
 
 
-def test_a_damaged_shard_is_refused(root):
-    shard = next((root / "shards").glob("train-00001*"))
-    content = bytearray(shard.read_bytes())
-    content[40] ^= 1
-    shard.write_bytes(content)
-    unreadable(root, f"{shard}: its content changed since the manifest was written")
-
-
 def test_shards_of_another_tokenizer_or_length_are_refused(root):
     longer = {"shards": {"sequence_length": 32}}
     unreadable(root, "samples of 16 tokens; 32 are expected", longer)

@@ -59,17 +59,3 @@ def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(copied):
     runs["whole"]["pretraining"]["forget"].append("document:1")
     project.write_config(config | {"runs": runs})
     assert jobs(project) == {(rule, run) for rule, run in expected if run != "without"}
-
-
-def test_what_finds_nothing_ends_in_one_sentence_before_any_training(copied):
-    project = copied
-    config = copy.deepcopy(TINY)
-    config["runs"] = {"base": {}, "less": {"pretraining": {"forget": ["pattern:Xyzzy"]}}}
-    project.write_config(config)
-    ran = project.snakemake("results/runs/less/training.json", check=False)
-    assert ran.returncode != 0
-    assert "Error in rule holes: pattern:Xyzzy: matches nothing in the" in ran.stdout
-    assert not (project.path / "results/holes").exists() or not list(
-        (project.path / "results/holes").iterdir()
-    )
-    assert not (project.path / "state" / "less").exists()

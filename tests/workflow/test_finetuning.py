@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from .conftest import ROOT, TINY, Project
+from .conftest import ROOT, TINY
 
 sys.path.append(str(ROOT / "tests" / "finetuning"))
 from tiny_task import write_csv
@@ -12,15 +12,10 @@ from tiny_task import write_csv
 pytestmark = pytest.mark.workflow
 
 
-def describe(project: Project, task: str) -> None:
-    """A CSV of 200 rows and the configuration for it."""
-    write_csv(project.path / "labels.csv", 200, classes=task == "classification")
-    finetune = {"enabled": True, "task": task, "data": {"source": "csv", "file": "labels.csv"}}
-    finetune |= {"folds": 2, "epochs": 1, "max_length": 16, "resamples": 100}
-    project.write_config(TINY | {"finetune": finetune})
-
-
 def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(copied):
-    describe(copied, "regression")
+    write_csv(copied.path / "labels.csv", 200, classes=False)
+    data = {"source": "csv", "file": "labels.csv"}
+    finetune = {"enabled": True, "task": "regression", "data": data, "max_length": 16}
+    copied.write_config(TINY | {"finetune": finetune})
     stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "merge")}
     assert copied.would_run("finetune") == stages | {"finetune", "report"}

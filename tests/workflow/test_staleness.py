@@ -212,19 +212,3 @@ def test_the_status_command_says_why_in_words(built):
         ran = built.python("scripts/status.py", "--configfile", "tiny.yaml")
     assert "pretrain [run=base]: pretraining.optimizer.learning_rate changed" in ran.stdout
     assert "evaluate [run=base]: follows from pretrain" in ran.stdout
-
-
-def test_a_new_title_really_remakes_the_report_alone(copied):
-    """Run, not only announced."""
-    place = copied.path
-    copied.write_config(with_setting("report.title", "Quite another title"))
-    weights = place / "results" / "runs" / "base" / "model" / "model.safetensors"
-    before = weights.stat().st_mtime_ns
-    ran = copied.snakemake()
-    assert "Quite another title" in (place / "results" / "report.html").read_text()
-    assert weights.stat().st_mtime_ns == before
-    assert "rule evaluate" not in ran.stdout and "rule report" in ran.stdout
-    assert "\nThe report: results/report.html\n" in ran.stdout
-    of_another_target = copied.snakemake("results/manifests/test.json", "--forcerun", "manifest")
-    assert "rule manifest" in of_another_target.stdout
-    assert "The report:" not in of_another_target.stdout

@@ -67,20 +67,6 @@ def test_transformers_opens_the_model_and_fills_masks(built):
     built.python("-c", program)
 
 
-@pytest.mark.slow
-def test_a_sentence_is_filled_in_as_the_rule_does(built):
-    rule = json.loads((built.path / "results/runs/base/fill_mask.json").read_text())["prompts"]
-    sentences = [prompt["prompt"] for prompt in rule]
-    ran = built.python("scripts/fill.py", *sentences, "--json", "--configfile", "tiny.yaml")
-    for found, expected in zip(json.loads(ran.stdout), rule, strict=True):
-        assert found["prompt"] == expected["prompt"]
-        tokens, scores = (
-            [[answer[key] for answer in one["answers"]] for one in (found, expected)]
-            for key in ("token", "score")
-        )
-        assert tokens[0] == tokens[1] and scores[0] == pytest.approx(scores[1], abs=1e-5)
-
-
 def test_snakemakes_own_report_and_graph_are_made(built):
     built.snakemake("--report", "x.html")
     assert (built.path / "x.html").stat().st_size > 100_000
