@@ -28,7 +28,7 @@ from mlm.asking.answer import ask
 from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
 from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
-from mlm.asking.passages import Batches, packed_parts
+from mlm.asking.passages import UsedBatches, packed_parts
 from mlm.asking.sources import sources_of
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, HubSource, SourceFile
@@ -69,9 +69,9 @@ def tokens(split: str) -> tuple[np.ndarray, np.ndarray]:
     return samples.input_ids, samples.attention_mask.astype(np.int64)
 
 
-def batches(run) -> Batches:
+def batches(run) -> UsedBatches:
     order, encoder = run.order_from(0), Encoder.load(TOKENIZER)
-    return Batches(order, run.train, run.plan, run.seed, encoder, run.steps)
+    return UsedBatches(order, run.train, run.plan, run.seed, encoder, run.steps)
 
 
 def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlm.asking.documents import Documents, Stretch, words_of
-from mlm.asking.passages import Batches, Part, packed_parts
+from mlm.asking.passages import Part, UsedBatches, packed_parts
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
 from mlm.asking.sources import checked_texts, sources_of
 from mlm.asking.text_index import open_indexes
@@ -88,7 +88,7 @@ def _parts(stretches: Sequence[Stretch], past: PastRun) -> dict[Stretch, tuple[P
     """The parts of each stretch whose split is packed, those of train with their uses."""
     found, run = {}, past.run
     order, reached = run.order_from(0), past.so_far.reached
-    batches = Batches(order, run.train, run.plan, run.seed, past.encoder, reached)
+    batches = UsedBatches(order, run.train, run.plan, run.seed, past.encoder, reached)
     for split, manifest in past.manifests.items():
         own = [one for one in stretches if one.split == split]
         packed = packed_parts(own, manifest, past.root(split), past.encoder)

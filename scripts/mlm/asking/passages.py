@@ -113,7 +113,7 @@ def packed_parts(
 
 
 @dataclass(frozen=True)
-class Batches:
+class UsedBatches:
     """What decides the batches of a training, of which `reached` are known to be made; `encoder`
     turns tokens into text."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
 from mlm.asking.documents import Documents, Stretch, words_of
-from mlm.asking.passages import Batches, Part, packed_parts
+from mlm.asking.passages import Part, UsedBatches, packed_parts
 from mlm.asking.text_index import TextIndex
 from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
@@ -74,7 +74,7 @@ def _batches(
     training: Training,
     manifest: Manifest,
     encoder: Encoder,
-) -> Batches:
+) -> UsedBatches:
     """Those of the training, by its record."""
     order = BatchOrder(
         seed=training.seed,
@@ -92,7 +92,7 @@ def _batches(
         manifest=files["manifest"],
     )
     shards = ShardFiles.of(manifest, shards_root(manifest, files["manifest"]))
-    return Batches(order, shards, plan, training.seed, encoder, training.steps)
+    return UsedBatches(order, shards, plan, training.seed, encoder, training.steps)
 
 
 def _passage(one: Stretch, parts: Sequence[Part], asked: Sequence[str], exact: bool) -> SeenPassage:

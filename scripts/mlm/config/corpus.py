@@ -59,7 +59,7 @@ class HeldOut(Section):
             yield f"validation: {self.validation} and test: {self.test} leave nothing to train on"
 
 
-class CorpusSource(Section):
+class SourceSection(Section):
     """What the section `corpus` and each source of `corpus.mix` have alike."""
 
     source: Literal["embedded", "files", "hub", "mix"] = "embedded"
@@ -105,7 +105,7 @@ class CorpusSource(Section):
             yield "group_per: file, but source: hub has no files. Set heading or null"
 
 
-class SourceOfMix(CorpusSource):
+class SourceOfMix(SourceSection):
     source: Literal["embedded", "files", "hub"] = "embedded"
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     filters: CorpusFilters | None = None
@@ -121,7 +121,7 @@ class SourceOfMix(CorpusSource):
                 yield f"{where}: concerns the documents of all sources. Set it in corpus.filters"
 
 
-class Corpus(CorpusSource):
+class Corpus(SourceSection):
     mix: dict[str, SourceOfMix] = Field(default_factory=dict)
     """Sources by name, each with keys as in this section and a weight, how often its documents of
     train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""

@@ -38,7 +38,7 @@ def file_size(path: str) -> int | None:
     return Path(path).stat().st_size if Path(path).is_file() else None
 
 
-def read_part(path: str, start: int, end: int | None = None) -> bytes:
+def read_range(path: str, start: int, end: int | None = None) -> bytes:
     """The bytes of a file from `start` up to `end`, or to its end."""
     if is_remote(path):
         with _in_words("read", path):

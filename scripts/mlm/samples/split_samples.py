@@ -13,7 +13,7 @@ import numpy as np
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, place_of
-from mlm.samples.object_storage import read_part
+from mlm.samples.object_storage import read_range
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
@@ -45,7 +45,7 @@ class ShardBlocks:
         try:
             # A last block ends with the file.
             end = end[0] if number + 1 < self.num_blocks else None
-            records = list(read_records(io.BytesIO(read_part(self.path, start, end)), name))
+            records = list(read_records(io.BytesIO(read_range(self.path, start, end)), name))
         except OSError as error:
             raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
         except MlmError as error:
