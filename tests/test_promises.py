@@ -11,214 +11,197 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-UNIT, WORKFLOW = "tests/unit/", "tests/workflow/"
-WHOLE = WORKFLOW + "test_whole_workflow.py::"
-STALENESS = WORKFLOW + "test_staleness.py::"
-DAMAGE = WORKFLOW + "test_damage.py::"
-PUBLISHING = WORKFLOW + "test_publishing.py::"
-EXPORT = "tests/training/test_export.py::"
-JAX = "tests/training/test_jax_framework.py::"
-
-#: The first words of a promise, and the tests that hold it.
+#: The first words of a promise, and the tests that hold it: staleness::test_x of the
+#: folder workflow stands in tests/workflow/test_staleness.py.
 PROMISES = {
     "The same bytes from every run": [
-        WHOLE + "test_another_copy_at_another_number_of_cores_has_the_same_bytes",
-        UNIT + "test_tokenizer_training.py::test_five_processes_train_the_same_bytes",
+        "workflow/whole_workflow::test_another_copy_at_another_number_of_cores_has_the_same_bytes",
+        "unit/tokenizer_training::test_five_processes_train_the_same_bytes",
     ],
     "A kill costs only time": [
-        "tests/training/test_interruption.py::test_a_killed_training_ends_like_one_left_alone",
-        WORKFLOW + "test_killed_snakemake.py::"
+        "training/interruption::test_a_killed_training_ends_like_one_left_alone",
+        "workflow/killed_snakemake::"
         "test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one",
     ],
     "An edit reruns what depends on it": [
-        STALENESS + "test_a_setting_reruns_what_uses_it",
-        STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
-        STALENESS + "test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
-        STALENESS + "test_comments_docstrings_and_formatting_rerun_nothing",
+        "workflow/staleness::test_a_setting_reruns_what_uses_it",
+        "workflow/staleness::"
+        "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
+        "workflow/staleness::test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
+        "workflow/staleness::test_comments_docstrings_and_formatting_rerun_nothing",
     ],
     "Every result is checked": [
-        DAMAGE + "test_damage_is_named_with_the_command_that_mends_it",
-        DAMAGE + "test_a_deleted_result_is_made_again",
-        DAMAGE + "test_a_retraining_that_fails_leaves_the_old_model",
+        "workflow/damage::test_damage_is_named_with_the_command_that_mends_it",
+        "workflow/damage::test_a_deleted_result_is_made_again",
+        "workflow/damage::test_a_retraining_that_fails_leaves_the_old_model",
     ],
     "No token lost": [
-        WHOLE + "test_tokens_in_are_tokens_out",
-        UNIT + "test_sharding.py::test_tokens_into_packing_are_the_tokens_out_of_the_shards",
-        UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
-        UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
-        UNIT + "test_masking.py::test_threefry_gives_the_published_answers",
-        UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
-        UNIT + "test_cooccurrence.py::test_words_in_like_company_begin_alike",
-        EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",
+        "workflow/whole_workflow::test_tokens_in_are_tokens_out",
+        "unit/sharding::test_tokens_into_packing_are_the_tokens_out_of_the_shards",
+        "unit/manifests::test_a_changed_shard_is_noticed_and_named",
+        "unit/masking::test_a_sample_has_the_same_mask_at_any_batch_size",
+        "unit/masking::test_threefry_gives_the_published_answers",
+        "unit/initialisation::test_every_head_attends_to_its_offset_at_step_zero",
+        "unit/cooccurrence::test_words_in_like_company_begin_alike",
+        "training/export::test_logits_at_masked_positions_are_those_of_the_whole_model",
     ],
     "Ask the training": [
-        WORKFLOW + "test_asking.py::test_the_example_of_the_page_is_answered_as_it_was_trained",
-        UNIT + "test_asking.py::"
-        "test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are",
-        UNIT + "test_asking.py::test_every_document_is_found_where_it_was_packed",
+        "workflow/asking::test_the_example_of_the_page_is_answered_as_it_was_trained",
+        "unit/asking::test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are",
+        "unit/asking::test_every_document_is_found_where_it_was_packed",
     ],
     "One checkpoint for three frameworks": [
-        EXPORT + "test_tensorflow_opens_the_export",
-        EXPORT + "test_flax_opens_the_export",
-        EXPORT + "test_pytorch_opens_the_exports",
+        "training/export::test_tensorflow_opens_the_export",
+        "training/export::test_flax_opens_the_export",
+        "training/export::test_pytorch_opens_the_exports",
     ],
     "Hardware": [
-        "tests/training/test_engines.py::test_both_engines_have_the_same_losses",
-        UNIT + "test_masking.py::test_numpy_and_jax_draw_the_same_masks_to_the_last_bit",
-        UNIT + "test_evaluation.py::test_tensorflow_and_jax_answer_alike",
-        UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count",
-        UNIT + "test_requirements.py::test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_"
-        "tensorflow_takes",
-        JAX + "test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
-        JAX + "test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
-        UNIT
-        + "test_preflight_lowering.py::test_a_planted_fault_is_caught_with_its_operation_and_line",
-        UNIT + "test_preflight_compiler.py::"
+        "training/engines::test_both_engines_have_the_same_losses",
+        "unit/masking::test_numpy_and_jax_draw_the_same_masks_to_the_last_bit",
+        "unit/evaluation::test_tensorflow_and_jax_answer_alike",
+        "unit/local_devices::test_a_gpu_that_is_hidden_on_purpose_does_not_count",
+        "unit/requirements::"
+        "test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_tensorflow_takes",
+        "training/jax_framework::test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
+        "training/jax_framework::test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
+        "unit/preflight_lowering::test_a_planted_fault_is_caught_with_its_operation_and_line",
+        "unit/preflight_compiler::"
         "test_a_program_that_overflows_the_memory_is_told_from_a_refused_one",
-        "tests/training/test_refusals.py::"
-        "test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
-        UNIT + "test_requirements.py::test_a_profile_names_rules_that_there_are",
-        UNIT + "test_requirements.py::test_an_extended_environment_holds_the_default_one",
+        "training/refusals::test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
+        "unit/requirements::test_a_profile_names_rules_that_there_are",
+        "unit/requirements::test_an_extended_environment_holds_the_default_one",
     ],
     "Quick start": [
-        WHOLE + "test_every_declared_result_is_there",
-        WHOLE + "test_transformers_opens_the_model_and_fills_masks",
-        STALENESS + "test_nothing_changed_means_nothing_to_be_done",
-        STALENESS + "test_the_status_command_says_why_in_words",
+        "workflow/whole_workflow::test_every_declared_result_is_there",
+        "workflow/whole_workflow::test_transformers_opens_the_model_and_fills_masks",
+        "workflow/staleness::test_nothing_changed_means_nothing_to_be_done",
+        "workflow/staleness::test_the_status_command_says_why_in_words",
     ],
     "Your own corpus": [
-        WHOLE + "test_a_bad_configuration_is_one_message_and_nothing_written",
-        UNIT + "test_configuration.py::"
-        "test_unknown_keys_wrong_types_and_contradictions_are_told_together",
-        UNIT
-        + "test_configuration.py::test_config_yaml_the_page_of_all_keys_and_the_schema_are_current",
+        "workflow/whole_workflow::test_a_bad_configuration_is_one_message_and_nothing_written",
+        "unit/configuration::test_unknown_keys_wrong_types_and_contradictions_are_told_together",
+        "unit/configuration::test_config_yaml_the_page_of_all_keys_and_the_schema_are_current",
     ],
     "Sources": [
-        UNIT + "test_corpus.py::test_the_embedded_corpus_adds_up",
-        UNIT + "test_corpus_sources.py::test_every_format_and_compression_gives_the_same_documents",
-        UNIT + "test_corpus_hub.py::test_a_dataset_comes_from_an_existing_cache_without_a_network",
-        UNIT + "test_corpus_mix.py::"
+        "unit/corpus::test_the_embedded_corpus_adds_up",
+        "unit/corpus_sources::test_every_format_and_compression_gives_the_same_documents",
+        "unit/corpus_hub::test_a_dataset_comes_from_an_existing_cache_without_a_network",
+        "unit/corpus_mix::"
         "test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts",
-        UNIT + "test_corpus_mix.py::test_a_source_that_gives_nothing_is_refused_in_words",
+        "unit/corpus_mix::test_a_source_that_gives_nothing_is_refused_in_words",
     ],
     "Groups": [
-        UNIT
-        + "test_corpus_groups.py::test_a_column_names_the_groups_in_every_format_that_has_columns",
-        UNIT + "test_corpus_groups.py::test_no_group_is_on_both_sides_of_a_carved_split",
-        UNIT + "test_evaluation.py::test_intervals_resample_the_sums_by_group",
+        "unit/corpus_groups::test_a_column_names_the_groups_in_every_format_that_has_columns",
+        "unit/corpus_groups::test_no_group_is_on_both_sides_of_a_carved_split",
+        "unit/evaluation::test_intervals_resample_the_sums_by_group",
     ],
     "Filters": [
-        UNIT + "test_corpus.py::test_each_filter_counts_what_it_takes",
-        UNIT + "test_corpus.py::test_duplicates_and_leaks_are_those_that_sets_would_find",
-        UNIT + "test_near_duplicates.py::test_edited_copies_are_found_with_an_f1_of_over_0_89",
-        UNIT + "test_near_duplicates.py"
-        "::test_train_gives_way_to_held_out_splits_and_they_never_to_it",
-        UNIT + "test_corpus_quality.py::test_presets_hold_the_published_thresholds",
-        UNIT + "test_corpus_personal_data.py::test_addresses_and_numbers_are_found",
-        UNIT
-        + "test_decontamination.py::test_train_alone_loses_documents_which_are_counted_by_file",
-        UNIT
-        + "test_corpus_quality.py::test_what_rules_took_is_counted_by_split_with_its_first_texts",
+        "unit/corpus::test_each_filter_counts_what_it_takes",
+        "unit/corpus::test_duplicates_and_leaks_are_those_that_sets_would_find",
+        "unit/near_duplicates::test_edited_copies_are_found_with_an_f1_of_over_0_89",
+        "unit/near_duplicates::test_train_gives_way_to_held_out_splits_and_they_never_to_it",
+        "unit/corpus_quality::test_presets_hold_the_published_thresholds",
+        "unit/corpus_personal_data::test_addresses_and_numbers_are_found",
+        "unit/decontamination::test_train_alone_loses_documents_which_are_counted_by_file",
+        "unit/corpus_quality::test_what_rules_took_is_counted_by_split_with_its_first_texts",
     ],
     "Tokenizers": [
-        UNIT + "test_tokenizer_files.py::test_the_files_are_canonical_and_the_same_every_time",
-        UNIT + "test_tokenizer_files.py::test_a_pretrained_directory_gives_the_same_ids",
-        UNIT + "test_tokenizer_training.py::test_the_text_of_special_strings_stays_text",
+        "unit/tokenizer_files::test_the_files_are_canonical_and_the_same_every_time",
+        "unit/tokenizer_files::test_a_pretrained_directory_gives_the_same_ids",
+        "unit/tokenizer_training::test_the_text_of_special_strings_stays_text",
     ],
     "Runs": [
-        STALENESS + "test_a_run_added_trains_that_run_and_remakes_the_report",
-        WHOLE + "test_what_snakemake_merges_away_is_still_known",
-        UNIT + "test_sweep.py::test_a_sweep_is_the_same_as_its_runs_written_out",
+        "workflow/staleness::test_a_run_added_trains_that_run_and_remakes_the_report",
+        "workflow/whole_workflow::test_what_snakemake_merges_away_is_still_known",
+        "unit/sweep::test_a_sweep_is_the_same_as_its_runs_written_out",
     ],
     "Presets": [
-        UNIT + "test_configuration.py::test_the_schema_says_what_the_models_say",
-        UNIT + "test_corpus_presets.py::test_a_hub_preset_is_pinned_and_filters_as_that_of_files",
+        "unit/configuration::test_the_schema_says_what_the_models_say",
+        "unit/corpus_presets::test_a_hub_preset_is_pinned_and_filters_as_that_of_files",
     ],
     "Size": [
-        UNIT + "test_tokenizer_training.py::test_training_takes_an_even_sample_of_a_large_corpus",
-        UNIT + "test_sharding.py::test_memory_is_bounded_by_the_batch_and_not_by_the_corpus",
-        UNIT + "test_corpus_parts.py::test_any_number_of_parts_gives_the_bytes_of_one_job",
-        UNIT + "test_corpus.py::test_files_of_equal_shares_are_the_split_in_its_order",
+        "unit/tokenizer_training::test_training_takes_an_even_sample_of_a_large_corpus",
+        "unit/sharding::test_memory_is_bounded_by_the_batch_and_not_by_the_corpus",
+        "unit/corpus_parts::test_any_number_of_parts_gives_the_bytes_of_one_job",
+        "unit/corpus::test_files_of_equal_shares_are_the_split_in_its_order",
     ],
-    "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
+    "snakemake --cores 2": ["workflow/whole_workflow::test_every_declared_result_is_there"],
     "snakemake --cores 1 check": [
-        UNIT + "test_check.py::test_a_vocabulary_too_large_is_told_with_one_that_works",
-        UNIT + "test_check.py::test_models_and_kept_states_are_counted",
-        UNIT + "test_check.py::test_the_size_of_a_large_corpus_is_seen_from_parts_of_it",
+        "unit/check::test_a_vocabulary_too_large_is_told_with_one_that_works",
+        "unit/check::test_models_and_kept_states_are_counted",
+        "unit/check::test_the_size_of_a_large_corpus_is_seen_from_parts_of_it",
     ],
-    "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
-    "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 verify": ["workflow/whole_workflow::test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 preview": ["workflow/whole_workflow::test_verify_and_preview_are_targets"],
     "snakemake --cores 2 index": [
-        UNIT + "test_text_index.py::test_an_answer_is_the_same_with_the_index_and_without",
+        "unit/text_index::test_an_answer_is_the_same_with_the_index_and_without"
     ],
     "snakemake --cores 2 preflight": [
-        UNIT + "test_preflight_lowering.py::test_the_step_that_trains_breaks_no_rule",
-        UNIT + "test_preflight_compiler.py::test_the_figures_are_those_of_the_program",
+        "unit/preflight_lowering::test_the_step_that_trains_breaks_no_rule",
+        "unit/preflight_compiler::test_the_figures_are_those_of_the_program",
     ],
     "snakemake --cores 2 export": [
-        WORKFLOW + "test_accounts.py::test_results_are_exported_and_accounted_for",
-        UNIT + "test_exports.py::test_croissants_own_reader_finds_every_shard",
+        "workflow/accounts::test_results_are_exported_and_accounted_for",
+        "unit/exports::test_croissants_own_reader_finds_every_shard",
     ],
     "snakemake --cores 2 publish": [
-        PUBLISHING + "test_publishing_from_the_first_time_to_nothing_to_be_done"
+        "workflow/publishing::test_publishing_from_the_first_time_to_nothing_to_be_done"
     ],
     "snakemake --cores 2 --report x.html": [
-        WHOLE + "test_snakemakes_own_report_and_graph_are_made"
+        "workflow/whole_workflow::test_snakemakes_own_report_and_graph_are_made"
     ],
     "Your files": [
-        STALENESS + "test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
-        STALENESS + "test_touched_code_reruns_nothing",
+        "workflow/staleness::test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
+        "workflow/staleness::test_touched_code_reruns_nothing",
     ],
     "Operational settings": [
-        STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them"
+        "workflow/staleness::"
+        "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
     ],
     "Code": [
-        STALENESS + "test_touched_code_reruns_nothing",
-        STALENESS + "test_a_clone_under_another_path_finds_the_results_of_the_first",
+        "workflow/staleness::test_touched_code_reruns_nothing",
+        "workflow/staleness::test_a_clone_under_another_path_finds_the_results_of_the_first",
     ],
     "Results": [
-        DAMAGE + "test_a_result_of_other_settings_with_an_old_date_is_noticed",
-        DAMAGE + "test_without_snakemakes_notes_results_of_other_settings_are_refused",
+        "workflow/damage::test_a_result_of_other_settings_with_an_old_date_is_noticed",
+        "workflow/damage::test_without_snakemakes_notes_results_of_other_settings_are_refused",
     ],
     "Private": [
-        "tests/publishing/test_uploads.py::test_a_repository_is_public_only_when_asked_for",
-        "tests/publishing/test_refusals.py::test_nothing_private_goes_into_a_public_repository",
-        "tests/publishing/test_publish_settings.py::"
+        "publishing/uploads::test_a_repository_is_public_only_when_asked_for",
+        "publishing/refusals::test_nothing_private_goes_into_a_public_repository",
+        "publishing/publish_settings::"
         "test_nothing_is_published_by_default_and_what_is_published_is_private",
-        "tests/publishing/test_background.py::test_a_push_never_waits_and_the_newest_wins",
+        "publishing/background::test_a_push_never_waits_and_the_newest_wins",
     ],
     "Resumed": [
-        "tests/publishing/test_uploads.py::test_only_what_differs_is_uploaded",
-        "tests/publishing/test_uploads.py::test_a_rerun_goes_on_where_the_last_one_stopped",
+        "publishing/uploads::test_only_what_differs_is_uploaded",
+        "publishing/uploads::test_a_rerun_goes_on_where_the_last_one_stopped",
     ],
-    "Whole": ["tests/publishing/test_contents.py::test_a_damaged_model_is_not_published"],
+    "Whole": ["publishing/contents::test_a_damaged_model_is_not_published"],
     "The token": [
-        PUBLISHING + "test_publishing_from_the_first_time_to_nothing_to_be_done",
-        "tests/publishing/test_refusals.py::test_a_stored_login_is_not_used",
+        "workflow/publishing::test_publishing_from_the_first_time_to_nothing_to_be_done",
+        "publishing/refusals::test_a_stored_login_is_not_used",
     ],
-    "Of the corpus": [
-        "tests/publishing/test_contents.py::test_no_text_of_the_corpus_goes_with_a_model"
-    ],
-    "Cards": ["tests/publishing/test_contents.py::test_a_tokenizer_goes_with_a_card"],
+    "Of the corpus": ["publishing/contents::test_no_text_of_the_corpus_goes_with_a_model"],
+    "Cards": ["publishing/contents::test_a_tokenizer_goes_with_a_card"],
     "snakemake --cores 2 finetune": [
-        WORKFLOW + "test_finetuning.py::"
-        "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again"
+        "workflow/finetuning::"
+        "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again",
     ],
     "docs/finetuning.md": [
-        WORKFLOW + "test_finetuning.py::"
+        "workflow/finetuning::"
         "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again",
-        "tests/finetuning/test_finetuning_runs.py::"
-        "test_200_rows_in_the_commonlit_layout_run_from_end_to_end",
-        "tests/finetuning/test_finetuning_runs.py::"
+        "finetuning/finetuning_runs::test_200_rows_in_the_commonlit_layout_run_from_end_to_end",
+        "finetuning/finetuning_runs::"
         "test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes",
     ],
     "docs/report.md": [
-        UNIT + "test_report.py::test_the_page_asks_for_nothing_from_outside",
-        UNIT + "test_report.py::test_every_artefact_has_its_digest_in_the_page",
-        "tests/browser/test_report_page.py::test_no_word_is_broken_or_cut_off",
-        "tests/browser/test_report_page.py::test_every_text_has_contrast",
+        "unit/report::test_the_page_asks_for_nothing_from_outside",
+        "unit/report::test_every_artefact_has_its_digest_in_the_page",
+        "browser/report_page::test_no_word_is_broken_or_cut_off",
+        "browser/report_page::test_every_text_has_contrast",
     ],
-    "Limits": [UNIT + "test_environment.py::test_the_pinned_environment_passes"],
+    "Limits": ["unit/environment::test_the_pinned_environment_passes"],
 }
 TESTS = sorted({test for tests in PROMISES.values() for test in tests})
 #: Sections of the README that only lead elsewhere.
@@ -246,7 +229,8 @@ def test_every_promise_has_its_tests():
 @pytest.mark.parametrize("test", TESTS)
 def test_the_test_of_a_promise_is_there_and_not_slow(test):
     file, name = test.split("::")
-    module = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    path = ROOT / "tests" / file
+    module = ast.parse(path.with_name(f"test_{path.name}.py").read_text(encoding="utf-8"))
     (function,) = (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == name)
     marks = [ast.unparse(decorator) for decorator in function.decorator_list]
     marks += [
