@@ -185,6 +185,8 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("evaluation.mlm_probability", 1.0, ": found 1.0, expected number above 0 to below 1"),
         ("pretraining.optimizer.learning_rate", float("nan"), ": found nan, expected number"),
         ("pretraining.engine", "torch", ": found 'torch', expected"),
+        ("pretraining.forget", ["zebra"], ": 'zebra' names nothing"),
+        ("pretraining.forget", ["document:1"] * 2, "'document:1' is named 2 times"),
         ("tokenizer.kind", "unigam", "pretrained; did you mean 'unigram'?"),
         ("runs.hot.pretraining.lr", 1, ": unknown key"),
         ("report.runs", ["nope"], ": no run is called 'nope'; there are: base"),

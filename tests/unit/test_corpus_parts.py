@@ -173,21 +173,6 @@ def test_ranges_of_a_text_give_each_document_once(text, cuts, per):
     assert parts == whole
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [300, 301, 700], list(range(0, 2000, 90))])
-def test_row_groups_belong_to_the_range_in_which_they_begin(cuts):
-    file = io.BytesIO()
-    table = pa.table({"text": [f"text {i}" * 9 for i in range(40)], "group": ["g", "h"] * 20})
-    pq.write_table(table, file, row_group_size=7)
-    reading = Corpus(group_by="group")
-    edges = [0, *cuts, file.tell()]
-    found = [
-        document
-        for start, stop in pairwise(edges)
-        for document in read_documents(file, "x.parquet", "parquet", reading, start, stop)
-    ]
-    assert found == list(read_documents(file, "x.parquet", "parquet", reading))
-
-
 @pytest.mark.parametrize("start", [0, 100, 300])
 def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file(start):
     for bad, told in ((b'"\xff', "41, byte offset 591: byte 0xff"), (b"no", "41: no valid JSON")):

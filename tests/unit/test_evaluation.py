@@ -10,6 +10,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
+from mlm.evaluation.fill_mask import answers
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
@@ -111,6 +112,8 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
             row = model({"input_ids": shown[None]}).logits.numpy()[0, place].astype(np.float64)
             total += row[ids[place]] - np.log(np.exp(row).sum())
         assert score == pytest.approx(total, abs=1e-4)
+    first, second = pair["scores"]
+    assert pair["correct"] == (first > second) == random_model["minimal_pairs"]["accuracy"]
 
 
 def test_the_parts_add_up_to_the_whole(random_model):
@@ -259,3 +262,28 @@ def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
     expected = across(alone)["log_probability"]
     np.testing.assert_allclose(within(row)["log_probability"], expected, atol=1e-5)
     assert abs(across(row)["log_probability"] - expected).max() > 1e-3
+
+
+def test_the_answers_are_those_of_the_pipeline_of_transformers(root):
+    from transformers import pipeline
+
+    prompt = "the people of the [MASK] states"
+    # Without PyTorch this version of transformers stumbles over its own default "auto".
+    reference = pipeline("fill-mask", model=str(root), framework="tf", top_k=5, torch_dtype=None)
+    expected = reference(prompt)
+    (found,) = answers(root / "random", [prompt], 5)
+    assert found.prompt == prompt
+    assert [a.token for a in found.answers] == [e["token_str"] for e in expected]
+    assert [a.sequence for a in found.answers] == [e["sequence"] for e in expected]
+    assert [a.score for a in found.answers] == pytest.approx(
+        [e["score"] for e in expected], rel=1e-4
+    )
+
+
+def test_all_wrong_prompts_are_named_at_once(root):
+    with pytest.raises(MlmError) as raised:
+        answers(root / "random", ["", "the [MASK]", "[MASK] of [MASK]", "the " * 40 + "[MASK]"], 5)
+    assert "'' holds the mask token [MASK] 0 times" in str(raised.value)
+    assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in str(raised.value)
+    assert "43 tokens; the model takes at most 16" in str(raised.value)
+    assert "'the [MASK]'" not in str(raised.value)

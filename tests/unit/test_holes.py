@@ -4,10 +4,10 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import report_artefacts as made
 import yaml
 from asked_project import (
     CONFIG,
@@ -40,9 +40,7 @@ from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.artefacts import WithoutDocuments
 from mlm.training.branching import first_difference
-from mlm.training.model_card import model_card
 
 
 def found(*forget, settings=None):
@@ -179,8 +177,6 @@ def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(uned
 
 
 def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
-    from types import SimpleNamespace
-
     run, _ = the_run(resolve(CONFIG))
     run = replace(run, model_config=SimpleNamespace(to_json_string=lambda: "{}"))
     assert "holes" not in run.basis()
@@ -326,36 +322,12 @@ def test_shards_without_text_forget_no_document(project):
     write_artefact("results/manifests/train.json", manifest | {"corpus_sha256": None})
     with pytest.raises(MlmError, match=r"train\.json: its shards came without text"):
         asked_to_forget("document:1")
-
-
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"pretraining": {"forget": ["zebra"]}}, "pretraining.forget: 'zebra' names nothing"),
-        ({"pretraining": {"forget": ["document:1"] * 2}}, "'document:1' is named 2 times"),
-        (
-            {
-                "runs": {"less": {"pretraining": {"forget": ["document:1"]}}},
-                "shards": {
-                    "source": "prebuilt",
-                    "prebuilt": dict.fromkeys(("train", "validation", "test"), "there"),
-                },
-            },
-            "runs.less: pretraining.forget: prebuilt shards have no text",
-        ),
-    ],
-)
-def test_a_configuration_that_cannot_forget_is_refused(changes, words):
-    with pytest.raises(ConfigError, match=words):
-        resolve(merged(CONFIG, changes))
-
-
-def test_the_card_says_what_was_left_out():
-    without = WithoutDocuments(["group:a`b", "document:7"], 3, 1234, 9, 17, "0" * 64)
-    training = replace(made.training("base"), without=without)
-    card = model_card(training, corpus="embedded")
-    assert (
-        "Trained without 3 documents of the corpus (1,234 tokens), which step 17 would have been "
-        "the first to use: `group:a'b`, `document:7`. The tokenizer was not made anew."
-    ) in card
-    assert "Trained without" not in model_card(made.training("base"), corpus="embedded")
+    prebuilt = {
+        "source": "prebuilt",
+        "prebuilt": dict.fromkeys(("train", "validation", "test"), "x"),
+    }
+    runs = {"less": {"pretraining": {"forget": ["document:1"]}}}
+    with pytest.raises(
+        ConfigError, match=r"less: pretraining\.forget: prebuilt shards have no text"
+    ):
+        resolve(merged(CONFIG, {"shards": prebuilt, "runs": runs}))

@@ -11,7 +11,6 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifests import (
     Manifest,
-    check_sequence_length,
     check_shards,
     shards_root,
 )
@@ -63,12 +62,6 @@ def test_a_changed_shard_is_noticed_and_named(made):
     with pytest.raises(MlmError, match=rf"{file.name}: its content changed") as caught:
         check_shards(manifest, directory)
     assert summaries[0][0] not in str(caught.value)
-
-
-def test_another_sequence_length_is_refused(made):
-    check_sequence_length(made[2], 8)
-    with pytest.raises(MlmError, match="samples of 8 tokens; 128 are expected"):
-        check_sequence_length(made[2], 128)
 
 
 @pytest.mark.parametrize(

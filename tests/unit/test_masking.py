@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from mlm.samples.masking import MaskingPlan, below, mask_batch, threefry
+from mlm.samples.masking import MaskingPlan, mask_batch, threefry
 
 VOCABULARY, LENGTH = 500, 64
 CLS, PAD, SEP, UNK, MASK = range(5)
@@ -193,11 +193,3 @@ def test_numpy_and_jax_draw_the_same_masks_to_the_last_bit(whole_word, vocabular
 def test_threefry_gives_the_published_answers(counter, key, answer):
     words = threefry(*([np.array([n], np.uint32) for n in pair] for pair in (key, counter)))
     assert tuple(int(w[0]) for w in words) == answer
-
-
-@pytest.mark.parametrize("count", [1, 3, 495, 8_000, 2**16, 250_002, 2**31 - 1])
-def test_a_number_below_a_count_is_the_upper_half_of_a_product_of_64_bits(count):
-    bits = np.random.default_rng(0).integers(0, 2**32, 1000, np.uint32)
-    bits[:2] = 0, 2**32 - 1
-    expected = bits.astype(np.uint64) * count >> 32
-    np.testing.assert_array_equal(below(bits, count), expected)
