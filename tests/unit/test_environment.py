@@ -18,6 +18,10 @@ from mlm.foundations.errors import MlmError
 REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
 
 
+def test_the_pinned_environment_passes():
+    check_environment(REQUIREMENTS)
+
+
 def test_missing_and_other_versions_are_told_together(monkeypatch):
     found = {"pyarrow": None, "numpy": "1.0"}
     real = environment.installed_version
