@@ -20,8 +20,8 @@ from mlm.training.artefacts import Training
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
 MASK = "[MASK]"
 FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"]
-HONOR = ["▁I", "▁have", "▁the", "▁hon", "or", "▁to"]
-HONOR += ["▁transmit", "▁to", "▁Congress", "▁a", "▁report"]
+HONOR = [" I", " have", " the", " hon", "or", " to"]
+HONOR += [" transmit", " to", " Congress", " a", " report"]
 
 #: What is the same in every made-up artefact of a stage.
 SAME = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
@@ -157,10 +157,10 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         ends = {"low": i / 10, "high": (i + 1) / 10, "num_predictions": 1000 if i < 9 else 0}
         return ends | right | {"confidence": confidence}
 
-    words = ["[CLS]", "▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
+    words = ["[CLS]", " the", " state", " of", " our", " Union", " is", " strong"]
     guesses = {
         place: {"probability": 0.42, "text": text, "correct": text == words[place]}
-        for place, text in {2: "▁state", 5: "▁country"}.items()
+        for place, text in {2: " state", 5: " country"}.items()
     }
     tokens = [
         {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
@@ -212,9 +212,9 @@ def fill_mask(
 def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     words = ["[CLS]", *HONOR, "[SEP]", "<pad>", "<pad>"]
     words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
-    shown = {3: MASK, 7: MASK, 9: "▁gold", 11: words[11]}
+    shown = {3: MASK, 7: MASK, 9: " gold", 11: words[11]}
     tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
-    sample = {"text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
+    sample = {"text": "".join(words), "masked": "".join(words), "tokens": tokens}
     samples = [sample | {"index": i, "turn": 1000 - i} for i in range(2)]
     return typed(Preview, {"run": run, "samples": samples})
 

@@ -46,6 +46,8 @@ DROPOUTS = {
         ("bert", {"position_embedding_type": "relative_key"}, "expected 'absolute'"),
         ("modernbert", {"global_attn_every_n_layers": 0}, "every_n_layers: found 0, expected"),
         ("modernbert", {"local_attention": -1}, "local_attention: found -1, expected"),
+        ("bert", {"vocab_size": None}, "vocab_size: missing"),
+        ("modernbert", {"hidden_size": None}, "hidden_size: missing"),
         ("modernbert", {"hidden_size": 30, "num_attention_heads": 2}, "need an even width"),
     ],
 )

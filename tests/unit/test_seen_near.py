@@ -97,3 +97,12 @@ def test_what_a_run_forgets_was_never_shown_to_it(shown):
     prompt, sample = seen("holes.json").texts
     assert prompt.passages[0].uses == 0 and not any(w.hidden for w in prompt.passages[0].words)
     assert sample.passages[0].uses
+
+
+def test_the_guess_of_a_word_s_end_is_asked_for_as_the_texts_of_tokens_show_it(shown):
+    """Without the `##` with which WordPiece writes it."""
+    word = TEXTS[5].split()[4]
+    answers = [FilledToken(token=f"##{word}", sequence=TEXTS[5], score=0.5)]
+    FillMask("base", [Prompt("[MASK]", answers)]).write(FILES["fill_mask"])
+    prompt, _ = seen().texts
+    assert prompt.asked == (word,)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlm.evaluation.artefacts import FirstGuess, PredictedSample, PredictedToken
-from mlm.report.visible_text import is_shown_by_name, pieces_of, plain, spaced, visible
+from mlm.report.visible_text import is_shown_by_name, pieces_of, plain, visible
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
@@ -37,20 +37,12 @@ def test_scripts_keep_their_joiners_and_letters():
     assert visible(text) == text
 
 
-def test_spaces_come_back_as_the_tokenizer_marked_them():
-    assert "".join(spaced(["▁the", "▁hon", "or"])) == " the honor"
-    assert "".join(spaced(["The", "Ġhon", "or"])) == "The honor"
-    assert "".join(spaced(["the", "hon", "##or"])) == " the honor"
-    assert "".join(spaced([" the", " hon", "or", "##"])) == " the honor##"
-    assert "".join(spaced(["the", "honor"])) == " the honor"
-
-
 def pieces(sample):
     return [(p.text.strip(), p.state, p.shown) for p in pieces_of(sample, SPECIAL)]
 
 
 def test_a_preview_tells_hidden_replaced_and_kept_apart():
-    tokens = {"[CLS]": None, "▁the": "[MASK]", "▁state": "▁gold", "▁of": "▁of", "▁our": None}
+    tokens = {"[CLS]": None, " the": "[MASK]", " state": " gold", " of": " of", " our": None}
     tokens = tuple(PreviewToken(*token) for token in (tokens | {"<pad>": None}).items())
     assert pieces(PreviewSample(3, 1, "", "", tokens)) == [
         ("[CLS]", "special", None),
@@ -72,3 +64,13 @@ def test_a_prediction_shows_the_truth_and_the_guess():
         ("Union", "wrong", "country"),
         ("␠", "right", "␠"),
     ]
+
+
+def test_what_no_space_divides_is_shown_without_spaces():
+    """Characters that mark pieces in a vocabulary are text as well."""
+    texts = ["[CLS]", "我们", "的", "##", "国", "Ġ", "[SEP]"]
+    tokens = [PredictedToken(text, False, None) for text in texts]
+    tokens[4] = PredictedToken("国", True, FirstGuess("##家", 0.4, False))
+    found = pieces_of(PredictedSample(0, 1.0, 0.5, tokens), SPECIAL)
+    assert [p.space + p.text for p in found] == ["[CLS]", "我们的##", "国", "Ġ", "[SEP]"]
+    assert found[2].shown == "##家"

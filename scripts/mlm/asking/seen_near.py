@@ -58,14 +58,14 @@ def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
     """Kind, text, index, targets and wanted passages of each prompt with its answer, and sample."""
     for prompt in FillMask.read(files["fill_mask"]).prompts:
         answer = prompt.answers[0]
-        yield "prompt", answer.sequence, None, _targets([answer.token.strip()]), _NEAR_A_PROMPT
+        yield "prompt", answer.sequence, None, _targets([_bare(answer.token)]), _NEAR_A_PROMPT
     special = set(encoder.special_tokens.values())
     samples = EvaluationFigures.read(files["evaluation"]).samples
     for kind, found in (("best", samples.best), ("worst", samples.worst)):
         for sample in found:
             tokens = [token for token in sample.tokens if token.text not in special]
-            asked = _targets(_bare(token.text) for token in tokens if token.truth)
-            yield kind, _running([token.text for token in tokens]), sample.index, asked, 1
+            asked = _targets(token.text.strip() for token in tokens if token.truth)
+            yield kind, "".join(token.text for token in tokens), sample.index, asked, 1
 
 
 def _batches(
@@ -121,17 +121,11 @@ def _passage(one: Stretch, parts: Sequence[Part], asked: Sequence[str], exact: b
 
 
 def _targets(words: Iterable[str]) -> tuple[str, ...]:
-    """The different words; marks stand everywhere, and say nothing."""
+    """The different words; punctuation is everywhere and says nothing."""
     return tuple(sorted({word for word in words if words_of(word)}))
 
 
-def _running(texts: list[str]) -> str:
-    """The texts of tokens as running text, near enough to be searched for."""
-    if any(text != text.strip() for text in texts):
-        return "".join(texts)
-    return " ".join(texts).replace(" ##", "")
-
-
 def _bare(text: str) -> str:
+    """A token of a prompt's answer as the texts of tokens show it, without WordPiece's `##`."""
     text = text.strip()
     return text.removeprefix("##") if len(text) > 2 else text

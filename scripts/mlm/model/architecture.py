@@ -168,8 +168,8 @@ class Architecture:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Architecture":
-        """That of a config.json of transformers 4. Raises ConfigError with everything in it that
-        is missing or not built here."""
+        """That of a config.json of transformers 4. Raises ConfigError with every size that is
+        missing, or else with everything that is not built here."""
         family = config.get("model_type")
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)
@@ -178,6 +178,8 @@ class Architecture:
         fields = FAMILIES[family][1]
         found = {own: given.get(name, default) for own, (name, default) in fields.items()}
         found |= {own: given.get(name) for own, name in _SIZES.items()}
+        if missing := [name for own, name in _SIZES.items() if found[own] is None]:
+            raise ConfigError([f"{name}: missing, expected a whole number" for name in missing])
         problems = [
             f"{fields[own][0]}: found {found[own]!r}, expected one of {', '.join(ACTIVATIONS)}"
             for own in ("activation", "head_activation")

@@ -1,6 +1,6 @@
 """Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page.
 
-Samples are shown as coloured pieces: what was hidden, what stood there, what was guessed.
+Samples are shown as coloured pieces: what was hidden, what was shown instead, what was guessed.
 """
 
 import itertools
@@ -62,22 +62,6 @@ def plain(text: object) -> str:
     return "".join(f"‹U+{ord(c):04X}›" if is_shown_by_name(c) else c for c in str(text))
 
 
-def spaced(tokens: list[str]) -> list[str]:
-    """The texts of a sample's tokens with the spaces between them as the reader sees them.
-
-    Tokenizers mark where a word begins (`▁`, `Ġ`) or where one goes on (`##`); tokens that
-    carry their spaces themselves are left as they are.
-    """
-    if any(token != token.strip() for token in tokens):
-        return list(tokens)
-    for mark in ("▁", "Ġ"):
-        if any(token.startswith(mark) for token in tokens):
-            return [token.replace(mark, " ") for token in tokens]
-    if any(token.startswith("##") for token in tokens):
-        return [t[2:] if t.startswith("##") and len(t) > 2 else f" {t}" for t in tokens]
-    return [f" {token}" for token in tokens]
-
-
 @dataclass(frozen=True)
 class TextPiece:
     """A run of text of one kind.
@@ -103,14 +87,12 @@ def pieces_of(
     while tokens and tokens[-1].text == special["pad"]:
         tokens.pop()
     pieces: list[TextPiece] = []
-    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
+    for token in tokens:
+        text = token.text
         if (said := _said(token, special["mask"])) is not None:
             state, shown, probability = said
-            bare = text.lstrip(" ")
-            space = text[: len(text) - len(bare)]
-            pieces.append(
-                TextPiece(bare.strip() or _BLANK, state, _bare(shown), probability, space)
-            )
+            space = text[: len(text) - len(text.lstrip(" "))]
+            pieces.append(TextPiece(_bare(text), state, _bare(shown), probability, space))
             continue
         state = "special" if text.strip() in special.values() else "plain"
         if pieces and pieces[-1].state == state:
@@ -134,5 +116,4 @@ def _said(token: PreviewToken | PredictedToken, mask: str) -> tuple[str, str, fl
 
 
 def _bare(text: str) -> str:
-    """A single token's text without its mark of a word's beginning or continuation."""
-    return spaced([text])[0].strip() or _BLANK
+    return text.strip() or _BLANK
