@@ -52,7 +52,6 @@ class Fault:
     body: dict = field(default_factory=dict)
 
     def strikes(self, method: str, path: str) -> bool:
-        """Whether this request is struck; counts."""
         if method != self.method or not re.search(self.path, path):
             return False
         if self.after > 0:
@@ -77,7 +76,6 @@ class Repo:
     branches: dict[str, str] = field(default_factory=dict)
 
     def commit(self, branch: str, title: str, files: Files) -> str:
-        """Put `files` on the branch; the commit's id."""
         parent = self.branches.get(branch, "")
         made = hashlib.sha1(repr((title, parent, len(self.commits))).encode()).hexdigest()
         self.commits[made], self.titles[made], self.parents[made] = files, title, parent
@@ -94,11 +92,12 @@ class Repo:
 
 
 class Refusal(Exception):
-    """An answer that is no success: its status, message and code."""
+    """Status, message and code."""
 
 
 class HubServer:
-    """The server, its state, and what it was asked: `requests` holds (method, path, status)."""
+    """The server, its state, and what it was asked: `requests` holds (method, path, status);
+    `ignored` are paths that a .gitignore in the repository keeps out."""
 
     def __init__(self, accounts: dict[str, Account], rate: float | None = None):
         self.accounts, self.rate = accounts, rate
@@ -107,7 +106,6 @@ class HubServer:
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
-        #: Paths that a .gitignore in the repository keeps out.
         self.ignored: set[str] = set()
         # Uploads arrive while this is set, and after a minute all the same.
         self.receiving = threading.Event()
@@ -137,11 +135,9 @@ class HubServer:
         return self.storage[entry[1].decode()] if entry[0] == "lfs" else entry[1]
 
     def count(self, method: str, path: str) -> int:
-        """How many requests there were whose path matches."""
         return sum(m == method and bool(re.search(path, p)) for m, p, _ in self.requests)
 
     def make_repo(self, kind: str, name: str, private: bool) -> Repo:
-        """A repository with the first commit that the Hub makes."""
         repo = self.repos[kind, name] = Repo(private)
         repo.commit("main", "initial commit", {".gitattributes": ("git", b"*.safetensors lfs\n")})
         return repo
@@ -153,8 +149,6 @@ _FILES = r"/(datasets/|)([^/]+/[^/]+)"
 
 
 def _at(method: str, path: str) -> Callable[[Callable], Callable]:
-    """Let a function answer requests whose whole path matches."""
-
     def add(act: Callable) -> Callable:
         _ROUTES.append((method, path, act))
         return act
@@ -176,7 +170,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     wbufsize, disable_nagle_algorithm = 1 << 16, True
 
     def log_message(self, *_: object) -> None:
-        """Say nothing on the terminal."""
+        pass
 
     def _serve(self) -> None:
         self.path_only = urlsplit(self.path).path
@@ -259,7 +253,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return repo
 
     def held(self, kind: str, name: str, revision: str) -> tuple[str, Files]:
-        """The commit and its files."""
         repo = self.repo(kind, name)
         found = repo.branches.get(revision, revision)
         if found not in repo.commits:

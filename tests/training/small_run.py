@@ -39,17 +39,14 @@ def small_samples(count: int, length: int = LENGTH, first: int = 0) -> np.ndarra
     return ids
 
 
-def write_tokenizer(directory: Path) -> Path:
+def write_tokenizer(directory: Path, pre_tokenizer=None) -> Path:
     """A word-level tokenizer with 500 ids, as the tokenizer stage lays it out; its file."""
     words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
     )
-    return save_tokenizer(tokenizer, directory)
-
-
-def save_tokenizer(tokenizer: Tokenizer, directory: Path) -> Path:
-    """The tokenizer with the special tokens, as the tokenizer stage lays it out; its file."""
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL.values()])
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / "tokenizer.json"))

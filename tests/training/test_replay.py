@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 import yaml
 from small_run import (
-    SPECIAL,
-    VOCABULARY,
     in_child,
     run_child,
-    save_tokenizer,
     small_samples,
     small_settings,
     write_split,
+    write_tokenizer,
 )
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import build_corpus
@@ -68,20 +66,16 @@ def overrides(case: str, engine: str, root: Path) -> dict:
     return given | {"pretraining": given["pretraining"] | own}
 
 
-def samples_of(*steps: int) -> list[int]:
-    """A sample of each of the steps of a run with batches of 8."""
-    order = SampleOrder(COUNTS, seed=0, window=100)
-    return order.samples(np.array([8 * step - 5 for step in steps]))[1].tolist()
+def samples_at(positions) -> list[int]:
+    """The samples of train that stand there in the order of a training."""
+    return SampleOrder(COUNTS, seed=0, window=100).samples(np.array(positions))[1].tolist()
 
 
 def write_project(root: Path) -> None:
     """Inputs of a small run as the workflow's stages lay them out, and where `small_run` looks;
     each document of the corpus fills a sample."""
-    words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     results = root / "results"
-    made = save_tokenizer(tokenizer, results / "tokenizer")
+    made = write_tokenizer(results / "tokenizer", WhitespaceSplit())
     for name in ("runs", "corpus", "manifests"):
         (results / name).mkdir()
     (root / "tokenizer").symlink_to(made.parent)
@@ -239,8 +233,9 @@ def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, e
 def test_the_model_is_asked_as_it_stood_before_the_update(tmp_path, engine):
     """With one sample a step, all of it asked about, the loss of the step is that of its tokens."""
     root = trained(tmp_path / "alone", "alone", engine)
-    samples = SampleOrder(COUNTS, seed=0, window=100).samples(np.arange(STEPS))[1].tolist()
-    for one in replays(root, *((sentence(samples[step - 1]), step) for step in (2, 9, 18))):
+    steps = (2, 9, 18)
+    samples = samples_at([step - 1 for step in steps])
+    for one in replays(root, *zip(map(sentence, samples), steps, strict=True)):
         assert one["samples"] == 1
         told = [token["loss"] for use in one["uses"] for token in use["tokens"]]
         assert one["loss"] == pytest.approx(np.mean(told), rel=1e-5)
@@ -264,7 +259,8 @@ def test_a_run_that_continues_another_is_made_again_from_the_others_states(tmp_p
     assert run_child(root, "base", falling | {"parent": ("stable", stable)}) == 0
     write_config(root, falling)
     logged = losses(root)
-    found = replays(root, *((sentence(s), None) for s in samples_of(4, 12, 17, 22)))
+    samples = samples_at([8 * step - 5 for step in (4, 12, 17, 22)])
+    found = replays(root, *((sentence(s), None) for s in samples))
     own = [one for one in found if "error" not in one]
     for one in own:
         check(one, logged)

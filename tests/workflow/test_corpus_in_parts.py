@@ -114,19 +114,15 @@ def digests(place: Path) -> dict[str, str]:
     return {f.name: file_sha256(f) for f in (place / "results/corpus").iterdir() if f.is_file()}
 
 
-@pytest.fixture(scope="module")
-def of_one_job(tmp_path_factory) -> dict[str, str]:
-    place = tmp_path_factory.mktemp("one")
-    write_project(place, parts=1)
-    assert planned(place) == {"corpus": 1}
-    said(place, cores=1)
-    train, validation, _ = (CorpusSplit.read(place / target) for target in TARGETS)
+def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path):
+    one = tmp_path / "one"
+    write_project(one, parts=1)
+    assert planned(one) == {"corpus": 1}
+    said(one, cores=1)
+    train, validation, _ = (CorpusSplit.read(one / target) for target in TARGETS)
     assert all(train.filters[name] for name in TAKEN)
     assert validation.source.carved_from == "train"
-    return digests(place)
 
-
-def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path, of_one_job):
     write_project(tmp_path, parts=7)
     jobs = jobs_of(7)
     ended: Counter[str] = Counter()
@@ -137,23 +133,18 @@ def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path, of_on
         assert ended[rule] < jobs[rule]
         assert rule == "corpus" or not digests(tmp_path)
     ended.update(FINISHED.findall(said(tmp_path)))
-    assert digests(tmp_path) == of_one_job
+    assert digests(tmp_path) == digests(one)
     # What was there stayed: no job was done twice.
     assert ended.keys() == jobs.keys() and all(ended[rule] <= jobs[rule] for rule in jobs)
     assert not (tmp_path / PARTS).exists()
-
-
-def test_another_number_of_parts_reruns_nothing_and_gives_the_same_bytes(tmp_path, of_one_job):
-    write_project(tmp_path, parts=64)
-    assert planned(tmp_path) == jobs_of(64)
-    said(tmp_path)
-    assert digests(tmp_path) == of_one_job
-    configure(tmp_path, parts=7)
+    # Another number of parts reruns nothing.
+    configure(tmp_path, parts=64)
     assert planned(tmp_path) == {}
 
 
-def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
+def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path):
     write_project(tmp_path, parts=4)
+    assert planned(tmp_path) == jobs_of(4)
     # As after a kill just before the end: what the parts left is still there.
     said(tmp_path, "--notemp")
     (tmp_path / "results/corpus/train.json").unlink()

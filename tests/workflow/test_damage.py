@@ -104,16 +104,6 @@ def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact, t
     assert built.digests() == intact
 
 
-@pytest.mark.slow
-def test_a_damaged_shard_stops_before_anything_is_deleted(built, intact):
-    shard = "results/shards/train/train-00000-of-00002.tfrecord"
-    with built.edited(shard, by=flipped):
-        ran = built.snakemake("-R", "pretrain", check=False)
-        assert ran.returncode == 1 and "train-00000-of-00002.tfrecord is damaged" in ran.stdout
-    assert built.digests() == intact
-    assert built.would_run() == set()
-
-
 def test_a_retraining_that_fails_leaves_the_old_model(copied, intact):
     """The directory of states cannot be written: the training ends before its first step."""
     shutil.rmtree(copied.path / "state")

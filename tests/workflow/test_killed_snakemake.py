@@ -19,46 +19,41 @@ COMMAND = [sys.executable, "-m", "snakemake", "--cores=1", "-s", str(ROOT / "Sna
 TARGET = "results/corpus/train.parquet"
 
 
-class Run:
-    """The workflow up to the text of train, of a corpus that takes seconds, in `directory`."""
+def start(directory: Path, log: str, *more: str) -> subprocess.Popen:
+    """The workflow up to the text of train."""
+    command = [*COMMAND, TARGET, "--configfile", "own.yaml", *more]
+    with open(directory / log, "w") as out:
+        return subprocess.Popen(
+            command, cwd=directory, env=users_environment(), stdout=out, stderr=out
+        )
 
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self.in_progress = directory / "results/corpus/.corpus-in-progress"
-        lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
-        (directory / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(4)))
-        files = {"source": "files", "files": {"train": ["train.txt"]}}
-        (directory / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": files}))
 
-    def start(self, log: str, *more: str) -> subprocess.Popen:
-        command = [*COMMAND, TARGET, "--configfile", "own.yaml", *more]
-        with open(self.directory / log, "w") as out:
-            return subprocess.Popen(
-                command, cwd=self.directory, env=users_environment(), stdout=out, stderr=out
-            )
-
-    def ended(self, log: str, *more: str) -> tuple[int, str]:
-        return self.start(log, *more).wait(600), (self.directory / log).read_text()
+def ended(directory: Path, log: str, *more: str) -> tuple[int, str]:
+    return start(directory, log, *more).wait(600), (directory / log).read_text()
 
 
 def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one(tmp_path):
-    run = Run(tmp_path)
-    first = run.start("first")
+    # A corpus that takes seconds.
+    lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
+    (tmp_path / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(4)))
+    files = {"source": "files", "files": {"train": ["train.txt"]}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": files}))
+    first = start(tmp_path, "first")
     try:
-        waited_for(run.in_progress.exists)
+        waited_for((tmp_path / "results/corpus/.corpus-in-progress").exists)
         job = psutil.Process(first.pid).children(recursive=True)
         for process in job:
             process.suspend()
-        status, said = run.ended("beside")
+        status, said = ended(tmp_path, "beside")
         assert status and "LockException" in said, said
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
     assert list(tmp_path.glob(".snakemake/locks/*"))
-    status, said = run.ended("dry-run", "--dry-run")
+    status, said = ended(tmp_path, "dry-run", "--dry-run")
     assert status == 0 and list(tmp_path.glob(".snakemake/locks/*")), said
 
-    again = run.start("again")
+    again = start(tmp_path, "again")
     log = tmp_path / "again"
     try:
         waited_for(lambda: "A job of a run that was killed is still at work" in log.read_text())
