@@ -25,7 +25,7 @@ rule asked:
 
 
 rule index_split:
-    """Note which words stand where in a split."""
+    """Index the words of a split by document."""
     input:
         corpus=lambda wildcards: corpus_files(wildcards.split),
         described="results/corpus/{split}.json",

@@ -1,9 +1,9 @@
 # Pretraining: from shards to results/runs/{run}/model/, training.csv and training.json. trained/ has what
-# was just made, state/ the checkpoints, results/holes/{run}.json what a run that forgets does without.
+# was just made, state/ the checkpoints, results/holes/{run}.json what a run that forgets leaves out.
 
 
 rule holes:
-    """Find where the documents that a run forgets stand in the samples of the train split."""
+    """Find the documents that a run forgets in the samples of the train split."""
     input:
         **TOKENIZER,
         train="results/manifests/train.json",

@@ -11,7 +11,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from mlm.foundations.command import command_parser, print_json, run_command
+from mlm.foundations.command import enter_directory, parser_for_run, print_json, run_command
 from mlm.foundations.errors import SAME_COMMAND, MlmError, printable
 from mlm.foundations.typed_artefacts import as_json
 
@@ -44,8 +44,8 @@ def _answer(given: argparse.Namespace) -> tuple[dict, str]:
     from mlm.asking.in_words import in_words
     from mlm.config.sources import read_settings
 
-    overlays, values = given.configfile, given.config
-    settings = read_settings(BASE / "config.yaml", overlays, values, given.directory)
+    enter_directory(given)
+    settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if given.forget:
         from mlm.asking.forgetting import forgetting, forgetting_in_words
@@ -64,7 +64,7 @@ def _answer(given: argparse.Namespace) -> tuple[dict, str]:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = command_parser("ask.py", __doc__)
+    parser = parser_for_run("ask.py", __doc__)
     parser.add_argument("sentence", nargs="?", help="the sentence, in quotes")
     parser.add_argument(
         "--forget",

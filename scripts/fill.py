@@ -8,7 +8,7 @@ The configuration is given as to snakemake. Nothing is written.
 import argparse
 from pathlib import Path
 
-from mlm.foundations.command import command_parser, print_json, run_command
+from mlm.foundations.command import enter_directory, parser_for_run, print_json, run_command
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> None:
     from mlm.config.sources import read_settings
     from mlm.foundations.artefacts import check_inputs
 
-    settings = read_settings(BASE / "config.yaml", given.configfile, given.config, given.directory)
+    enter_directory(given)
+    settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if run not in settings["runs"]:
         raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = command_parser("fill.py", __doc__)
+    parser = parser_for_run("fill.py", __doc__)
     parser.add_argument("sentences", nargs="+", help="sentences in quotes, with one mask each")
     parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
     given = parser.parse_args(arguments)

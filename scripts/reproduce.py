@@ -67,7 +67,7 @@ def chain(root: Path, asked: str) -> dict:
         name = waiting.pop(0)
         if name in found or not is_artefact(name) or not (root / name).is_file():
             continue
-        found[name] = made_from(read_artefact(root / name))
+        found[name] = made_from(root / name)
         waiting += sorted(found[name].inputs)
     if not found or not found[asked].rule:
         raise MlmError(

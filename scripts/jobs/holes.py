@@ -1,4 +1,4 @@
-"""Rule `holes`: where the documents that a run forgets stand in the samples of the train split."""
+"""Rule `holes`: find the documents that a run forgets in the samples of the train split."""
 
 from job_adapter import run_as_job
 

@@ -69,12 +69,18 @@ def job(tmp_path, monkeypatch):
 
 
 def test_what_a_job_was_made_from_stands_in_its_artefact(job):
-    record = made_from(read_artefact(MODEL[0]))
+    record = made_from(MODEL[0])
     assert record.rule == "pretrain"
     assert record.inputs == {path: file_sha256(path) for path in CORPUS}
     assert record.outputs == {MODEL[1]: file_sha256(MODEL[1])}
     assert record.settings == settings_digests({"rate": 0.1})
     assert check_inputs([*MODEL, *EVALUATION]).keys() == {*MODEL, *EVALUATION}
+
+
+def test_a_record_with_other_fields_is_damage_with_its_remedy(job):
+    write_artefact(MODEL[0], {"made_from": {"rule": "pretrain", "host": "a"}})
+    with pytest.raises(MlmError, match=r"training\.json is damaged.*rm results/training\.json"):
+        made_from(MODEL[0])
 
 
 def test_a_damaged_file_is_named_unless_the_job_checks_it_itself(job):

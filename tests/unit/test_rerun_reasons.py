@@ -1,8 +1,6 @@
 """Snakemake's reasons become sentences that name what changed."""
 
-import json
-
-from mlm.foundations.artefacts import settings_digests
+from mlm.foundations.artefacts import settings_digests, write_artefact
 from mlm.foundations.rerun_reasons import planned_jobs, reasons_in_words, stages
 
 CONFIG = {
@@ -31,8 +29,7 @@ def test_a_setting_that_is_no_section_has_the_name_that_the_result_recorded(tmp_
     was = settings_digests({"runs": ["base"], "steps": 7, "a": 3, "b": 3})
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "page.json").write_text("{")
-    record = {"made_from": {"settings": was}}
-    (tmp_path / "results" / "report.json").write_text(json.dumps(record))
+    write_artefact(tmp_path / "results" / "report.json", {"made_from": {"settings": was}})
     dry_run = "rule report:\n    output: results/page.html, results/page.json, results/report.json"
 
     def words(before, now, directory=tmp_path):

@@ -22,7 +22,7 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     for step, now in ((20, 100.0), (40, 110.0)):
         clock.now = now
         record.add({"loss": 4.0, "accuracy": 0.1}, 20)
-        logging.begin(step)
+        logging.note_first(step)
         logging.act(step, None)
     compiled, first, second = capsys.readouterr().err.splitlines()
     assert compiled == "base: compiled in 0:01:40"

@@ -1,1 +1,1 @@
-"""What a run will take, told before it begins."""
+"""What a run will take, estimated before it begins."""

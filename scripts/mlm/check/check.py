@@ -1,7 +1,6 @@
 """Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
 
 import math
-import os
 import shutil
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from mlm.check.rehearsal import (
     in_bytes,
     rehearse_data,
     rehearse_steps,
+    usable_cores,
 )
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
@@ -226,8 +226,10 @@ def show(forecast: Forecast) -> None:
     print("\n".join(forecast.lines))
     if forecast.stages:
         print(f"\n{_table(forecast.stages)}")
-        cores = len(os.sched_getaffinity(0))
-        print(f"Times are of a run from nothing with --cores {cores}, on a machine as busy as now.")
+        print(
+            f"Times are of a run from nothing with --cores {usable_cores()}, on a machine as busy "
+            "as now."
+        )
         print()
     for warning in forecast.warnings:
         print(f"Note: {warning}.")

@@ -172,12 +172,18 @@ def _stages_of_data(
     words = max(1.0, trained_on / made["train"].bytes) ** 0.6
     read = sum(file.bytes for split in made.values() for file in split.files)
     packed = sum(shard.num_bytes for shard in shards.values())
-    beside = min(len(os.sched_getaffinity(0)), sum(settings["shards"]["count"].values()))
+    beside = min(usable_cores(), sum(settings["shards"]["count"].values()))
     return [
         Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
         Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),
         Stage("shards", 3 + seconds[2] * times / beside, packed * times, 2000),
     ]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use; all where the system does not say which (macOS)."""
+    asked = getattr(os, "sched_getaffinity", None)
+    return len(asked(0)) if asked else os.cpu_count() or 1
 
 
 def _sample_of(

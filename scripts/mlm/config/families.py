@@ -94,5 +94,5 @@ def unfit_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
 
 
 def first_position(family: str) -> int:
-    """The position of a sequence's first token: so many rows of the table lie before it."""
+    """The position of a sequence's first token: the number of rows of the table before it."""
     return 2 if family in ROBERTA_FAMILY else 0

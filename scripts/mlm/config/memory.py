@@ -1,5 +1,5 @@
-"""How much memory a training and an evaluation take, estimated before they run, for `mem_mb` of
-their rules: too high rather than too low, and without a built model."""
+"""How much memory a training, an evaluation and the making of a tokenizer take, estimated before
+they run, for `mem_mb` of their rules: too high rather than too low, and without a built model."""
 
 import json
 import math

@@ -14,15 +14,11 @@ from mlm.foundations.errors import MlmError
 
 
 def read_settings(
-    defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = (), directory: str = "."
+    defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = ()
 ) -> Settings:
     """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
-    KEY=VALUE, with `directory` as working directory. Raises MlmError for a file that cannot be
-    read, and ConfigError with every problem found."""
-    overlays = [os.path.abspath(file) if directory != "." else file for file in overlays]
-    if not os.path.isdir(directory):
-        raise MlmError(f"--directory {directory}: there is no such directory")
-    os.chdir(directory)
+    KEY=VALUE. Raises MlmError for a file that cannot be read, and ConfigError with every problem
+    found."""
     overlay: dict[str, Any] = {}
     for file in overlays:
         overlay = merged(overlay, read_overlay(file))

@@ -43,7 +43,7 @@ def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _at(values: Any, path: str) -> Any:
-    """What stands in `values` at the dotted `path`; None for nothing."""
+    """The value in `values` at the dotted `path`, or None."""
     for key in path.split("."):
         values = values.get(key) if isinstance(values, dict) else None
     return values

@@ -1,6 +1,5 @@
 """Clusters of near-duplicates, of which the first document stays, by union-find (Tarjan 1975)."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,12 +55,11 @@ class _Clusters:
     """Which documents are in a cluster: parents, in a new file, lead to its first document."""
 
     def __init__(self, place: Path, size: int):
-        with open(place, "w+b") as file:
-            # Really allocated: a write into a mapped gap of a full disk kills the process.
-            os.posix_fallocate(file.fileno(), 0, max(size, 1) * 8)
+        # All is written before it is mapped: on a full disk, a mapped gap would kill the process.
+        with open(place, "wb") as file:
+            for start in range(0, max(size, 1), _CHUNK):
+                file.write(np.arange(start, min(start + _CHUNK, max(size, 1)), dtype=np.int64))
         self._parents = np.memmap(place, np.int64, "r+")
-        for start in range(0, size, _CHUNK):
-            self._parents[start : start + _CHUNK] = np.arange(start, min(start + _CHUNK, size))
 
     def join(self, pairs: np.ndarray) -> None:
         """Let `pairs` [links, 2] of documents be in one cluster each."""

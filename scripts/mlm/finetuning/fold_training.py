@@ -12,7 +12,7 @@ from mlm.config.finetune import Finetune
 from mlm.finetuning.artefacts import FoldRecord
 from mlm.finetuning.fold_engine import Fold, loss_and_score
 from mlm.finetuning.tables import EpochRow, Prediction, write_predictions, write_rows
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.loop import TrainingLog, next_multiple, updates
@@ -54,7 +54,7 @@ def finetune_fold(
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
         "model": file_sha256(Path(model) / "model.safetensors"),
-        "code": code_digests(Path(__file__).parents[2], FOLD_MODULES),
+        "code": code_digests(SCRIPTS, FOLD_MODULES),
     }
     fold = Fold(number, section, accelerator, examples, model)
     steps, label = section.epochs * fold.steps_per_epoch, f"{run}, {start}, fold {number}"
@@ -126,7 +126,7 @@ class _Epochs:
 
     def _add_row(self, epoch: int) -> None:
         fold, section, sums = self.fold, self.section, self.record.sums
-        self.record.means()  # The sums start anew.
+        self.record.take_means()  # The sums start anew.
         loss = sums["loss"] / sums["examples"]
         held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
         if not np.isfinite([loss, held_out]).all():

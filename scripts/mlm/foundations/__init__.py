@@ -1,1 +1,1 @@
-"""What every other package stands on: atomic writes, digests, errors, the environment."""
+"""What every other package uses: atomic writes, digests, errors, the environment."""

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -23,9 +23,7 @@ from mlm.foundations.errors import MlmError, remedy
 _SEAL, _MADE_FROM = "seal", "made_from"
 
 #: Columns of tables that hold seconds or speeds.
-_TIMED = (
-    *("compile", "elapsed", "initialisation_seconds", "samples_per_second", "tokens_per_second"),
-)
+_TIMED = ("initialisation_seconds", "tokens_per_second")
 _NUMBER = re.compile(r"[0-9.e+-]*")
 
 #: Settings that change no byte: no record names them, and Snakemake does not compare them.
@@ -103,9 +101,18 @@ class MadeFrom:
     outputs: Mapping[str, str] = field(default_factory=dict)
 
 
-def made_from(artefact: dict) -> MadeFrom:
-    """The record in the content of an artefact; empty if a script was run by hand."""
-    return MadeFrom(**artefact.get(_MADE_FROM, {}))
+def made_from(path: str | os.PathLike) -> MadeFrom:
+    """The record in the artefact `path`; empty if a script was run by hand. Raises MlmError as
+    `read_artefact` does, and for a record with other fields."""
+    record = read_artefact(path).get(_MADE_FROM, {})
+    try:
+        return MadeFrom(**record)
+    except TypeError:
+        known = ", ".join(known.name for known in fields(MadeFrom))
+        raise MlmError(
+            f"{path} is damaged: its record {_MADE_FROM} does not have the fields {known}. "
+            f"{remedy(path)}"
+        ) from None
 
 
 def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
@@ -143,7 +150,7 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     for by, path in sorted(results.items()):
         if not is_artefact(path):
             continue
-        record = made_from(read_artefact(path))
+        record = made_from(path)
         makers = {by: file_sha256(path), **record.outputs}
         for name, sha256, is_maker in (
             *((name, sha256, True) for name, sha256 in sorted(makers.items())),
@@ -174,7 +181,7 @@ def check_outputs(
     For files that a job finds through another than the artefact that vouches for them. Raises
     MlmError if one is not what was written.
     """
-    recorded = made_from(read_artefact(artefact)).outputs
+    recorded = made_from(artefact).outputs
     named = {str(path): recorded.get(portable(path)) for path in paths}
     return {path: _checked(path, sha256) for path, sha256 in named.items() if sha256 is not None}
 

@@ -3,6 +3,7 @@
 import argparse
 import codecs
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -19,8 +20,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
-    """A parser for the command `name`, whose docstring is its help, with options that say which run
-    and which results are meant, as snakemake has them."""
+    """A parser for the command `name`, whose docstring is its help."""
     described, _, usage = doc.partition("\n")
     parser = _Parser(
         prog=name,
@@ -28,12 +28,28 @@ def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
         epilog=usage.strip("\n"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--directory", "-d", default=".", help="where the results are")
+    return parser
+
+
+def parser_for_run(name: str, doc: str) -> argparse.ArgumentParser:
+    """A `command_parser` with options that say which run is meant, as snakemake has them."""
+    parser = command_parser(name, doc)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], metavar="FILE")
     parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--directory", "-d", default=".", help="where the results are")
     parser.add_argument("--run", help="the run that is asked about (default: the first)")
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
     return parser
+
+
+def enter_directory(given: argparse.Namespace) -> None:
+    """Make `--directory` the working directory; MlmError if there is none. `--configfile` still
+    names the same files."""
+    if given.directory != ".":
+        given.configfile = [os.path.abspath(file) for file in given.configfile]
+    if not os.path.isdir(given.directory):
+        raise MlmError(f"--directory {given.directory}: there is no such directory")
+    os.chdir(given.directory)
 
 
 def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:

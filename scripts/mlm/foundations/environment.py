@@ -1,4 +1,5 @@
-"""Is this the environment that the workflow was tested in? Asked before the first job."""
+"""The environment of this process: its packages and their versions, checked before the first job;
+the place and the disk for results; and what a child process is given."""
 
 import errno
 import importlib.metadata

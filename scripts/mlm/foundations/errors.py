@@ -13,7 +13,7 @@ HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
     r"\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
 )
-#: What stands between quotation marks, or without a space.
+#: Text between quotation marks, or without a space.
 _VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
 #: How a message calls the command that was given.
 SAME_COMMAND = "the same snakemake command"

@@ -1,4 +1,5 @@
-"""What every rule's script does around its one call: log, and report errors in words."""
+"""What every rule's script does around its work: check the inputs, log, report errors in words, and
+record in the outputs what they were made from."""
 
 import contextlib
 import os

@@ -5,7 +5,6 @@ for a new learning rate. Here old and new are compared key by key, which makes 5
 """
 
 import ast
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 from mlm.foundations.artefacts import is_artefact, made_from, settings_digests
 from mlm.foundations.digests import ABSENT, differing_leaves
+from mlm.foundations.errors import MlmError
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
@@ -70,9 +70,8 @@ def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") ->
             recorded = {}
             for path in filter(is_artefact, job.output.split(", ")):
                 # Of what is damaged or of another version, Snakemake's start has told.
-                with suppress(ValueError, TypeError, AttributeError, OSError):
-                    content = json.loads(Path(directory, path).read_bytes())
-                    recorded = recorded or made_from(content).settings
+                with suppress(MlmError, OSError):
+                    recorded = recorded or made_from(Path(directory, path)).settings
             reasons = reasons_in_words(job.reason, config, recorded)
             stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, reasons))
             stage.jobs.append(job.wildcards)

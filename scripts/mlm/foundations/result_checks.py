@@ -20,7 +20,6 @@ from mlm.foundations.artefacts import (
     OPERATIONAL,
     is_artefact,
     made_from,
-    read_artefact,
     result_sha256,
     settings_digests,
 )
@@ -65,7 +64,7 @@ def look_over(results: Iterable[str], params_of: Params, memory: FileMemory) -> 
             )
         elif is_artefact(path) and Path(path).is_file() and not _is_incomplete(path):
             try:
-                record = memory.value("record", path, lambda p: asdict(made_from(read_artefact(p))))
+                record = memory.value("record", path, lambda p: asdict(made_from(p)))
             except MlmError as error:
                 found.problems.append(str(error))
                 continue

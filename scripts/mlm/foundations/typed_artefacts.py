@@ -1,6 +1,6 @@
 """Typed artefacts: one dataclass for each JSON file of a stage, which writes it and reads it.
 
-Those of a package stand in its module `artefacts`, which imports nothing that computes: an edit of
+Those of a package are in its module `artefacts`, which imports nothing that computes: an edit of
 what makes a file does not rerun its readers.
 """
 
@@ -63,7 +63,7 @@ def _reader(kind: type[Artefact]) -> TypeAdapter:
 
 
 def as_json(value: Any) -> Any:
-    """`value` as it stands in its file: an object for each dataclass."""
+    """`value` as it is written to its file: an object for each dataclass."""
     if is_dataclass(value):
         return {
             f.name: as_json(getattr(value, f.name))

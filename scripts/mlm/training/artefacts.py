@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
-#: NamedSettings by name, as they were in force.
+#: Settings by name, as they were in force.
 NamedSettings = dict[str, bool | int | float | str | None]
 
 

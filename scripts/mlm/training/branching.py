@@ -17,8 +17,8 @@ from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 
-#: What may differ between a branch and its parent, below `settings`; of the learning rate, what
-#: lies before the branch is compared step by step, and of the holes, when they are first used.
+#: What may differ between a branch and its parent, below `settings`. The learning rate before the
+#: branch is compared step by step, and of the holes the step at which they are first used.
 _OWN = ("steps", "holes")
 _OWN_OF_OPTIMIZER = ("schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio")
 

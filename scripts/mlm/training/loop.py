@@ -58,7 +58,7 @@ class TrainingLog:
             self.sums[key] = self.sums.get(key, 0.0) + float(value)
         self.steps_in_sums += steps
 
-    def means(self) -> dict[str, float]:
+    def take_means(self) -> dict[str, float]:
         """Means since the last call; the sums start anew."""
         means = {k: v / self.steps_in_sums for k, v in self.sums.items()}
         self.overflow += self.sums.get("overflow", 0.0)

@@ -1,4 +1,5 @@
-"""What is done now and then beside the updates, each a `loop.PeriodicAction`: log and save."""
+"""What is done now and then beside the updates, each a `loop.PeriodicAction`: log, which includes
+validation, and save."""
 
 import sys
 import time
@@ -31,8 +32,9 @@ class Logging:
         self._compiled: tuple[float, int] | None = None
         self._window: tuple[float, int] | None = None
 
-    def begin(self, step: int) -> None:
-        """Note the first execution, which compiles and tells nothing of the ones to come."""
+    def note_first(self, step: int) -> None:
+        """Note the first execution, which compiles and says nothing of the ones to come; of others
+        nothing."""
         if self._compiled is None:
             self._compiled = self._window = time.monotonic(), step
             took = timedelta(seconds=round(self._compiled[0] - self._began))
@@ -47,7 +49,7 @@ class Logging:
         run, record = self._run, self._record
         validated = step % run.pretraining.validation.every == 0 or step == run.steps
         validation_loss, validation_accuracy = engine.validate() if validated else (None, None)
-        means = record.means()
+        means = record.take_means()
         row = Row(
             step=step,
             epoch=step * run.batch_size / run.train.num_samples,

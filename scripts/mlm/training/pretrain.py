@@ -95,13 +95,13 @@ def pretrain(
         written = curve_writers(run, states.path) if group.leads else nullcontext([])
         with states.held(), written as writers:
             engine = engine_of(run, devices)
-            record = _begun(prepared, engine)
+            record = _restored_or_started(prepared, engine)
             logging = Logging(run, record, writers)
             saving = Saving(run, states, record)
             actions = [logging, saving, *further]
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, record, saving, at_once, group):
-                logging.begin(step)
+                logging.note_first(step)
                 check_loss(record.sums["loss"], run, step, states)
         exported = engine.exported()
         group.leave()
@@ -109,7 +109,7 @@ def pretrain(
         _write_results(prepared, results, engine, exported, record)
 
 
-def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
+def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the record up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
     found = states.newest_whole() if states.leads else None

@@ -39,7 +39,7 @@ class Run:
     validation_plan: MaskingPlan
     train: ShardFiles
     validation: ShardFiles
-    #: The transformers configuration; None for who asks which samples the run is shown alone.
+    #: The transformers configuration; None if only the samples are asked for.
     model_config: Any
     replicas: int = 1
 
@@ -84,11 +84,11 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget"}
-        saved_anyhow |= {"log_to", "tokens"}
+        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "forget"}
+        outside_the_basis |= {"log_to", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
-        values = self.pretraining.model_dump(exclude=saved_anyhow) | {
+        values = self.pretraining.model_dump(exclude=outside_the_basis) | {
             "model": model,
             "initialisation": self.model.initialisation.model_dump(),
             "masking": _plan_basis(self.plan),

@@ -1,4 +1,4 @@
-"""What a saved state must have been made from for a run to resume from it."""
+"""The basis of a saved state: settings, data, code, packages and devices, which decide its bits."""
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256

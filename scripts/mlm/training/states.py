@@ -89,8 +89,10 @@ class StateDirectory:
         with ExitStack() as locked:
             if self.leads:
                 self._acquire(locked)
-            yield
-        self._lease = None
+            try:
+                yield
+            finally:
+                self._lease = None
 
     def _acquire(self, locked: ExitStack) -> None:
         try:
