@@ -8,6 +8,13 @@ settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty directory, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def made_project(tmp_path_factory):
     from asked_project import DOCUMENTS, new_project, write_project

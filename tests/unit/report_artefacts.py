@@ -196,16 +196,14 @@ def fill_mask(
     run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")
 ) -> FillMask:
     scores = {"make": 0.11, "be": 0.08, "secure": 0.047, "have": 0.031, "do": 0.02}
-    filled = [
-        {"prompt": prompt}
-        | {
-            "answers": [
-                {"token": token, "sequence": prompt.replace(MASK, token), "score": score}
-                for token, score in scores.items()
-            ]
-        }
-        for prompt in prompts
-    ]
+
+    def answers(prompt: str) -> list[dict]:
+        return [
+            {"token": token, "sequence": prompt.replace(MASK, token), "score": score}
+            for token, score in scores.items()
+        ]
+
+    filled = [{"prompt": prompt, "answers": answers(prompt)} for prompt in prompts]
     return typed(FillMask, {"run": run, "prompts": filled})
 
 

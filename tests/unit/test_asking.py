@@ -94,8 +94,7 @@ def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
         assert all(p.sample == starts[p.shard] + p.shard_sample for p in passage.parts)
 
 
-def test_the_space_before_a_text_is_no_letter_of_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_space_before_a_text_is_no_letter_of_it(here):
     write_project({name: texts[:30] for name, texts in DOCUMENTS.items()}, write_letter_tokenizer)
     for sentence, first in ((TEXTS[3], "▁"), (TEXTS[3].split(" ", 1)[1], TEXTS[3].split()[1][0])):
         shown = [token.text for part in parts_of(asked(sentence, most=1)) for token in part.tokens]
@@ -315,8 +314,7 @@ HUB = HubSource("hub", "train", "me/texts", None, "abc")
         (FilesSource("files", "line", (FILE, GONE)), "document", "2 text files of the user"),
     ],
 )
-def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, group_by, words):
-    monkeypatch.chdir(tmp_path)
+def test_each_kind_of_source_is_told_in_words(here, source, group_by, words):
     described = replace(corpus("train"), source=source, group_by=group_by)
     documents = SimpleNamespace(group=lambda split, document: "G")
     stretch, used = Stretch("train", 1, "A text.", 0, 6, 2), corpus_settings(resolve(CONFIG))
@@ -403,6 +401,7 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
     said = refused("x", "--configfile", "none.yaml")
     assert said.startswith("ask.py: --configfile none.yaml: cannot be read")
     assert refused("", "--configfile", "my.yaml").startswith("ask.py: The sentence is empty.")
+    assert "No run is called ''" in refused("x", "--configfile", "my.yaml", "--run", "")
     told = "ask.py: The configuration has 1 problem"
     assert refused("x", "--config", "seed=many").startswith(told)
     for arguments in (["--replay", "many"], ["x", "--replay", "0"], ["x", "--most=-1"]):

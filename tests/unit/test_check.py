@@ -35,12 +35,6 @@ def texts():
     return [text.replace("\n", " ") for text in found]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def of_files(pattern, **others):
     return resolve({"corpus": {"source": "files", "files": {"train": [pattern]}}, **others})
 

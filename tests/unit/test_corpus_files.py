@@ -14,10 +14,7 @@ from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.formats import read_documents
 from mlm.foundations.errors import MlmError
 
-
-@pytest.fixture(autouse=True)
-def in_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize(

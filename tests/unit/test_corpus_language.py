@@ -41,8 +41,7 @@ def settings(path: str, **more) -> dict:
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_documents_of_other_languages_are_left_out_and_counted(tmp_path, monkeypatch, small):
-    monkeypatch.chdir(tmp_path)
+def test_documents_of_other_languages_are_left_out_and_counted(here, small):
     # exp(3) to 1 for English; exp(0.6) to 1, or 0.646; exp(1.5) to 1, or 0.82; German.
     Path("train.txt").write_text("the of\nthe in so in so\nthe in\nder und\n")
     own = {"language": settings(model(Path("m.bin"), small=small))}

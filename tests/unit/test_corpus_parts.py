@@ -258,8 +258,7 @@ def test_what_another_number_of_parts_left_is_removed(tmp_path):
 @pytest.mark.parametrize(
     "damaged", ["read-00000.digests", "read-00001-train.arrow", "removed.numbers"]
 )
-def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
-    monkeypatch.chdir(tmp_path)
+def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     place = Path("results/corpus/parts/00002")
     for number in range(2):
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))

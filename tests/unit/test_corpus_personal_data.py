@@ -50,8 +50,7 @@ def test_what_is_none_stays(kind):
         assert rules(**{kind: "replace"}).judged(f"At {text}.", {}) == (f"At {text}.", None), text
 
 
-def test_what_is_replaced_or_dropped_is_counted_and_shown_nowhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_is_replaced_or_dropped_is_counted_and_shown_nowhere(here):
     lines = ["write to a@b.org or c@d.org", "a call to +49 30 901820", "from 192.0.2.1 with love"]
     Path("train.txt").write_text("\n".join([*lines, "nothing"]) + "\n")
     personal = {"email": "replace", "phone_number": "drop", "placeholders": {"email": ""}}

@@ -40,8 +40,7 @@ def test_a_hub_preset_is_pinned_and_filters_as_that_of_files(name):
 
 
 @pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
-def test_a_local_copy_is_read_whole_except_for_its_blank_lines(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_local_copy_is_read_whole_except_for_its_blank_lines(name, here):
     data = Path("data") / name
     data.mkdir(parents=True)
     for split in SPLITS:

@@ -108,8 +108,7 @@ def test_presets_hold_the_published_thresholds():
     assert set(Section.model_fields) - both == {"stop_words"}
 
 
-def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_rules_took_is_counted_by_split_with_its_first_texts(here):
     long = "x" * (SAMPLE_CHARACTERS + 1)
     lines = ["one two three", *(f"short{i}" for i in range(SAMPLES + 2)), f"{long} {long} y"]
     Path("train.txt").write_text("\n".join(lines) + "\n")
@@ -127,8 +126,7 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monk
     assert "rules" not in described("train") and "quality" not in described("train")["filters"]
 
 
-def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(here):
     Path("train.txt").write_text("a b\nc\n" + "d e f\n" * 3)
     quality = {"min_words": 2, "max_words": 2, "min_mean_word_length": 2}
     told = refused(files("train.txt", filters={"quality": {"rules": quality}}))

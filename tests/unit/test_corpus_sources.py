@@ -24,9 +24,7 @@ MIXED = ["Привет 👩‍👩‍👧‍👦 مرحبا naïve 漢字", "�
 ENGLISH = [f"Sentence number {i} of a small English text, with a comma." for i in range(60)]
 
 
-@pytest.fixture(autouse=True)
-def in_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def as_separated(texts, separator):

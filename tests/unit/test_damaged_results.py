@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from evaluated_project import write_word_tokenizer
 from safetensors.numpy import save_file
 
 from mlm.corpus.split_documents import SplitDocuments
@@ -63,22 +64,6 @@ def test_a_damaged_page_of_a_corpus_is_named_or_is_text(tmp_path):
             assert f"rm {path}" in str(error)
 
 
-def tokenizer_in(directory: Path) -> Path:
-    from tokenizers import Tokenizer, models
-
-    special = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
-    vocabulary = {text: i for i, text in enumerate([*special.values(), "a", "b"])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
-    tokenizer.add_special_tokens(list(special.values()))
-    directory.mkdir(exist_ok=True)
-    tokenizer.save(str(directory / "tokenizer.json"))
-    tokens = {f"{name}_token": text for name, text in special.items()}
-    (directory / "special_tokens_map.json").write_text(json.dumps(tokens))
-    config = tokens | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (directory / "tokenizer_config.json").write_text(json.dumps(config))
-    return directory
-
-
 def load_tokenizer(directory: Path) -> None:
     Encoder.load(directory / "tokenizer.json")
 
@@ -103,7 +88,8 @@ LOADED = [
 
 @pytest.mark.parametrize(("name", "damage", "load"), LOADED)
 def test_a_damaged_tokenizer_or_model_is_named(tmp_path, name, damage, load):
-    directory = tokenizer_in(tmp_path / "model")
+    directory = tmp_path / "model"
+    write_word_tokenizer(directory, 7)
     config = {"model_type": "bert", "vocab_size": 7, "hidden_size": 8, "num_hidden_layers": 1}
     config |= {"num_attention_heads": 2, "intermediate_size": 8}
     config["architectures"] = ["BertForMaskedLM"]

@@ -12,17 +12,13 @@ from mlm.corpus.file_patterns import corpus_settings, matched_files
 from mlm.corpus.parts import filter_files
 from mlm.foundations.errors import ConfigError, MlmError
 
+pytestmark = pytest.mark.usefixtures("here")
 WORDS = [f"w{i}" for i in range(20)]
 
 
 def judged(text: str, *, words: int = 13) -> str | None:
     settings = {"against": ["asked.txt"], "words": words, "text_column": "text"}
     return Decontamination(settings).judged(text, {})[1]
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def test_as_many_words_in_a_row_are_too_many_whatever_case_and_punctuation():

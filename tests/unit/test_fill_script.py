@@ -54,6 +54,7 @@ def test_every_sentence_is_answered(fill, model, capsys):
     [
         (["--run", "wide"], "no run is called 'wide'; there are: base"),
         (["--run", "\x1b[31m"], r"no run is called '\x1b[31m'"),
+        (["--run", ""], "no run is called ''; there are: base"),
         ([], "results/runs/base/model: no model is there yet"),
         (["--directory", "nowhere"], "--directory nowhere: there is no such directory"),
         (["--config", "seed=x"], "seed: found 'x', expected integer"),

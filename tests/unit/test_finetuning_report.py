@@ -12,6 +12,8 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 
+WHOLE = "whole groups (no fold divides one)"
+
 
 def measured(score):
     return {"score": score, "interval": [score - 0.01, score + 0.01]}
@@ -90,14 +92,9 @@ def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "groups", "seeds", "said"),
     [
-        (
-            "embedded",
-            4,
-            2,
-            "whole groups (no fold divides one) and over the 2 trainings of each fold",
-        ),
+        ("embedded", 4, 2, f"{WHOLE} and over the 2 trainings of each fold"),
         ("csv", 0, 2, "single rows and over the 2 trainings"),
-        ("csv", 4, 1, "whole groups (no fold divides one), the same draw"),
+        ("csv", 4, 1, f"{WHOLE}, the same draw"),
     ],
 )
 def test_the_page_says_what_the_intervals_hold(tmp_path, kind, groups, seeds, said):

@@ -57,31 +57,30 @@ def test_every_head_attends_to_its_offset_at_step_zero(family):
         assert (attention[:, head, inner].argmax(-1) == inner + offset).mean() > 0.95
 
 
-def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero():
+def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero(monkeypatch):
     import jax
-    import jax.numpy as jnp
 
+    from mlm.model import network
     from mlm.model.architecture import Architecture
-    from mlm.model.network import _norm, _rotated, _rotation
     from mlm.model.weights import initial_parameters
     from mlm.training.in_jax.engine import NamedWeights
 
     config = small_config("modernbert", global_rope_theta=100.0, max_position_embeddings=LENGTH)
-    architecture = Architecture.of(config.to_dict())
+    architecture, compared = Architecture.of(config.to_dict()), []
     weights = initial_parameters(architecture, jax.random.key(0))
     weights = {name: np.array(value) for name, value in weights.items()}
     neighbour_heads(NamedWeights(weights, architecture), config, seed=0)
-    heads, width = architecture.heads, architecture.width // architecture.heads
+
+    def noted(query, key, value, *_):
+        compared.append((query, key))
+        return value
+
+    monkeypatch.setattr(network, "_whole_attention", noted)
     ids = np.random.default_rng(3).integers(5, 300, (4, LENGTH))
-    names = architecture.names
-    hidden = weights[f"{names.words}.weight"][ids]
-    read = _norm(weights, names.embedding_norm, hidden, architecture.norm_epsilon)
-    read = read @ weights[f"{names.layer}0.{names.projections[0]}.weight"].T
-    turned = _rotation(jnp.arange(LENGTH)[None], width, 100.0)
-    query, key, _ = (x.reshape(4, LENGTH, heads, width) for x in jnp.split(read, 3, axis=-1))
-    scores = jnp.einsum("btnh,bsnh->bnts", _rotated(query, turned), _rotated(key, turned))
-    attention = np.asarray(jax.nn.softmax(scores / np.sqrt(width)))
-    inner = np.arange(2, LENGTH - 2)
+    network.hidden_states(weights, architecture, ids, np.ones_like(ids))
+    query, key = compared[0]
+    scores = np.einsum("btnh,bsnh->bnts", query, key) / np.sqrt(query.shape[-1])
+    attention, inner = np.asarray(jax.nn.softmax(scores)), np.arange(2, LENGTH - 2)
     for head, offset in enumerate(OFFSETS):
         share = attention[:, head, inner, inner + offset]
         assert share.mean() > 0.6, (head, offset, share.mean())
