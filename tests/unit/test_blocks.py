@@ -26,15 +26,12 @@ def shard(tmp_path):
     return ShardBlocks(str(path), path.name, SAMPLES, writer.block_offsets)
 
 
-def test_blocks_one_after_the_other_are_the_whole_file_as_tensorflow_reads_it(shard):
-    from mlm.foundations.tensorflow_setup import tf
-
+def test_blocks_one_after_the_other_are_the_whole_file(shard):
     whole = list(read_records(io.BytesIO(Path(shard.path).read_bytes()), shard.name))
     assert len(whole) == SAMPLES
     blocks = [shard.read(number) for number in range(shard.num_blocks)]
     assert [len(block) for block in blocks] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 300]
     assert [record for block in blocks for record in block] == whole
-    assert list(tf.data.TFRecordDataset(shard.path).as_numpy_iterator()) == whole
 
 
 def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):

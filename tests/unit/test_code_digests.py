@@ -78,8 +78,7 @@ def test_code_that_is_no_python_is_named(library):
 
 
 def loaded_by(names):
-    """The library's modules that the imports of `names` load; in a copy of this process, where
-    packages are imported already."""
+    """The library's modules that the imports of `names` load, in a copy of this process."""
     for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
         del sys.modules[name]
     for name in names:

@@ -24,12 +24,11 @@ TEXTS = {
 
 
 @pytest.fixture(autouse=True)
-def offline_in_an_empty_home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def offline_in_an_empty_home(here, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf" / "datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", here / "hf" / "datasets")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(here / "hf" / "hub"))
 
 
 def settings(**hub) -> dict:

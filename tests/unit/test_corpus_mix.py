@@ -19,9 +19,8 @@ from mlm.foundations.errors import ConfigError, MlmError
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(here, monkeypatch):
     """Three sources in the working directory; some texts are in two of them."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     lines = [f"a line of letters {n}" for n in range(300)]
     Path("letters.txt").write_text("\n".join([*lines, "short", lines[7]]) + "\n")
@@ -30,7 +29,7 @@ def place(tmp_path, monkeypatch):
     Path("pieces.jsonl").write_text("\n".join(rows) + "\n")
     notes = pa.table({"text": [f"note {n}" for n in range(100)]})
     pq.write_table(notes, "notes.parquet", row_group_size=7)
-    return tmp_path
+    return here
 
 
 def mix(**weights) -> dict:
@@ -79,7 +78,6 @@ def test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts(
     for split in ("validation", "test"):
         held_out = texts(Path("one"), split)
         assert len(set(held_out)) == len(held_out) and not set(held_out) & set(train)
-    # Every document once, then the second and the third time.
     first = train[: kept["letters"] + taken["notes"] + taken["pieces"]]
     assert len(set(first)) == len(first)
     assert "a mix of letters, 2.5 times (1 text file" in str(described.source)

@@ -18,7 +18,6 @@ from mlm.corpus.corpus_building import (
     SPLITS,
     after_reading,
     build_corpus,
-    remove_other_parts,
     take_over,
 )
 from mlm.corpus.corpus_writing import write_file
@@ -39,9 +38,8 @@ def texts(count: int, first: int = 0) -> list[str]:
 
 
 @pytest.fixture
-def sources(tmp_path, monkeypatch):
+def sources(here, monkeypatch):
     """Files of several formats, and batches so small that there are many."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
     for module, name in (
@@ -244,15 +242,6 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, bad, how):
     # What parts read stays, so that it need not be read again.
     assert not content(Path("out"))
     assert not [*Path("out").rglob(".*"), *Path("out").rglob("*.parquet")]
-
-
-def test_what_another_number_of_parts_left_is_removed(tmp_path):
-    for name in ("00004", "00007", "written"):
-        (tmp_path / name).mkdir()
-    remove_other_parts(tmp_path, "00007")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["00007", "written"]
-    remove_other_parts(tmp_path, None)
-    assert [p.name for p in tmp_path.iterdir()] == ["written"]
 
 
 @pytest.mark.parametrize(

@@ -94,13 +94,10 @@ def test_a_place_that_cannot_be_filled_is_told_before_anything_is_begun(tmp_path
 
 
 @pytest.mark.parametrize("dated", ["a.txt", "link.txt"])
-def test_a_file_or_a_link_of_the_future_is_refused_with_the_command_that_mends_it(
-    tmp_path, monkeypatch, dated
-):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_or_a_link_of_the_future_is_refused_with_the_command_that_mends_it(here, dated):
     files = ["a.txt", "link.txt", "absent.txt"]
-    (tmp_path / "a.txt").touch()
-    (tmp_path / "link.txt").symlink_to("a.txt")
+    (here / "a.txt").touch()
+    (here / "link.txt").symlink_to("a.txt")
     refuse_future_dates(files)
     os.utime(dated, (2_000_000_000, 2_000_000_000), follow_symlinks=False)
     with pytest.raises(MlmError, match=r"dated in the future .*2033") as caught:

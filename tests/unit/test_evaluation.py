@@ -10,7 +10,9 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
+from mlm.evaluation.exported_model import load_tokenizer
 from mlm.evaluation.fill_mask import answers
+from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
@@ -18,7 +20,7 @@ from mlm.samples.manifests import Manifest
 
 PAIR = ["the public of the states", "the the of public states"]
 SECTION = {"mask_token": 1.0, "random_token": 0.0, "bootstrap": {"resamples": 100}, "samples": 3}
-SECTION |= {"frequency_bands": [10, 100], "train_samples": 60, "minimal_pairs": [PAIR]}
+SECTION |= {"frequency_bands": [10, 100], "train_samples": 60, "minimal_pairs": [PAIR, PAIR[::-1]]}
 CHARACTERS = {"train": 5000, "test": 5000}
 COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 
@@ -87,7 +89,7 @@ def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_in
 
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
-    from mlm.evaluation.exported_model import load_model, load_tokenizer
+    from mlm.evaluation.exported_model import load_model
 
     model, (ids, attention, shown) = load_model(root / "random"), masked_test(root)
     losses, ranks = [], []
@@ -104,7 +106,8 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     assert found["top5_accuracy"] == pytest.approx(np.mean(ranks < 5), abs=1e-6)
     assert found["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
 
-    tokenizer, (pair,) = load_tokenizer(root / "random"), random_model["minimal_pairs"]["pairs"]
+    tokenizer, pairs = load_tokenizer(root / "random"), random_model["minimal_pairs"]
+    pair, turned = pairs["pairs"]
     for sentence, score in zip(PAIR, pair["scores"], strict=True):
         ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
         for place in range(1, len(ids) - 1):
@@ -113,7 +116,9 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
             total += row[ids[place]] - np.log(np.exp(row).sum())
         assert score == pytest.approx(total, abs=1e-4)
     first, second = pair["scores"]
-    assert pair["correct"] == (first > second) == random_model["minimal_pairs"]["accuracy"]
+    assert turned["scores"] == pytest.approx([second, first], abs=1e-4)
+    assert pair["correct"] == (first > second) == (not turned["correct"])
+    assert pairs["accuracy"] == 0.5
 
 
 def test_the_parts_add_up_to_the_whole(random_model):
@@ -289,3 +294,16 @@ def test_all_wrong_prompts_are_named_at_once(root):
     assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in str(raised.value)
     assert "43 tokens; the model takes at most 16" in str(raised.value)
     assert "'the [MASK]'" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "pair, said",
+    [
+        (("the", " the"), "'the' and ' the' are the same tokens"),
+        (("the", ""), "evaluation.minimal_pairs: '' has"),
+        (("the", "of " * 15), "evaluation.minimal_pairs: 'of .* has 17 tokens"),
+    ],
+)
+def test_a_pair_that_cannot_be_compared_is_named(root, pair, said):
+    with pytest.raises(MlmError, match=said):
+        score_pairs([pair], load_tokenizer(root / "random"), project.LENGTH, None)

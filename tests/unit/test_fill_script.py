@@ -1,9 +1,5 @@
 import json
-import os
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from loaded_script import loaded
@@ -27,9 +23,7 @@ def model(tmp_path):
 
 
 @pytest.fixture
-def fill(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
+def fill(here, monkeypatch):
     def answers(directory, prompts, top_k, told_as):
         answer = FilledToken(token="people", sequence="the people", score=0.75)
         return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
@@ -69,17 +63,6 @@ def test_a_damaged_model_is_not_asked(fill, model, capsys):
     (model / "model.safetensors").write_bytes(b"weightz")
     assert fill(["A [MASK]."]) == 1
     assert "results/runs/base/model/model.safetensors is damaged" in capsys.readouterr().err
-
-
-def test_a_model_that_may_not_be_read_is_told_with_what_to_do(model, tmp_path):
-    (model / "config.json").chmod(0)
-    # Root may read everything, unless that right is taken from it.
-    as_a_user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
-    script = str(Path(__file__).parents[2] / "scripts" / "fill.py")
-    command = [*as_a_user, sys.executable, script, "A [MASK]."]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 1
-    assert "config.json: Permission denied. Give this user access" in ran.stderr
 
 
 def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):

@@ -157,7 +157,6 @@ def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     examples = read_rows(tmp_path / "t.csv", Example)
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)
-    # A year with several speeches has more passages, and so more weight.
     examples = [replace(e, split="") for e in examples if sizes[e.group] == 3]
     alone = list({e.group: e for e in reversed(examples)}.values())[::-1]
     expected = {name: pytest.approx(ends) for name, ends in intervals_of(alone).items()}

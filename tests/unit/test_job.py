@@ -149,16 +149,15 @@ def test_an_interrupt_while_a_job_imports_is_one_line(tmp_path):
     assert said == "\nStopped by SIGINT. The same command continues.\n"
 
 
-def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_was_fetched_from_a_bucket_changes_no_record(here):
     manifest, shard, summary = (f"results/{name}" for name in ("m.json", "s.tfrecord", "t.json"))
-    (tmp_path / "results").mkdir()
-    (tmp_path / shard).write_bytes(b"samples")
+    (here / "results").mkdir()
+    (here / shard).write_bytes(b"samples")
     write_artefact(manifest, {"shards": 1})
     record_job("manifest", {}, {}, [manifest, shard])
 
     def recorded(**inputs):
-        of = job(tmp_path, input=inputs, output={"summary": summary})
+        of = job(here, input=inputs, output={"summary": summary})
         run(lambda _: write_artefact(summary, {"step": 1}), of)
         return made_from(read_artefact(summary))
 

@@ -100,7 +100,6 @@ def test_a_state_knows_all_code_that_computes_its_bits(computed_by):
     named = computing_modules()[computed_by]
     reached = code_digests(SCRIPTS, named)
     assert set(named) <= set(reached), "a module is named that is not there"
-    # The settings in force are part of the state, so that no code of the configuration is.
     others = {module for module in reached if not module.startswith("mlm.config.")}
     assert others - set(named) <= set(COMPUTES_NO_BITS)
     assert set(COMPUTES_NO_BITS) <= set(code_digests(SCRIPTS, COMPUTES_NO_BITS))

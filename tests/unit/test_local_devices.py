@@ -18,7 +18,6 @@ def machine(root, pci=(), nodes=()):
 @pytest.mark.parametrize(
     "pci, nodes, tpu, gpu",
     [
-        # There is vfio, and no accel.
         ([("0x8086", "0x1237"), ("0x1ae0", "0x0063")], ["vfio/0", "vfio/vfio"], "v5e", None),
         ([("0x1ae0", "0x006f")], [], "v6e", None),
         ([("0x10de", "0x2330")], ["accel/accel0", "nvidia0"], None, "/dev/nvidia0"),

@@ -25,10 +25,7 @@ def plan(**changes) -> MaskingPlan:
 
 
 def samples(count: int, padding: int = 5):
-    """Sequences with a special token at every tenth place and padding at the end.
-
-    Every other sample is padded with ordinary ids, so that its attention mask alone tells.
-    """
+    """A special token at every tenth place, and padding, of which every other has ordinary ids."""
     random = np.random.default_rng(0)
     ids = random.integers(5, VOCABULARY, (count, LENGTH))
     ids[:, ::10] = random.choice([CLS, SEP, UNK, MASK], (count, len(range(0, LENGTH, 10))))

@@ -39,11 +39,8 @@ def model(given: dict) -> ModelOfRun:
     return ModelOfRun.of_param(model_of_run(resolve({"model": given}), "base"))
 
 
-def test_small_models_ask_for_the_least():
-    assert asked({}) == evaluated({}) == 4000
-
-
 def test_memory_follows_from_the_model_the_batch_and_the_replicas():
+    assert asked({}) == evaluated({}) == 4000
     large = {"model": {"config": BASE}}
     batch = large | {"pretraining": {"per_replica_batch_size": 128}}
     assert 4000 < asked(large, kind="tpu") < asked(large) < asked(batch)
