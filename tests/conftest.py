@@ -67,5 +67,4 @@ def users_environment() -> dict[str, str]:
 
 
 def pytest_collection_modifyitems(items):
-    """Puts the tests into the order in which they begin."""
     items.sort(key=lambda item: (*_FIRST, item.path.parent.name).index(item.path.parent.name))

@@ -135,7 +135,6 @@ def slurm():
 
 @pytest.fixture(scope="session")
 def storage_server(python_with, tmp_path_factory):
-    """A storage server on 127.0.0.1 with an empty bucket."""
     log = tmp_path_factory.mktemp("storage") / "server.log"
     server = StorageServer(python_with("gcs-test"), log)
     server.start()

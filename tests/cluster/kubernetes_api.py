@@ -99,13 +99,11 @@ class KubernetesApi:
             )
 
     def status(self, name: str) -> dict:
-        """The job as the API shows it."""
         ended = self._pods[name].poll()
         state = {None: {"active": 1}, 0: {"succeeded": 1}}.get(ended, {"failed": 1})
         return {"apiVersion": "batch/v1", "kind": "Job", **self.jobs[name], "status": state}
 
     def pod_of(self, rule: str) -> dict:
-        """The specification of the pod that runs `rule`."""
         for body in self.jobs.values():
             pod = body["spec"]["template"]["spec"]
             if f"--allowed-rules {rule} " in pod["containers"][0]["args"][1] + " ":
@@ -116,7 +114,6 @@ class KubernetesApi:
         return "\n".join(f.read_text()[-3000:] for f in sorted(self.place.glob("*.log")))
 
     def stop(self) -> None:
-        """End the pods and the server."""
         for pod in self._pods.values():
             if pod.poll() is None:
                 pod.terminate()

@@ -58,7 +58,6 @@ PartitionName=tpu Nodes={host} MaxTime=INFINITE State=UP
 
 
 def missing_programs() -> list[str]:
-    """What of Slurm is not installed here."""
     return [name for name in (*DAEMONS, *COMMANDS[:6]) if _program(name) is None]
 
 
@@ -137,7 +136,6 @@ class SlurmCluster:
             )
 
     def run(self, *command: str, check: bool = True) -> str:
-        """The output of one of Slurm's commands."""
         ran = subprocess.run(
             command,
             env=users_environment() | self.environment,
@@ -149,12 +147,10 @@ class SlurmCluster:
         return ran.stdout
 
     def logs(self) -> str:
-        """The ends of the daemons' logs."""
         files = sorted([*self.place.glob("*.log"), *self.place.glob("*.output")])
         return "\n".join(f"--- {f.name}\n{f.read_text()[-2000:]}" for f in files)
 
     def stop(self) -> None:
-        """End the jobs and the daemons."""
         self.run("scancel", "--user", getpass.getuser(), check=False)
         with contextlib.suppress(AssertionError):
             waited_for(lambda: not self.run("squeue", "-h", check=False).strip(), 40)

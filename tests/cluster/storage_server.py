@@ -47,11 +47,9 @@ class StorageServer:
             return False
 
     def names(self) -> list[str]:
-        """The names of all objects in the bucket."""
         return self._listed(f"/{self.bucket}/o")
 
     def buckets(self) -> list[str]:
-        """The names of all buckets."""
         return self._listed("?project=test")
 
     def _listed(self, place: str) -> list[str]:
@@ -59,7 +57,6 @@ class StorageServer:
             return sorted(item["name"] for item in json.load(got).get("items", []))
 
     def content(self, name: str) -> bytes:
-        """An object's bytes."""
         quoted = urllib.parse.quote(name, safe="")
         place = f"{self.address}/download/storage/v1/b/{self.bucket}/o/{quoted}?alt=media"
         with urllib.request.urlopen(place) as got:
@@ -73,6 +70,5 @@ class StorageServer:
         urllib.request.urlopen(urllib.request.Request(place, content, headers)).close()
 
     def stop(self) -> None:
-        """End the server; its objects are lost."""
         self._process.terminate()
         self._process.wait(20)

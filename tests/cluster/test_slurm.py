@@ -23,8 +23,6 @@ def python(python_with):
 
 @pytest.fixture(scope="session")
 def on_slurm(slurm, python):
-    """Starts snakemake on a project, with jobs of Slurm."""
-
     def run(project: Project, *arguments: str) -> Run:
         profile = ("--profile", str(ROOT / "profiles" / "slurm"), *QUICK)
         return start(

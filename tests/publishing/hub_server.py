@@ -1,12 +1,8 @@
 """A Hub on 127.0.0.1 for tests: accounts, repositories, LFS storage, and faults on demand.
 
 It speaks what the client speaks, and checks what is uploaded against the size and sha256 that were
-announced.
-
-    python -m tests.publishing.hub_server --rate 1000000
-
-prints its address and serves until its standard input ends, with an account whose token is
-`hf_benchmark`.
+announced. For benchmarks, python -m tests.publishing.hub_server --rate 1000000 prints its address
+and serves until its standard input ends, with an account whose token is `hf_benchmark`.
 """
 
 import argparse

@@ -46,7 +46,6 @@ def pushed(hub) -> list[int]:
 
 
 def pushing_processes() -> list[psutil.Process]:
-    """Those that this process has started."""
     found = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
     return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
 

@@ -46,7 +46,6 @@ def section(**given) -> Publish:
 
 
 def header(card: bytes) -> dict:
-    """The YAML header of a card."""
     return yaml.safe_load(card.decode().split("---\n")[1])
 
 

@@ -23,7 +23,6 @@ def content(name: str, size: int) -> bytes:
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, bytes]:
-    """Three large files, one of them in a directory, and a small one."""
     found = {f"data/part-{i}.bin": content(f"{i}", 200_000 + i) for i in range(3)}
     return found | {"README.md": CARD}
 

@@ -17,6 +17,5 @@ def python_of_pytorch() -> Path:
 
 
 def run_in_pytorch(script: str, *arguments) -> str:
-    """What the script prints."""
     command = [python_of_pytorch(), HERE / script, *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -284,7 +284,6 @@ def in_child(target, *arguments) -> int:
 
 
 def told(root: Path, name: str) -> str:
-    """What the trainings `name` below `root` said."""
     return (root / f"{name}.stderr").read_text()
 
 

@@ -4,32 +4,22 @@ import signal
 
 import pytest
 from fake_bucket import fake_bucket
-from small_run import run_child, write_inputs
-
-from mlm.foundations.digests import file_sha256
-
-
-@pytest.fixture
-def bucket(tmp_path):
-    with fake_bucket(tmp_path) as served:
-        yield served
+from small_run import result, run_child, told, write_inputs
 
 
 @pytest.mark.slow
-def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucket):
-    objects, environment = bucket
+def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path):
     write_inputs(tmp_path)
     assert run_child(tmp_path, "local", {"pretraining": {"steps_per_execution": 10}}) == 0
     remote = {"pretraining": {"checkpoint": {"directory": "gs://bucket/state"}}}
-    fault = {"environment": environment, "lease": (0.5, 3.0)}
-    assert run_child(tmp_path, "remote", remote, fault | {"step": 12}) == -signal.SIGKILL
-    assert any(name.endswith("step-00000010/complete.json") for name in objects)
-    assert run_child(tmp_path, "remote", remote, fault) == 0
-    log = (tmp_path / "remote.stderr").read_text()
-    assert "resumes from step 10 of 40" in log
+    with fake_bucket(tmp_path) as (objects, environment):
+        fault = {"environment": environment, "lease": (0.5, 3.0)}
+        assert run_child(tmp_path, "remote", remote, fault | {"step": 12}) == -signal.SIGKILL
+        assert any(name.endswith("step-00000010/complete.json") for name in objects)
+        assert run_child(tmp_path, "remote", remote, fault) == 0
+    assert "resumes from step 10 of 40" in told(tmp_path, "remote")
     assert not (tmp_path / "state" / "remote").exists()
-    weights = [tmp_path / "runs" / n / "model" / "model.safetensors" for n in ("local", "remote")]
-    assert file_sha256(weights[0]) == file_sha256(weights[1])
+    assert result(tmp_path, "local")[0] == result(tmp_path, "remote")[0]
     # The lease is given back, and no more states stay than were asked for.
     assert not any(name.endswith("lease.json") for name in objects)
     steps = {name.split("/")[3] for name in objects if "/step-" in name}

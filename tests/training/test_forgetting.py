@@ -30,7 +30,6 @@ HOLES = [(3, 4, 9), (41, 10, LENGTH), (42, 0, 6), (150, 0, LENGTH)]
 
 
 def first_sample(root, step: int) -> int:
-    """A sample that no step uses before `step`."""
     run, _ = small_run(root, {"pretraining": BASE}, with_model=False)
     order = run.order_from(0)
     return next(s for s in range(200) if order.first_update(run.train, [s]) == step)

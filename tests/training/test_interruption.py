@@ -22,7 +22,6 @@ def replicas(count: int) -> dict:
 
 
 def resumed(root, name: str) -> list[str]:
-    """After which steps its trainings resumed."""
     return re.findall(r"resumes from step (\d+)", told(root, name))
 
 

@@ -119,7 +119,6 @@ def refused(root, overrides, message, **fault):
 
 
 def unreadable(root, message, overrides=None):
-    """The inputs of the run are refused with `message`."""
     with pytest.raises(MlmError) as raised:
         small_run(root, overrides)
     assert message in str(raised.value)
@@ -144,11 +143,6 @@ def test_steps_epochs_and_tokens_come_to_steps(length, steps):
     assert Pretraining(**length).updates(200, LENGTH, 8) == steps
 
 
-def test_a_tpu_that_is_not_there_is_refused(root):
-    said = "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow"
-    refused(root, {"accelerator": {"kind": "tpu"}}, said)
-
-
 def test_shards_of_another_tokenizer_or_length_are_refused(root):
     longer = {"shards": {"sequence_length": 32}}
     unreadable(root, "samples of 16 tokens; 32 are expected", longer)
@@ -166,8 +160,10 @@ def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
     unreadable(root, f"To have it made again: rm {tokenizer}, then the same")
 
 
-def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(root):
-    """The CPU of a TPU rented by the minute is not what was meant."""
+def test_a_tpu_that_tensorflow_cannot_use_is_refused_also_where_auto_finds_it(root):
+    said = "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow"
+    refused(root, {"accelerator": {"kind": "tpu"}}, said)
+    # The CPU of a TPU rented by the minute is not what was meant.
     tpu_vm = {"TPU_WORKER_ID": "0", "TPU_SKIP_MDS_QUERY": "1"}
     found = "a TPU of this machine (found: the environment has TPU_WORKER_ID"
     refused(root, {"accelerator": {"kind": "auto"}}, found, environment=tpu_vm)

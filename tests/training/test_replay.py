@@ -105,7 +105,6 @@ def write_project(root: Path) -> None:
 
 
 def sentence(sample: int) -> str:
-    """All words of a sample, in words of the tokenizer."""
     return " ".join(f"w{i}" for i in small_samples(1, first=sample)[0][1:-1])
 
 
@@ -155,7 +154,6 @@ def losses(root: Path) -> dict[int, float]:
 
 
 def without_early_states(root: Path) -> None:
-    """Keep the last state alone."""
     for place in root.glob("state/base/*/step-*"):
         if place.name != f"step-{STEPS:08d}":
             shutil.rmtree(place)
@@ -176,7 +174,6 @@ def check(found: dict, logged: dict[int, float]) -> None:
 
 @pytest.fixture(scope="module", params=["tensorflow", "jax"])
 def made(request, tmp_path_factory):
-    """A trained project, which no test edits."""
     return trained(tmp_path_factory.mktemp(request.param) / "plain", "plain", request.param)
 
 

@@ -217,7 +217,6 @@ def built(tmp_path_factory) -> Project:
 
 @pytest.fixture
 def copied(built, tmp_path) -> Project:
-    """A copy of the built workflow for one test."""
     shutil.copytree(built.path, tmp_path / "copied", symlinks=True)
     return Project(tmp_path / "copied")
 

@@ -44,7 +44,6 @@ def test_an_index_is_made_when_asked_for(built):
 
 
 def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
-    """By what training.json says, and the batches that follow from it."""
     results = built.path / "results"
     training = json.loads((results / "runs/base/training.json").read_text())
     manifest = Manifest.read(results / "manifests/train.json")

@@ -19,7 +19,6 @@ def weights(project, *runs: str) -> list[str]:
 
 
 def jobs(project) -> set[tuple[str, str]]:
-    """Rule and run of each job that a dry run announces."""
     planned = planned_jobs(project.dry_run())
     return {(job.rule, job.wildcards.removeprefix("run=")) for job in planned if job.rule != "all"}
 

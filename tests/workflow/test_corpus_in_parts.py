@@ -90,7 +90,6 @@ def said(place: Path, *more: str, cores: int = 2) -> str:
 
 
 def planned(place: Path) -> dict[str, int]:
-    """How many jobs of each rule a dry run announces."""
     rows = re.findall(r"^(\w+) +(\d+)$", said(place, "--dry-run"), re.M)
     return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
 

@@ -113,20 +113,7 @@ def test_a_job_without_its_packages_names_the_two_ways_to_get_them(call, hosted,
         assert "--sdm conda" in output
 
 
-def test_conda_is_called_for_the_environment_of_jobs(call, tmp_path):
-    """Up to the call: what a `conda` that is none was asked."""
-    conda = tmp_path / "bin" / "conda"
-    conda.parent.mkdir()
-    conda.write_text('#!/bin/sh\necho "$@" >> "$HOME/asked"\nexit 1\n')
-    conda.chmod(0o755)
-    snakefile = ["--snakefile", ROOT / "Snakefile"]
-    path = f"{conda.parent}:{os.environ['PATH']}"
-    call("snakemake", "--cores", "1", "--sdm", "conda", *snakefile, status=1, PATH=path)
-    assert "info --json" in (tmp_path / "asked").read_text()
-
-
 def test_a_deployment_of_a_tag_makes_results(hosted, tmp_path):
-    """With the packages of jobs, in the environment of these tests."""
     deploy(tmp_path, 'github("owner/mlm", path="Snakefile", tag="v0")')
     write_small_data(tmp_path)
     (tmp_path / "config" / "config.yaml").write_text(yaml.safe_dump(TINY))

@@ -24,7 +24,6 @@ RULES = {"publish", "publish_tokenizer", "publish_dataset", "publish_model"}
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub, and no one's token."""
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with HubServer({TOKEN: Account("me")}) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.address)

@@ -30,7 +30,6 @@ FEEDS = {
 
 
 def downstream(*rules):
-    """`rules` and all that depends on them."""
     found, waiting = set(), set(rules)
     while waiting:
         rule = waiting.pop()

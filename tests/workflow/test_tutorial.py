@@ -43,7 +43,6 @@ VARIES = {
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a page: language and content."""
     found = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.M | re.S)
     assert 2 * len(found) == len(re.findall(r"^ *```", page, re.M))
     return found
