@@ -23,12 +23,10 @@ FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"
 HONOR = [" I", " have", " the", " hon", "or", " to"]
 HONOR += [" transmit", " to", " Congress", " a", " report"]
 
-#: What is the same in every made-up artefact of a stage.
-SAME = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-
 
 def same(stage: str) -> dict:
-    return yaml.safe_load(SAME)[stage]
+    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)[stage]
 
 
 def sha(text: str) -> str:

@@ -25,7 +25,6 @@ time.sleep(600)
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a process that holds `tmp_path`, with a lock file of the given name as Snakemake's."""
     started = []
 
     def holder(name: str) -> subprocess.Popen:

@@ -124,6 +124,19 @@ def test_the_recipe_of_the_docs_recomputes_the_digest_of_a_table(here, capsys):
     assert capsys.readouterr().out.strip() == result_sha256(table)
 
 
+def test_a_change_that_keeps_size_date_and_inode_is_seen(tmp_path, monkeypatch):
+    """As an edit in place followed by `touch -r` does: the inode's change date tells."""
+    monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
+    path, memory = tmp_path / "x", FileMemory(None)
+    path.write_text("one")
+    before, times = memory.sha256(path), path.stat()
+    time.sleep(0.05)
+    with open(path, "r+") as handle:
+        handle.write("two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert memory.sha256(path) != before
+
+
 @pytest.mark.parametrize("settled", [True, False])
 def test_the_memory_of_settled_files_outlives_the_process(tmp_path, monkeypatch, settled):
     monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0 if settled else 60.0)
@@ -133,7 +146,6 @@ def test_the_memory_of_settled_files_outlives_the_process(tmp_path, monkeypatch,
     memory.sha256(path)
     memory.save()
     assert (FileMemory(place).value("sha256", path, lambda _: "anew") == "anew") != settled
-    # A damaged one costs time only.
     place.write_text("{")
     assert FileMemory(place).sha256(path) == file_sha256(path)
 

@@ -69,11 +69,6 @@ def tokens(split: str) -> tuple[np.ndarray, np.ndarray]:
     return samples.input_ids, samples.attention_mask.astype(np.int64)
 
 
-def batches(run) -> UsedBatches:
-    order, encoder = run.order_from(0), Encoder.load(TOKENIZER)
-    return UsedBatches(order, run.train, run.plan, run.seed, encoder, run.steps)
-
-
 def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
     trained()
     ids, _ = tokens("train")
@@ -122,7 +117,9 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(un
             shown[sample, step] = dict(zip(places, batch["input_ids"][row][places], strict=True))
     assert step == run.steps and sum(map(len, shown.values())) > 1000
     ids, attention = tokens("train")
-    uses = batches(run).uses(np.arange(len(ids)), ids, attention)
+    order, encoder = run.order_from(0), Encoder.load(TOKENIZER)
+    batches = UsedBatches(order, run.train, run.plan, run.seed, encoder, run.steps)
+    uses = batches.uses(np.arange(len(ids)), ids, attention)
     assert shown == {(i, step): t for i, of in enumerate(uses) for step, _, t in of}
 
 

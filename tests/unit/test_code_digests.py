@@ -17,7 +17,6 @@ IN_DEFAULT_RUN = {"corpus", "tokenizer", "shard", "report"}
 
 @pytest.fixture
 def library(tmp_path):
-    """A library of given modules; `digests()` looks at it anew."""
     (tmp_path / "mlm").mkdir()
 
     def digests(**modules):

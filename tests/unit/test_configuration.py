@@ -246,7 +246,6 @@ def test_a_wrong_setting_is_told_with_what_is_expected(path, value, words):
         ("pretraining.optimizer", {"name": "muon", "momentum": 0.9}),
         ("tokenizer", {"character_coverage": 0.9, "kind": "bpe"}),
         ("corpus", {"source": "files", "files": {"train": ["a.jsonl"]}, "group_by": "speaker"}),
-        # Asked for in so many words, as to rehearse on it.
         ("corpus", {"source": "embedded", "hub": HUB}),
         ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"], "minimal_pairs": [["a", LONG]]}),
         *(

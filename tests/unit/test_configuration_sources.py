@@ -114,7 +114,6 @@ def test_two_lengths_that_a_user_sets_or_none_stay_an_error():
             started_with(overlay, edits)
     with pytest.raises(ConfigError, match=r"found none of them$"):
         started_with({"pretraining": {"steps": None}})
-    # The default steps, which config.yaml shows, give way.
     assert lengths(started_with({}, {"pretraining": {"epochs": 3}})) == {"epochs": 3}
     assert lengths(started_with({"pretraining": {"steps": 5}}, {"pretraining": {"epochs": 3}}))
 

@@ -92,7 +92,6 @@ def test_carving_takes_the_share_that_was_asked_for(shares):
 
 
 def expected_verdicts(texts: dict[str, list[bytes]], duplicates: bool, leaks: bool):
-    """What to keep, said the obvious way: with sets that hold every document."""
     result, above = {}, set()
     for split in PRECEDENCE:
         seen, verdicts = set(), []

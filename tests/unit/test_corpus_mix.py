@@ -20,7 +20,6 @@ from mlm.foundations.errors import ConfigError, MlmError
 
 @pytest.fixture
 def place(here, monkeypatch):
-    """Three sources in the working directory; some texts are in two of them."""
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     lines = [f"a line of letters {n}" for n in range(300)]
     Path("letters.txt").write_text("\n".join([*lines, "short", lines[7]]) + "\n")

@@ -239,7 +239,6 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, bad, how):
             in_one_job(Path("out"), section(**corpus))
         else:
             in_parts(Path("out"), section(**corpus), 3)
-    # What parts read stays, so that it need not be read again.
     assert not content(Path("out"))
     assert not [*Path("out").rglob(".*"), *Path("out").rglob("*.parquet")]
 

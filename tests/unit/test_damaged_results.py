@@ -27,7 +27,6 @@ def damaged(path: Path, damage: str) -> Path:
 
 
 def refused(path: Path, read) -> str:
-    """What `read` says; it must name `path` and how to have it made again."""
     with pytest.raises(MlmError) as caught:
         read()
     message = str(caught.value)

@@ -17,7 +17,6 @@ from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import Computation, on_mesh, train_step
 from mlm.training.optimisation import with_lengths
 
-#: What any platform has a lowering for.
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 
 

@@ -184,9 +184,6 @@ def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
     assert leaving_out(run, holes).basis() == run.basis() | {"holes": holes.sha256}
 
 
-# What is asked with --forget.
-
-
 def asked_to_forget(*what, config=CONFIG, run="base"):
     return forgetting(what, resolve(config), run)
 
@@ -197,7 +194,6 @@ def first_of(what: str, **how) -> int:
 
 
 def late_document() -> str:
-    """A document that no early step uses."""
     return max((f"document:{n}" for n in range(0, 200, 9)), key=first_of)
 
 
@@ -272,7 +268,6 @@ def test_a_passage_that_was_left_out_says_so(project):
     assert "left out of this run (pretraining.forget)" in in_words(answer)
     with pytest.raises(MlmError, match="none of them used the passage"):
         chosen_uses(answer)
-    # Its neighbours in the same samples are shown as ever, and so is it by the other run.
     for sentence, run in ((TEXTS[99], "less"), (ODD, "base")):
         other = ask(sentence, resolve(config), run)
         assert any(part.uses for part in other.passages[0].parts)

@@ -107,7 +107,6 @@ KILLS_ITSELF = """with replacing('x.json') as temporary:
 
 
 def started(program, place, *arguments):
-    """A process with the library and the adapters at hand."""
     scripts = Path(__file__).parents[2] / "scripts"
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],

@@ -21,7 +21,6 @@ TEXTS = [f"document number {i}" for i in range(10)]
 
 @pytest.fixture
 def made(tmp_path):
-    """Three shards, their summaries, and the manifest of them in `train.json`."""
     texts = corpus_of(tmp_path, TEXTS)
     files = [make(tmp_path, texts, i, 3)[0] for i in range(3)]
     summaries = [(f.name, ShardSummary.read(f.with_suffix(".json"))) for f in files]

@@ -132,7 +132,6 @@ def test_every_prediction_is_in_the_one_bin_that_holds_its_confidence(pairs, cou
 
 
 def _hits(generator, samples: int, accuracy: float):
-    """Samples of different length whose hits lean together, with a known mean accuracy."""
     counts = generator.integers(5, 15, samples)
     rates = generator.beta(10 * accuracy, 10 * (1 - accuracy), samples)
     return generator.binomial(counts, rates).astype(float)[:, None], counts
