@@ -452,7 +452,7 @@ def train_on_shards(given: argparse.Namespace) -> dict:
     from mlm.config.model import Initialisation, ModelOfRun
     from mlm.config.pretraining import Checkpoint, Pretraining, Validation
     from mlm.samples.manifests import Manifest, shards_root
-    from mlm.samples.stored_batches import ShardFiles
+    from mlm.samples.split_samples import ShardFiles
     from mlm.training.in_jax.engine import Engine
     from mlm.training.run import Run
 

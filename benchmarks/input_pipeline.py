@@ -28,8 +28,8 @@ import numpy as np
 from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import read_batches, training_batches
 from mlm.samples.masking import MaskingPlan
-from mlm.samples.split_samples import ShardBlocks
-from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.split_samples import ShardBlocks, ShardFiles
+from mlm.samples.stored_batches import BatchOrder
 from mlm.samples.tfrecord import SampleWriter
 
 SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**17, 8_000
@@ -54,7 +54,8 @@ def plain(shards: ShardFiles) -> tf.data.Dataset:
     def parse(record):
         return tf.io.parse_single_example(record, {"input_ids": feature, "attention_mask": feature})
 
-    records = tf.data.TFRecordDataset(list(shards.files), num_parallel_reads=tf.data.AUTOTUNE)
+    files = [shard.path for shard in shards.blocks]
+    records = tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)
     parsed = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     batches = parsed.shuffle(WINDOW, seed=1).batch(BATCH, drop_remainder=True)
     return batches.prefetch(tf.data.AUTOTUNE)

@@ -39,6 +39,7 @@ from mlm.config import memory
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import settings_from
+from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.equal_shares import file_name, overlapping
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
@@ -97,8 +98,8 @@ PREFLIGHT_BEFORE_TRAINING = (
     settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
 )
 
-TOKENIZER_PARTS = ["tokenizer", "tokenizer_config", "special_tokens_map"]
-TOKENIZER_FILES = [f"results/tokenizer/{name}.json" for name in TOKENIZER_PARTS]
+TOKENIZER_PARTS = [Path(name).stem for name in TOKENIZER_NAMES]
+TOKENIZER_FILES = [f"results/tokenizer/{name}" for name in TOKENIZER_NAMES]
 TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
 TOKENIZER = {
     "tokenizer": TOKENIZER_FILES[0],
@@ -165,7 +166,7 @@ PUBLISH_RECORDS = [
 
 
 wildcard_constraints:
-    **dict.fromkeys(("shard", "part", "parts", "share", "shares"), r"\d{5}"),
+    **dict.fromkeys(("shard", "shards", "part", "parts", "share", "shares"), r"\d{5}"),
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
 

@@ -33,8 +33,6 @@ else:
         output:
             shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
-        wildcard_constraints:
-            shards=r"\d{5}",
         # Alike for all, for clusters: --groups shard=shards --group-components shards=20
         resources:
             mem_mb=2000,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from mlm.config.merging import differing
 from mlm.config.resolution import resolve
 from mlm.foundations.artefacts import is_artefact, made_from, read_artefact, result_sha256
 from mlm.foundations.atomic import write_text
@@ -41,7 +42,10 @@ def main(arguments: list[str]) -> int:
         if (root / name).is_file() and result_sha256(root / name) != sha256
     ]
     other_code = [r.rule for r in records.values() if r.code and r.code not in codes_of(r.rule)]
-    overlay = difference(read_artefact(root / "results/report.json")["config"], resolve({}))
+    config = read_artefact(root / "results/report.json")["config"]
+    overlay = differing(config, resolve({}))
+    if "runs" in overlay:
+        overlay["runs"] = config["runs"]  # Those that are like the defaults, too.
     stale = planned(root, asked, overlay)
     rules = list(dict.fromkeys(record.rule for record in reversed(records.values())))
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
@@ -90,20 +94,6 @@ def codes_of(rule: str) -> list[str]:
     files = sorted((BASE / "rules").glob("*.smk"))
     jobs = [job for file in files for job in named.findall(file.read_text())]
     return [value_sha256(job_digests([job])) for job in jobs]
-
-
-def difference(config: dict, defaults: dict) -> dict:
-    """What of `config` differs from `defaults`, nested alike."""
-    found = {}
-    for key, value in config.items():
-        default = defaults.get(key)
-        if isinstance(value, dict) and isinstance(default, dict) and key != "runs":
-            value = difference(value, default)
-            if value:
-                found[key] = value
-        elif value != default:
-            found[key] = value
-    return found
 
 
 def planned(root: Path, asked: str, overlay: dict) -> list[str]:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from job_adapter import run_as_job
-from mlm.corpus.corpus_building import SPLITS, build_corpus, remove_other_parts, take_over
+from mlm.config.fields import SPLITS
+from mlm.corpus.corpus_building import build_corpus, remove_other_parts, take_over
 
 
 @run_as_job

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from job_adapter import run_as_job
 from mlm.config.evaluation import Evaluation
+from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.document_groups import OWN
 from mlm.evaluation.model_evaluation import evaluate
@@ -13,7 +14,7 @@ from mlm.samples.manifests import Manifest, shards_root
 
 @run_as_job
 def main(job):
-    manifests = {split: Path(job.input[split]) for split in ("train", "validation", "test")}
+    manifests = {split: Path(job.input[split]) for split in SPLITS}
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=False))
     test = corpus.get("test")
     figures = evaluate(

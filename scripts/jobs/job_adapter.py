@@ -1,5 +1,6 @@
 """What the adapter of each rule begins with: the library's path, and the job around its call."""
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,12 @@ try:
     check_environment()
 except MlmError as error:
     sys.exit(f"\nError: {error}\n")
+
+
+def limit_tokenizer_threads(count):
+    """Give the thread pool of the package tokenizers `count` threads, before it is first used."""
+    os.environ["RAYON_NUM_THREADS"] = str(count)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if count > 1 else "false"
 
 
 def run_as_job(main=None, unread=()):

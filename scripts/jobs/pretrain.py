@@ -13,8 +13,8 @@ def train(request):
     from mlm.accelerators.artefacts import require_passed
     from mlm.config.publish import Publish
     from mlm.config.resolution import RunConfiguration
+    from mlm.config.tokenizer import TOKENIZER_FILES
     from mlm.publishing.background import background_pushes
-    from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 

@@ -1,15 +1,11 @@
 """Rule `shard`: one shard of a split, and its summary beside it."""
 
-import os
-
-from job_adapter import run_as_job
+from job_adapter import limit_tokenizer_threads, run_as_job
 
 
 @run_as_job(unread=("corpus",))
 def main(job):
-    # The tokenizer's thread pool takes its size from here when it is first used.
-    os.environ["RAYON_NUM_THREADS"] = str(job.threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
+    limit_tokenizer_threads(job.threads)
     from mlm.config.tokenizer import Shards
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard

@@ -9,8 +9,8 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import evaluation_batches, reading_in_words, training_batches
 from mlm.samples.masking import MaskingPlan
-from mlm.samples.split_samples import evenly_spread
-from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.split_samples import ShardFiles, evenly_spread
+from mlm.samples.stored_batches import BatchOrder
 
 COUNTS = (17, 5, 30, 9, 1)
 PLAN = MaskingPlan(
@@ -101,7 +101,7 @@ def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
 
 def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path):
     shards = ShardFiles.of(write_split(tmp_path, "train", COUNTS))
-    for file in map(Path, shards.files):
+    for file in (Path(shard.path) for shard in shards.blocks):
         data = bytearray(file.read_bytes())
         data[40] ^= 1
         file.write_bytes(data)

@@ -11,7 +11,7 @@ from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import evaluation_batches, replica_shares
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import masking_plan
-from mlm.samples.stored_batches import ShardFiles
+from mlm.samples.split_samples import ShardFiles
 from mlm.tokenizer.encoding import Encoder
 
 NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}

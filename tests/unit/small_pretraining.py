@@ -24,8 +24,7 @@ def small_pretraining(
     from transformers import RobertaConfig
 
     from mlm.samples.masking import MaskingPlan
-    from mlm.samples.split_samples import ShardBlocks
-    from mlm.samples.stored_batches import ShardFiles
+    from mlm.samples.split_samples import ShardBlocks, ShardFiles
     from mlm.training.optimisation import with_lengths
     from mlm.training.run import Run
 

@@ -8,10 +8,10 @@ import pytest
 from evaluated_project import write_word_tokenizer
 from safetensors.numpy import save_file
 
+from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
 DAMAGES = {
     "empty": lambda content: b"",

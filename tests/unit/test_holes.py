@@ -25,8 +25,8 @@ from mlm.asking.answer import ask
 from mlm.asking.forgetting import forgetting, forgetting_in_words
 from mlm.asking.in_words import in_words
 from mlm.asking.replay import chosen_uses
+from mlm.config.merging import merged
 from mlm.config.model import Initialisation
-from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact

@@ -8,13 +8,12 @@ import pyarrow.parquet
 import pytest
 
 from mlm.config.resolution import resolve
-from mlm.config.tokenizer import Tokenizer
+from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 75}})["tokenizer"]
 SPECIAL = SECTION["special_tokens"]

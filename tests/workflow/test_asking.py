@@ -9,7 +9,8 @@ import pytest
 from mlm.config.pretraining import Masking
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch, masking_plan
-from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
+from mlm.samples.split_samples import ShardFiles
+from mlm.samples.stored_batches import BatchOrder, stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 

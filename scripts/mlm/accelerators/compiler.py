@@ -121,11 +121,11 @@ def _out_of_host_memory(said: str) -> Compilation:
     )
 
 
-def _first_lines(text: str, limit: int = 600) -> str:
+def _first_lines(text: str) -> str:
     """The part of a compiler's message that a person reads."""
     text = text.split("Suspected Python Code Location")[0].split("\nError encountered")[0]
     text = " ".join(text.split())
-    return text if len(text) <= limit else text[:limit] + " …"
+    return text if len(text) <= 600 else text[:600] + " …"
 
 
 def compiler_versions() -> dict[str, str]:

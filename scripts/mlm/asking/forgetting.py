@@ -11,7 +11,7 @@ import yaml
 from mlm.asking.in_words import counted, training_in_words
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
 from mlm.asking.sources import checked_texts
-from mlm.config.problems import merged
+from mlm.config.merging import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests

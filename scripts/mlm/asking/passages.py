@@ -12,8 +12,8 @@ from mlm.asking.documents import Stretch
 from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.samples.split_samples import joined, read_samples
-from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.split_samples import ShardFiles, joined, read_samples
+from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 
 #: By the place of each target of a sample, the id that the model sees there.

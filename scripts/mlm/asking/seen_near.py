@@ -13,7 +13,8 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.masking import masking_plan
-from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.split_samples import ShardFiles
+from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
 

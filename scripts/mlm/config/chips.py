@@ -57,8 +57,8 @@ def generation_of(target: str) -> str:
     return target.split(":")[0]
 
 
-def nearest_targets(target: str, count: int = 3) -> list[str]:
-    """Names of targets most like `target`: "v5e-8" counts chips or TensorCores, "v5e:2x4" is a
+def nearest_targets(target: str) -> list[str]:
+    """The three targets most like `target`: "v5e-8" counts chips or TensorCores, "v5e:2x4" is a
     grid."""
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
     asked = target.strip().lower()
@@ -70,8 +70,8 @@ def nearest_targets(target: str, count: int = 3) -> list[str]:
     elif _TARGET.fullmatch(asked):
         chips = number_of_chips(asked)
     if same := [n for n in names if generation_of(n) == generation]:
-        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
-    return difflib.get_close_matches(asked, names, n=count, cutoff=0.0) or names[:count]
+        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:3]
+    return difflib.get_close_matches(asked, names, n=3, cutoff=0.0) or names[:3]
 
 
 def number_of_chips(target: str) -> int:

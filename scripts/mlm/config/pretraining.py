@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from mlm.config import fields
 from mlm.config.families import engine_for
 from mlm.config.fields import BelowOne, Count, Positive, Section, Text, named_twice, section
-from mlm.config.problems import LENGTHS, with_its_length_alone
+from mlm.config.merging import LENGTHS, with_its_length_alone
 
 #: An example of each kind of documents to forget.
 _FORGETTABLE = ("document:247", "group:1799-Adams", "file:data/letters.txt", "pattern:Monroe .*")

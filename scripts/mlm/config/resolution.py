@@ -8,9 +8,10 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import Configuration, Overrides
 from mlm.config.families import engine_for
 from mlm.config.fields import Count, Section, Seed, Text, section
+from mlm.config.merging import as_plain, merged
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
-from mlm.config.problems import canonical, checked, merged
+from mlm.config.problems import checked
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError, printable
 
@@ -25,7 +26,7 @@ class Settings(dict):
 def resolve(given: Mapping[str, Any]) -> Settings:
     """The configuration with every default filled in. What is `given` counts as wanted even if it
     equals a default. Raises ConfigError with every problem."""
-    given, wrong = swept(canonical(given, Configuration))
+    given, wrong = swept(as_plain(given, Configuration))
     configuration, found = checked(Configuration, given)
     plain = configuration.model_dump(exclude_unset=True)
     plain["runs"] = {

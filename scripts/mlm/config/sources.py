@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration
-from mlm.config.problems import canonical, merged
+from mlm.config.merging import as_plain, differing, merged
 from mlm.config.resolution import Settings, resolve
 from mlm.foundations.errors import MlmError
 
@@ -112,23 +112,11 @@ def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[s
     """The part of the merged `config` that a user set: all of `overlay`, which came from
     `--configfile` and `--config`, and of config.yaml what differs from the defaults. Runs that the
     overlay names are trained alone."""
-    whole, over = canonical(config, Configuration), canonical(overlay, Configuration)
-    edited = _differing(whole, Configuration().model_dump())
+    whole, over = as_plain(config, Configuration), as_plain(overlay, Configuration)
+    edited = differing(whole, Configuration().model_dump())
     given = merged(edited, over)
     # The overlay's own values, but merged with what config.yaml says of the same run.
     named = over.get("runs") if isinstance(over.get("runs"), dict) else None
     if isinstance(runs := whole.get("runs"), dict):
         given["runs"] = {n: r for n, r in runs.items() if not named or n in named}
     return given
-
-
-def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in values.items():
-        default = defaults.get(key)
-        if isinstance(value, dict) and isinstance(default, dict):
-            if inner := _differing(value, default):
-                found[key] = inner
-        elif key not in defaults or value != default or type(value) is not type(default):
-            found[key] = value
-    return found

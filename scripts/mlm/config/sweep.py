@@ -8,7 +8,8 @@ from functools import reduce
 from typing import Any
 
 from mlm.config.configuration import Overrides
-from mlm.config.problems import canonical, checked, merged
+from mlm.config.merging import as_plain, merged
+from mlm.config.problems import checked
 
 _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -58,7 +59,7 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
             problems += [f"sweep: {line}" for line in wrong]
             continue
         # 0.003, 1e-05, 2, muon, true
-        name = json.dumps(_at(canonical(nested, Overrides), path)).removesuffix(".0").strip('"')
+        name = json.dumps(_at(as_plain(nested, Overrides), path)).removesuffix(".0").strip('"')
         if not _IN_A_NAME.fullmatch(name):
             problems.append(
                 f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "

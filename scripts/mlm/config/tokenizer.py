@@ -8,6 +8,8 @@ from pydantic import Field
 
 from mlm.config.fields import SPLITS, FileCount, FileCounts, Section, Text, section, unpinned
 
+#: The files of a tokenizer in the layout of transformers.
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 #: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
 MOST_BY_ITSELF = 8000
 _SPECIAL_TOKENS, _BYTES = 5, 256

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from mlm.config.fields import SPLITS
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_writing import write_file
@@ -16,7 +17,7 @@ from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.near_clusters import cluster
 from mlm.corpus.near_duplicates import sign
 from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import SPLITS, held_out, whole
+from mlm.corpus.parts import held_out, whole
 from mlm.corpus.split_descriptions import described_splits
 from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import MadeFrom, check_outputs

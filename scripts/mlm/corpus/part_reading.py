@@ -9,11 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import Encoding, Mixed, ReadPart, ReadSplit
 from mlm.corpus.deduplication import digesting
 from mlm.corpus.document_groups import OWN, Document, carve
 from mlm.corpus.filters import Filters, SplitCounts
-from mlm.corpus.parts import SPLITS, Piece
+from mlm.corpus.parts import Piece
 from mlm.corpus.sources import FILE_DIGESTS, Source, group_kind, open_source
 from mlm.corpus.spooling import PartFiles, Spool
 from mlm.foundations.atomic import replacing

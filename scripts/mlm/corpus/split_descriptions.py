@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import (
     CorpusSource,
     CorpusSplit,
@@ -18,7 +19,6 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.deduplication import LEAKED, REASONS
 from mlm.corpus.document_groups import OWN
-from mlm.corpus.parts import SPLITS
 from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError

@@ -36,7 +36,7 @@ from mlm.finetuning.tables import (
 )
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.environment import installed_version
+from mlm.foundations.environment import package_versions
 from mlm.training.model_card import card, card_table, needed_packages
 
 #: Two starts of the same network; the last of NAMES is the baseline.
@@ -82,7 +82,7 @@ def write_results(
             "examples": file_sha256(examples),
             "model": file_sha256(best / "model.safetensors"),
         },
-        packages={p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
+        packages=package_versions(_PACKAGES),
     )
     directory = Path(directory)
     for name in NAMES:

@@ -20,7 +20,7 @@ from mlm.model.export import ExportedModel
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import token_from_environment
 from mlm.training.engine import Engine
-from mlm.training.periodic_actions import next_multiple
+from mlm.training.loop import next_multiple
 
 
 class BackgroundPushes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd
 
 from mlm.config.publish import Publish
+from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
@@ -23,7 +24,6 @@ from mlm.publishing.cards import dataset_card, tokenizer_card
 from mlm.publishing.uploads import publish, sha256_of
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
-from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 from mlm.training.artefacts import Training
 from mlm.training.model_card import model_card
 

@@ -7,8 +7,8 @@ from functools import partial
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.samples.split_samples import evaluation_samples
-from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
+from mlm.samples.split_samples import ShardFiles, evaluation_samples
+from mlm.samples.stored_batches import BatchOrder, stored_batches
 
 #: What `mask_batch` gives of each sample: the kind, and one number for what.
 _MASKED = {

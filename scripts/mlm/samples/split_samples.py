@@ -78,11 +78,6 @@ class ShardFiles:
         return cls(blocks, manifest.sequence_length)
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The paths of the shards, in order."""
-        return tuple(shard.path for shard in self.blocks)
-
-    @property
     def num_samples(self) -> int:
         return sum(shard.num_samples for shard in self.blocks)
 

@@ -3,10 +3,9 @@
 import os
 from pathlib import Path
 
+from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.tokenizer.encoding import SPECIAL_NAMES
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def write_tokenizer(

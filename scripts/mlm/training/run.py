@@ -14,7 +14,8 @@ from mlm.foundations.errors import MlmError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
 from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
-from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.split_samples import ShardFiles
+from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.optimisation import with_lengths
 
