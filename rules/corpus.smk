@@ -1,7 +1,7 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import files_of_sources, filter_files, held_out, planned_parts
+from mlm.corpus.parts import compared_splits, files_of_sources, filter_files, planned_parts
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
@@ -26,7 +26,7 @@ with errors_in_words():
 # Near-duplicates are looked for later, in what was read; empty: they are kept.
 FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
 NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
-HELD_OUT = held_out(USED_BY_CORPUS["filters"]["decontamination"])
+COMPARED_SPLITS = compared_splits(USED_BY_CORPUS["filters"]["decontamination"])
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
 if (MIXED or settings["corpus"]["parts"] > 1) and FROM_CORPUS:
@@ -51,7 +51,7 @@ if IN_PARTS:
     READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
     DEDUPLICATED = [f"{READ}/removed"]
     # All but near-duplicates.
-    LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if HELD_OUT]
+    LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if COMPARED_SPLITS]
     if NEAR_DUPLICATES:
         SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers]
         NEAR = [f"{READ}/near"]
@@ -111,7 +111,7 @@ if IN_PARTS:
             "../scripts/jobs/corpus_deduplicate.py"
 
 
-if IN_PARTS and HELD_OUT:
+if IN_PARTS and COMPARED_SPLITS:
 
     rule corpus_decontaminate:
         """Find documents of a part of train that have words in a row in common with held-out ones."""

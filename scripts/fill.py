@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     from mlm.evaluation.fill_mask import answers, use_cpu
 
     use_cpu(settings["accelerator"]["cpu_threads"])
-    found = answers(model, given.sentences, given.top_k, told_as="sentences")
+    found = answers(model, given.sentences, given.top_k, setting="sentences")
     if given.json:
         return print_json(found)
     for prompt in found:

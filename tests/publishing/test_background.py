@@ -61,7 +61,7 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
         step = 0
         while (step := pushes.due(step)) <= 6:
             pushes.act(step, Engine(step))
-            waited_for(lambda: not pushes.busy)
+            waited_for(lambda: not pushes.reap())
     assert pushed(hub) == [2, 4, 6]
     found = hub.files("me/model", branch="checkpoints")
     assert set(found) == {"model.safetensors", "config.json", "tokenizer.json"}
@@ -91,7 +91,7 @@ def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsy
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
     with background_pushes(publishing(attempts=2), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))  # Fails twice, and is given up.
-        waited_for(lambda: not pushes.busy)
+        waited_for(lambda: not pushes.reap())
         pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
     told = capsys.readouterr().err

@@ -7,7 +7,7 @@ from small_run import LENGTH, VOCABULARY, write_split
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf
-from mlm.samples.input_pipeline import evaluation_batches, reading_in_words, training_batches
+from mlm.samples.input_pipeline import reading_in_words, training_batches, validation_batches
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import ShardFiles, evenly_spread
 from mlm.samples.stored_batches import BatchOrder
@@ -72,7 +72,7 @@ def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
     found = {}
     for size in (1, 7, 100):
         batches = list(
-            evaluation_batches(shards, PLAN, seed=5, batch_size=size).as_numpy_iterator()
+            validation_batches(shards, PLAN, seed=5, batch_size=size).as_numpy_iterator()
         )
         assert all(b["input_ids"].shape[0] == size for b in batches)
         real = flat(batches, "sample_index") >= 0
@@ -88,8 +88,8 @@ def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
     "count", [50, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7, 61, 62, 100))]
 )
 def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
-    (whole,) = evaluation_batches(shards, PLAN, seed=5, batch_size=62).as_numpy_iterator()
-    dataset = evaluation_batches(shards, PLAN, seed=5, batch_size=4, samples=count)
+    (whole,) = validation_batches(shards, PLAN, seed=5, batch_size=62).as_numpy_iterator()
+    dataset = validation_batches(shards, PLAN, seed=5, batch_size=4, samples=count)
     for _ in range(2):
         batches = list(dataset.as_numpy_iterator())
         real = flat(batches, "sample_index") >= 0
@@ -109,7 +109,7 @@ def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path)
     with pytest.raises(MlmError, match=words), reading_in_words():
         stream(shards)
     with pytest.raises(MlmError, match=words), reading_in_words():
-        list(evaluation_batches(shards, PLAN, seed=5, batch_size=8))
+        list(validation_batches(shards, PLAN, seed=5, batch_size=8))
 
 
 def test_more_samples_than_masks_can_be_keyed_for_are_refused(tmp_path):

@@ -8,7 +8,7 @@ from small_run import run_child, small_job
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.tensorflow_setup import tf
-from mlm.samples.input_pipeline import evaluation_batches, replica_shares
+from mlm.samples.input_pipeline import replica_shares, validation_batches
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import masking_plan
 from mlm.samples.split_samples import ShardFiles
@@ -120,7 +120,7 @@ def test_the_exported_model_scores_what_training_reported(root):
     plan = masking_plan(asked, encoder, files.tokenizer, 16)
     model = TFAutoModelForMaskedLM.from_pretrained(root / "runs" / "one-adamw" / "model")
     right = total = loss = 0.0
-    batches = evaluation_batches(
+    batches = validation_batches(
         ShardFiles.of(manifest), plan, seed=0, batch_size=7, samples=50
     ).as_numpy_iterator()
     for batch in batches:

@@ -29,7 +29,7 @@ from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
 from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
 from mlm.asking.passages import UsedBatches, packed_parts
-from mlm.asking.sources import sources_of
+from mlm.asking.provenance import sources_of
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, HubSource, SourceFile
 from mlm.corpus.file_patterns import corpus_settings

@@ -13,8 +13,8 @@ from mlm.model.cooccurrence import (
     STRENGTHS,
     counted_samples,
     in_one_thread,
+    overwrite_with_counts,
     positive_pmi,
-    start_from_counts,
     word_vectors,
 )
 from mlm.samples.masking import MaskingPlan
@@ -120,7 +120,7 @@ def logits_of(model, shards):
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     (model, weights), shards = built("bert"), speeches
-    start_from_counts(weights, shards, PLAN, None, seed=0)
+    overwrite_with_counts(weights, shards, PLAN, None, seed=0)
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
@@ -133,7 +133,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
     model, weights = built("roberta", "neighbour_heads")
     before = model.get_input_embeddings().weight.numpy()
-    start_from_counts(weights, speeches, PLAN, 32, seed=0)
+    overwrite_with_counts(weights, speeches, PLAN, 32, seed=0)
     after = model.get_input_embeddings().weight.numpy()
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])

@@ -16,21 +16,21 @@ pytestmark = pytest.mark.usefixtures("here")
 WORDS = [f"w{i}" for i in range(20)]
 
 
-def judged(text: str, *, words: int = 13) -> str | None:
+def contaminated(text: str, *, words: int = 13) -> bool:
     settings = {"against": ["asked.txt"], "words": words, "text_column": "text"}
-    return Decontamination(settings).judged(text, {})[1]
+    return Decontamination(settings).contaminated(text, {})
 
 
 def test_as_many_words_in_a_row_are_too_many_whatever_case_and_punctuation():
     """Of a short text all of its words, if there are eight or more."""
     Path("asked.txt").write_text("\n".join([" ".join(WORDS), "one two three", "four " * 8]))
     inner = WORDS[3:16]
-    assert judged("before, " + "; ".join(inner).upper() + " (after)")
-    assert judged("before " + " ".join(inner[1:]) + " after") is None
-    assert judged(" ".join([*inner[:6], "other", *inner[6:]])) is None
-    assert judged(" ".join(inner[1:]), words=12)
-    assert judged("so: " + ", ".join(["four"] * 8) + ".")
-    assert judged("one two three") is None and judged("four " * 7) is None
+    assert contaminated("before, " + "; ".join(inner).upper() + " (after)")
+    assert not contaminated("before " + " ".join(inner[1:]) + " after")
+    assert not contaminated(" ".join([*inner[:6], "other", *inner[6:]]))
+    assert contaminated(" ".join(inner[1:]), words=12)
+    assert contaminated("so: " + ", ".join(["four"] * 8) + ".")
+    assert not contaminated("one two three") and not contaminated("four " * 7)
 
 
 def test_train_alone_loses_documents_which_are_counted_by_file():
@@ -55,9 +55,9 @@ def test_more_n_grams_than_a_job_can_hold_are_refused(monkeypatch):
     Path("asked.txt").write_text(" ".join(WORDS) + "\n")
     monkeypatch.setattr(decontamination, "MOST", 7)
     with pytest.raises(MlmError, match=r"the texts up to asked\.txt have more than 7 different"):
-        judged("text")
+        contaminated("text")
     monkeypatch.setattr(decontamination, "MOST", 8)
-    assert judged("text") is None
+    assert not contaminated("text")
 
 
 def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_carved():

@@ -24,7 +24,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def fill(here, monkeypatch):
-    def answers(directory, prompts, top_k, told_as):
+    def answers(directory, prompts, top_k, setting):
         answer = FilledToken(token="people", sequence="the people", score=0.75)
         return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
 

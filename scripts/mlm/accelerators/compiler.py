@@ -149,7 +149,7 @@ def require_compiler() -> None:
         )
 
 
-def compile_here(target: str, program: Program, quick: bool = False) -> Compilation:
+def compile_here(target: str, program: Program, quick: bool) -> Compilation:
     """`compile_for` of one program, in this process, which was started with `ENVIRONMENT`."""
     description = program if isinstance(program, dict) else _description_in(program)
     if description is not None:

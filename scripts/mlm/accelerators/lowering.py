@@ -41,7 +41,7 @@ from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
 from mlm.samples.manifests import Manifest
 from mlm.training.in_tensorflow.devices import open_strategy
-from mlm.training.in_tensorflow.engine import validation_batches
+from mlm.training.in_tensorflow.engine import validation_dataset
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
 from mlm.training.in_tensorflow.train_step import replica_train_step, replica_validation_step
@@ -235,7 +235,7 @@ def lower_forward(
     Keras' precision policy is float32 afterwards.
     """
     print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
-    signature = validation_batches(run, run.validation_batch_size).element_spec
+    signature = validation_dataset(run, run.validation_batch_size).element_spec
     lowered = {VALIDATION: lower(one_of_many(replica_validation_step(model)), signature)}
     tf_keras.mixed_precision.set_global_policy("float32")
     answers = masked_answers(build_model(run.model_config, "standard", run.seed))

@@ -67,7 +67,7 @@ Compiler = Callable[..., list[Compilation]]
 
 
 def preflight(
-    section: Preflight,
+    preflight: Preflight,
     pretraining: Pretraining,
     lowering: Lowering,
     manifest: Manifest,
@@ -86,8 +86,8 @@ def preflight(
     """
     step, findings, targets = lowering.step, list(lowering.findings), []
     size = Path(programs[TRAINING]).stat().st_size
-    quick = is_quick(section, size > _LARGE_PROGRAM or (step.parameters or 0) > _LARGE_MODEL)
-    for name in section.targets if size else ():
+    quick = is_quick(preflight, size > _LARGE_PROGRAM or (step.parameters or 0) > _LARGE_MODEL)
+    for name in preflight.targets if size else ():
         forward = _forward_programs(step, replicas_of(name), programs, evaluation_programs)
         asked = [programs[TRAINING], *(path for path, _ in forward.values())]
         found, *others = _compiled(compiler, name, asked, quick)
@@ -95,7 +95,8 @@ def preflight(
         target.largest_batch = batches and batches.targets[name]
         if found.replicas:
             findings += check_data(manifest, step, target, state_directory)
-        findings += judge(target, found, step)
+        target.fits, faults = judge(target, found, step)
+        findings += faults
         if target.memory and manifest.num_samples >= target.global_batch_size:
             samples, length = manifest.num_samples, manifest.sequence_length
             add_times(target, pretraining.updates(samples, length, target.global_batch_size))
@@ -103,12 +104,12 @@ def preflight(
             target.forward[kind], faults = judge_forward(target, kind, rows, answer)
             findings += faults
         targets.append(target)
-    return _verdict(lowering.run, step, quick, section, findings, targets)
+    return _verdict(lowering.run, step, quick, preflight, findings, targets)
 
 
 def preflight_finetuning(
-    asked: Preflight,
-    section: Finetune,
+    preflight: Preflight,
+    finetune: Finetune,
     pretraining: Lowering,
     examples: str,
     precision: str,
@@ -123,31 +124,32 @@ def preflight_finetuning(
     step = Step(
         model_type=pretraining.step.model_type,
         precision=precision,
-        per_replica_batch_size=section.per_device_batch_size,
-        sequence_length=section.max_length,
-        outputs=len(classes_of(passages, section.task)) or 1,
+        per_replica_batch_size=finetune.per_device_batch_size,
+        sequence_length=finetune.max_length,
+        outputs=len(classes_of(passages, finetune.task)) or 1,
         examples=learned,
     )
     program = {
         "step": FINETUNING,
         "config": pretraining.model_configuration,
-        "section": section.model_dump(),
+        "section": finetune.model_dump(),
         "outputs": step.outputs,
         "precision": precision,
     }
-    quick, findings, targets = is_quick(asked, large=True), [], []
+    quick, findings, targets = is_quick(preflight, large=True), [], []
     if program["config"] is None:
         message = "the model could not be built; the preflight of its pretraining says why"
         findings.append(Finding("settings", ERROR, message))
-    for name in asked.targets if program["config"] is not None else ():
+    for name in preflight.targets if program["config"] is not None else ():
         (found,) = _compiled(compiler, name, [program], quick)
         target = describe(name, found, step)
-        findings += judge(target, found, step, FINETUNING)
+        target.fits, faults = judge(target, found, step, FINETUNING)
+        findings += faults
         if target.memory:
-            add_times(target, section.epochs * -(-learned // target.global_batch_size))
+            add_times(target, finetune.epochs * -(-learned // target.global_batch_size))
         targets.append(target)
     run = f"{pretraining.run}, a fold of fine-tuning"
-    return _verdict(run, step, quick, asked, findings, targets)
+    return _verdict(run, step, quick, preflight, findings, targets)
 
 
 def _forward_programs(
@@ -247,13 +249,16 @@ def check_data(
     return found
 
 
-def judge(target: Target, found: Compilation, step: Step, kind: str = TRAINING) -> list[Finding]:
-    """Whether the step compiles and fits `target`, which is told so."""
-    target.fits, message = _fits(target, found)
-    if target.fits is None:
-        return [Finding("compiles", ERROR, message, target=target.target)]
-    if target.fits:
-        return []
+def judge(
+    target: Target, found: Compilation, step: Step, kind: str = TRAINING
+) -> tuple[bool | None, list[Finding]]:
+    """Whether the step fits `target`, None if unknown, and what keeps it from compiling or
+    fitting."""
+    fits, message = _fits(target, found)
+    if fits is None:
+        return None, [Finding("compiles", ERROR, message, target=target.target)]
+    if fits:
+        return True, []
     advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}"
     if largest := largest_in_words(target):
         advice += f"; the largest that fits: {largest}"
@@ -261,7 +266,8 @@ def judge(target: Target, found: Compilation, step: Step, kind: str = TRAINING) 
         advice += ": lower it" + ("" if step.precision == "bfloat16" else ", or use bfloat16")
         if kind == TRAINING:
             advice += "; preflight.find_batch: true finds the largest that fits"
-    return [Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=target.target)]
+    message = f"{message.rstrip('.')}. {advice}"
+    return False, [Finding("fits", ERROR, message, target=target.target)]
 
 
 def _fits(target: Target, found: Compilation) -> tuple[bool | None, str]:

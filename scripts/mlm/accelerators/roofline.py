@@ -25,7 +25,7 @@ _SIZES = {
 _KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _COLLECTIVE = re.compile(rf"^ *(?:ROOT )?%?\S+ = (.+?) ({'|'.join(_KINDS)})(-start)?\((.*)$", re.M)
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+\w*)\[([\d,]*)\]")
-#: Groups as lists of numbers, of which the first tells the size, or as [groups,size]<=[...].
+#: Groups as lists of numbers, of which the first gives the size, or as [groups,size]<=[...].
 _GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]*)\}|\[\d+,(\d+)\]<=)")
 
 
@@ -43,7 +43,7 @@ def collectives_of(hlo: str, replicas: int) -> list[Collective]:
             group = int(groups[2]) if groups[2] else groups[1].count(",") + 1
         arrays = [_size(*array) for array in _ARRAY.findall(shape)]
         if begun and kind == "all-gather":
-            # What goes in stands before what comes out.
+            # Inputs are listed before outputs.
             arrays = arrays[len(arrays) // 2 :]
         elif begun and kind == "collective-permute":
             arrays = arrays[1:2]

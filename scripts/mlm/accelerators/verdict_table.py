@@ -3,6 +3,7 @@
 from mlm.accelerators.artefacts import ADVICE, ForwardReport, PreflightVerdict, Target, failed
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.phrasing import in_binary_bytes, in_exact_time
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
@@ -12,16 +13,7 @@ HEADINGS = (
 
 
 def _size(number: int | None) -> str:
-    if number is None:
-        return "?"
-    return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.2g} ms"
+    return "?" if number is None else in_binary_bytes(number)
 
 
 def table(report: PreflightVerdict) -> str:
@@ -57,8 +49,8 @@ def row(target: Target) -> tuple[str, ...]:
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
     time = collectives = "?"
     if target.estimate:
-        time = " to ".join(map(_span, target.estimate.run_seconds))
-        collectives = _span(target.estimate.collective_seconds)
+        time = " to ".join(map(in_exact_time, target.estimate.run_seconds))
+        collectives = in_exact_time(target.estimate.collective_seconds)
     return (
         target.target,
         verdict[target.fits],

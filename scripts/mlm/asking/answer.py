@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, UsedBatches, packed_parts
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
-from mlm.asking.sources import checked_texts, sources_of
+from mlm.asking.provenance import checked_texts, sources_of
 from mlm.asking.text_index import open_indexes
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings

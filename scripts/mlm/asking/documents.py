@@ -120,13 +120,13 @@ def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str
     """Number and text of each document with the characters of `part`."""
     for group in documents.row_groups(["text"]):
         column = group.column("text")
-        # By pyarrow's own to_numpy pandas would be imported, which takes longer than all else.
+        # pyarrow's own to_numpy imports pandas, which takes longer than all else.
         for place in np.from_dlpack(pc.indices_nonzero(pc.match_substring(column, part))).tolist():
             yield group.documents.start + place, column[place].as_py()
 
 
 def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch]:
-    """Where `sentence` stands in a document; white space is like white space."""
+    """Where a document has `sentence`; any white space equals any other."""
     pattern, shared = _pattern(sentence)
     return [
         Stretch(split, document, text, *match.span(), shared)

@@ -8,14 +8,15 @@ from typing import Any
 
 import yaml
 
-from mlm.asking.in_words import counted, training_in_words
+from mlm.asking.in_words import training_in_words
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
-from mlm.asking.sources import checked_texts
+from mlm.asking.provenance import checked_texts
 from mlm.config.merging import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.errors import on_one_line
+from mlm.foundations.phrasing import plural
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.documents_in_samples import holes_of
 from mlm.samples.holes import Holes
@@ -142,12 +143,12 @@ def forgetting_in_words(answer: Forgetting) -> str:
     share = 100 * answer.tokens / max(answer.of_tokens, 1)
     lines = [
         training_in_words(answer.run, answer.training),
-        f"To be forgotten: {counted(answer.documents, 'document')} of {answer.of_documents:,}, "
-        f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
-        f"{counted(answer.samples, 'sample')}.",
+        f"To be forgotten: {plural(answer.documents, 'document')} of {answer.of_documents:,}, "
+        f"{plural(answer.tokens, 'token')} ({share:.2g} %), in "
+        f"{plural(answer.samples, 'sample')}.",
     ]
     for one in answer.left_out if len(answer.left_out) > 1 else ():
-        documents, tokens = counted(one.documents, "document"), counted(one.tokens, "token")
+        documents, tokens = plural(one.documents, "document"), plural(one.tokens, "token")
         lines.append(f"  {on_one_line(one.what)}: {documents}, {tokens}")
     lines += _depends(answer)
     if answer.configuration is not None:

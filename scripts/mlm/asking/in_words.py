@@ -7,6 +7,7 @@ from mlm.asking.answer import Answer, Passage
 from mlm.asking.passages import Masked, Part
 from mlm.asking.past_run import TrainingSoFar
 from mlm.foundations.errors import on_one_line
+from mlm.foundations.phrasing import plural
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
 
@@ -45,11 +46,6 @@ def not_looked_at(answer: Answer) -> str:
     )
 
 
-def counted(number: int, what: str) -> str:
-    """`number` of `what`, a noun in the singular."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
@@ -70,7 +66,7 @@ def _all_so_far(answer: Answer) -> Iterator[str]:
     used = [use for part in parts for use in part.uses if use.reached]
     masked = [m for use in used for m in use.masked]
     if len(answer.passages) > 1 and used:
-        times = counted(len({use.step for use in used}), "step")
+        times = plural(len({use.step for use in used}), "step")
         yield (
             f"Those below were used at {times} so far, and tokens of them asked for "
             f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."

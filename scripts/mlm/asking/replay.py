@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mlm.asking.answer import Answer
-from mlm.asking.in_words import counted, not_looked_at
+from mlm.asking.in_words import not_looked_at
 from mlm.asking.passages import Masked, Part, Token, Use, text_of
 from mlm.asking.past_run import configuration_of, files_of_training
 from mlm.config.resolution import Settings
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed, on_one_line, printable
+from mlm.foundations.phrasing import plural
 from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.masking import mask_batch
@@ -121,9 +122,7 @@ def replay(answer: Answer, settings: Settings, step: int | None = None) -> Repla
     state = _restored(prepared, engine, step)
     begun_at = engine.step
     start = f"the state after step {begun_at:,}, {state}" if state else "the initial weights"
-    words = (
-        f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from {start}"
-    )
+    words = f"{run.name}: makes step {step:,} again, {plural(step - begun_at, 'step')} from {start}"
     print(printable(words), file=sys.stderr, flush=True)
     progress = None
     while engine.step < step - 1:
@@ -229,7 +228,7 @@ def _answer(logits: np.ndarray, token: Token, masked: Masked, encoder: Encoder) 
 
 def replay_in_words(replay: Replay, answer: Answer) -> str:
     """`replay` as text that ends without a line feed."""
-    steps = counted(replay.step - replay.begun_at, "step")
+    steps = plural(replay.step - replay.begun_at, "step")
     lines = [
         f"Step {replay.step:,} made again, {steps} from {replay.state or 'the initial weights'}: "
         f"its loss was {replay.loss:.6f}, the mean over its {replay.samples:,} samples.",

@@ -18,7 +18,6 @@ from mlm.check.rehearsal import (
     Steps,
     bytes_below,
     estimated_size,
-    in_bytes,
     rehearse_data,
     rehearse_steps,
     usable_cores,
@@ -26,6 +25,7 @@ from mlm.check.rehearsal import (
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.foundations.errors import MlmError, error_in_words, listed
+from mlm.foundations.phrasing import in_bytes, in_time
 from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder
 
@@ -255,11 +255,3 @@ def _table(stages: list[Stage]) -> str:
     return "\n".join(
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     )
-
-
-def in_time(seconds: float) -> str:
-    """A time in the unit that suits it."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return "1 s"

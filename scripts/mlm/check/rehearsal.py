@@ -25,6 +25,7 @@ from mlm.corpus.file_patterns import file_format, matched_files, used_settings
 from mlm.corpus.formats import decompressed, read_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
+from mlm.foundations.phrasing import in_bytes
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
@@ -136,7 +137,8 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
 def _make_tokenizer(
     settings: Settings, corpora: Mapping[str, SplitDocuments], tokenizer: Path, whole: bool
 ) -> int | None:
-    """The largest vocabulary that the text gives, if the sample is too small for that asked for."""
+    """Write `tokenizer` and its statistics. The largest vocabulary that the text gives, if the
+    sample is too small for that asked for."""
     section = Tokenizer.of_param(settings["tokenizer"])
     outputs = SimpleNamespace(
         tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
@@ -306,11 +308,3 @@ def rehearse_steps(
 def bytes_below(directory: Path) -> int:
     """The sizes of all files below `directory`; 0 if it is not there."""
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
-
-
-def in_bytes(size: float) -> str:
-    """A size in kB, MB, GB or TB."""
-    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size >= least:
-            return f"{size / least:.3g} {unit}"
-    return f"{size / 1e3:.0f} kB"

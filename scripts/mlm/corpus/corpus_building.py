@@ -17,7 +17,7 @@ from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.near_clusters import cluster
 from mlm.corpus.near_duplicates import sign
 from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import held_out, whole
+from mlm.corpus.parts import compared_splits, whole
 from mlm.corpus.split_descriptions import described_splits
 from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import MadeFrom, check_outputs
@@ -57,7 +57,7 @@ def after_reading(
     removed = [beside / "removed.json"]
     deduplicate(parts, filters["deduplicate"], leaks, *removed)
     corpus, decontamination = SpooledCorpus(removed), filters.get("decontamination")
-    if held_out(decontamination):
+    if compared_splits(decontamination):
         removed += [beside / f"overlap-{number:05d}.json" for number in numbers]
         for number in numbers:
             decontaminate(corpus, number, decontamination, removed[1 + number])

@@ -12,7 +12,7 @@ from mlm.corpus.artefacts import NOTHING, PassRecord, TakenByRule, add_taken
 from mlm.corpus.deduplication import CONTAMINATED, KEPT, PRECEDENCE, removing
 from mlm.corpus.file_patterns import recorded_path
 from mlm.corpus.formats import documents_of_file
-from mlm.corpus.parts import held_out
+from mlm.corpus.parts import compared_splits
 from mlm.corpus.spooling import SpooledCorpus
 from mlm.foundations.errors import MlmError
 
@@ -40,7 +40,7 @@ class Decontamination:
             self.add(rule_of(name), texts)
         if table := settings.get("table"):
             self.add(rule_of("finetuning"), _texts(*table))
-        self.rules += [rule_of(split) for split in held_out(settings)]
+        self.rules += [rule_of(split) for split in compared_splits(settings)]
 
     def add(self, rule: str, texts: Iterable[str]) -> None:
         """Look for the n-grams of `texts`, too, which count for `rule`."""
@@ -63,22 +63,22 @@ class Decontamination:
                     "corpus can hold. Name fewer texts, or a sample of them"
                 )
 
-    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """`text`, and the rule that leaves it out; None: it stays. Its sample is the n-gram."""
+    def contaminated(self, text: str, taken: dict[str, TakenByRule]) -> bool:
+        """Whether a rule leaves out `text`; `taken` then has it, with the n-gram as its sample."""
         words = _words(text)
         for n, known in self._n_grams.items():
             for n_gram in _n_grams(words, n):
                 if n_gram in known:
                     taken[known[n_gram]] = TakenByRule.of_one(len(text), n_gram)
-                    return text, known[n_gram]
-        return text, None
+                    return True
+        return False
 
 
 def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
     """Note in `record` the documents of train in part `number` that have words of the held-out
     splits that `settings` name, duplicates among these included. Raises MlmError for more n-grams
     than a job can hold, and if a spool is damaged."""
-    known, splits = Decontamination({"words": settings["words"]}), held_out(settings)
+    known, splits = Decontamination({"words": settings["words"]}), compared_splits(settings)
     for split in splits:
         for part in range(len(corpus.parts)):
             corpus.check(part, split)
@@ -91,7 +91,7 @@ def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record:
     texts = (text for batch in batches for text in batch.column("text").to_pylist())
     for place, text in zip(np.flatnonzero(verdicts == KEPT).tolist(), texts, strict=True):
         taken: dict[str, TakenByRule] = {}
-        if known.judged(text, taken)[1]:
+        if known.contaminated(text, taken):
             found.append(place)
             add_taken(counts, taken)
     with removing(record, len(corpus.parts)) as remove:

@@ -53,14 +53,17 @@ class Filters:
             "personal_data": PersonalData(settings.get("personal_data", {})),
             "quality": Quality(settings.get("quality", {})),
             "language": Language(settings.get("language", {})),
-            "decontamination": Decontamination(settings.get("decontamination", {})),
         }
         self._rules = {name: family for name, family in families.items() if family.rules}
+        self._decontamination = Decontamination(settings.get("decontamination", {}))
 
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
-        reasons = ("empty", "too_short", "too_long", "duplicate", "leaked", *self._rules)
+        reasons = ["empty", "too_short", "too_long", "duplicate", "leaked", *self._rules]
         rules = [rule for family in self._rules.values() for rule in family.rules]
+        if self._decontamination.rules:
+            reasons.append("decontamination")
+            rules += self._decontamination.rules
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
 
@@ -70,7 +73,7 @@ class Filters:
         taken: dict[str, TakenByRule] = {}
         refusal = self._refusal(text)
         for name, family in self._rules.items():
-            if refusal is None and name != "decontamination":
+            if refusal is None:
                 before = text
                 text, rule = family.judged(text, taken)
                 if rule or not text:
@@ -81,8 +84,7 @@ class Filters:
 
     def judged_in_train(self, judged: Judged) -> Judged:
         """`judged`, of a document that belongs to train, after decontamination."""
-        rules = self._rules.get("decontamination")
-        if judged.refusal or rules is None or rules.judged(judged.text, judged.taken)[1] is None:
+        if judged.refusal or not self._decontamination.contaminated(judged.text, judged.taken):
             return judged
         return judged._replace(refusal="decontamination")
 

@@ -49,14 +49,14 @@ def ngram_hashes(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.n
         sums[first[text]] = (own * factors[: len(own)]).sum()
     ngrams = np.where(counts < size, np.minimum(counts, 1), counts - size + 1)
     places = np.arange(ngrams.sum()) + np.repeat(first - (np.cumsum(ngrams) - ngrams), ngrams)
-    return (mixed(sums[places]) >> np.uint64(32)).astype(np.uint32), ngrams
+    return (scrambled(sums[places]) >> np.uint64(32)).astype(np.uint32), ngrams
 
 
 def minhashes(ngrams: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray:
     """The smallest value of each of `hashes` functions of the `ngrams`, uint32 [texts, hashes]; the
     largest number for a text without any."""
     smallest = np.full((hashes, len(counts)), np.iinfo(np.uint32).max, np.uint32)
-    drawn = mixed(np.arange(1, 2 * hashes + 1, dtype=np.uint64)).astype(np.uint32)
+    drawn = scrambled(np.arange(1, 2 * hashes + 1, dtype=np.uint64)).astype(np.uint32)
     masks, factors = drawn[:hashes], drawn[hashes:] | np.uint32(1)
     texts = np.flatnonzero(counts)
     starts = (np.cumsum(counts) - counts)[texts]
@@ -81,7 +81,7 @@ def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
     rows = smallest.reshape(len(smallest), bands, smallest.shape[1] // bands).astype(np.uint64)
     keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64), rows.shape[:2])
     for row in range(rows.shape[2]):
-        keys = mixed(keys * np.uint64(0x9E3779B97F4A7C15) + rows[:, :, row])
+        keys = scrambled(keys * np.uint64(0x9E3779B97F4A7C15) + rows[:, :, row])
     return keys
 
 
@@ -91,7 +91,7 @@ def low_bytes(smallest: np.ndarray) -> np.ndarray:
     return ((smallest * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
 
 
-def mixed(values: np.ndarray) -> np.ndarray:
+def scrambled(values: np.ndarray) -> np.ndarray:
     """`values`, uint64, with all bits stirred into each other (the end of MurmurHash3)."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         values = (values ^ (values >> np.uint64(33))) * np.uint64(factor)
@@ -141,7 +141,7 @@ def _hashed(pieces: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.diff(np.append(starts, len(values)))
     places = np.arange(len(values)) - np.repeat(starts, lengths)
     values = (values ^ (values >> np.uint64(32))) * _POWERS[places % len(_POWERS)]
-    return mixed(np.add.reduceat(values, starts)), counts
+    return scrambled(np.add.reduceat(values, starts)), counts
 
 
 @functools.cache

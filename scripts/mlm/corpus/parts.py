@@ -109,7 +109,7 @@ def _can_be_divided(path: str, corpus: Mapping) -> bool:
     return kind != "txt" or corpus["files"]["document_per"] != "file"
 
 
-def held_out(decontamination: Mapping | None) -> list[str]:
+def compared_splits(decontamination: Mapping | None) -> list[str]:
     """The splits among the texts of the section `corpus.filters.decontamination`."""
     also = (decontamination or {}).get("also", ())
     return [split for split in ("test", "validation") if split in also]

@@ -1,4 +1,4 @@
-"""The documents of a split, which stand in one Parquet file or in several, read as one sequence."""
+"""The documents of a split, in one Parquet file or several, read as one sequence."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ class SplitDocuments:
 
     @classmethod
     def described(cls, record: str | os.PathLike) -> "SplitDocuments":
-        """Those of the split that `results/corpus/{split}.json` describes; its files lie beside."""
+        """Those of the split that `results/corpus/{split}.json` describes, beside its files."""
         split = CorpusSplit.read(record)
         files = [(Path(record).with_name(file.name), file.documents) for file in split.files]
         return cls(files, split.bytes)
@@ -132,7 +132,7 @@ class SplitDocuments:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of all documents, in memory."""
-        # By read_table, pandas would be imported.
+        # `read_table` imports pandas.
         chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
         return pa.chunked_array(chunks)
 

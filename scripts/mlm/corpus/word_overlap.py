@@ -43,9 +43,12 @@ class HeldOutRuns:
 
     def found(self) -> np.ndarray:
         """The hashes, in order: all that are there, and about one in a hundred others."""
+        self._compact()
+        return self._found
+
+    def _compact(self) -> None:
         self._found = np.unique(np.concatenate([self._found, *self._waiting]))
         self._waiting = []
-        return self._found
 
     def looking_into(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches` of train as they are, after a look into the texts of each."""
@@ -53,7 +56,7 @@ class HeldOutRuns:
             for texts in in_pieces(batch.column("text")):
                 self._waiting.append(self._in_train(_Words(texts, some=True)))
             if sum(map(len, self._waiting)) > len(self._found) + _WAITING:
-                self.found()
+                self._compact()
             yield batch
 
     def _in_train(self, words: "_Words") -> np.ndarray:
@@ -91,7 +94,7 @@ class _Bits:
 
     @staticmethod
     def _bits(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mixed, one, six = _mixed(hashes), np.uint64(1), np.uint64(63)
+        mixed, one, six = _scrambled(hashes), np.uint64(1), np.uint64(63)
         bits = (one << ((mixed >> np.uint64(39)) & six)) | (one << ((mixed >> np.uint64(33)) & six))
         return (mixed >> np.uint64(45)).astype(np.int64), bits
 
@@ -150,13 +153,13 @@ class _Words:
         """Hash `words`, as they are numbered from 0."""
         at = self.starts[words]
         value, whole = _until_separator(self._eight[at])
-        hashes = _mixed(value)
+        hashes = _scrambled(value)
         longer = np.flatnonzero(whole)
         at = at[longer]
         while len(longer):
             at = at + 8
             value, whole = _until_separator(self._eight[at])
-            hashes[longer] = _mixed(hashes[longer] ^ value)
+            hashes[longer] = _scrambled(hashes[longer] ^ value)
             longer, at = longer[whole], at[whole]
         self._hashes[words] = hashes
 
@@ -215,7 +218,7 @@ def _until_separator(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return eight & ((first >> np.uint64(7)) - np.uint64(1)), none == 0
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _scrambled(values: np.ndarray) -> np.ndarray:
     values = values * np.uint64(0x9E3779B97F4A7C15)
     values ^= values >> np.uint64(32)
     return values * np.uint64(0xD6E8FEB86659FD93)

@@ -1,4 +1,4 @@
-"""An exported model, opened in TensorFlow, with its tokenizer."""
+"""An exported model, its tokenizer and its configuration, read back from its directory."""
 
 from pathlib import Path
 

@@ -32,10 +32,10 @@ def answers(
     model_directory: str | Path,
     prompts: Sequence[str],
     top_k: int,
-    told_as: str = "evaluation.prompts",
+    setting: str = "evaluation.prompts",
 ) -> list[Prompt]:
     """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline. Raises
-    MlmError with every prompt of `told_as` that is too long or does not hold one mask token."""
+    MlmError with every prompt of `setting` that is too long or does not hold one mask token."""
     tokenizer, config = load_tokenizer(model_directory), read_model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     longest = positions - first_position(config.model_type)
@@ -49,7 +49,7 @@ def answers(
         elif len(ids) > longest:
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:
-        raise MlmError(f"{told_as}:\n{listed(problems)}")
+        raise MlmError(f"{setting}:\n{listed(problems)}")
     logits_of, found = _logits_of(model_directory), []
     for prompt, ids in zip(prompts, encoded, strict=True):
         place = ids.index(tokenizer.mask_token_id)

@@ -24,6 +24,8 @@ from mlm.evaluation.predictions import Ranked, Scored
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
 MOST_GROUP_SUMS = 2000
+#: Of the sequence, by place.
+_STRETCHES = 8
 
 
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
@@ -116,11 +118,9 @@ def frequency_bands(
     return bands
 
 
-def position_bins(
-    position: np.ndarray, scores: Ranked, sequence_length: int, bins: int = 8
-) -> list[PositionBin]:
-    """Up to `bins` equal stretches of the sequence, places from 0."""
-    edges = np.unique(np.linspace(0, sequence_length, bins + 1).astype(int)).tolist()
+def position_bins(position: np.ndarray, scores: Ranked, sequence_length: int) -> list[PositionBin]:
+    """Up to _STRETCHES equal stretches of the sequence, places from 0."""
+    edges = np.unique(np.linspace(0, sequence_length, _STRETCHES + 1).astype(int)).tolist()
     return [
         PositionBin(
             **asdict(part(scores, (position >= low) & (position < high))), first=low, last=high - 1

@@ -38,6 +38,8 @@ COMPONENTS = {
 }
 #: Shares from here on suffice for most ranks.
 _LARGE = 1 / 64
+#: Of expectation maximisation.
+_ROUNDS = 50
 
 
 def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
@@ -153,14 +155,14 @@ class NeighbourMixtures:
             for name, parts in list(COMPONENTS.items())[: self._orders]
         }
 
-    def fit(self, positions: Positions, rounds: int = 50) -> None:
+    def fit(self, positions: Positions) -> None:
         """Set the weights by expectation maximisation on `positions`."""
         found = np.empty((len(positions), 1 + 3 * self._orders))
         for chosen, between in self._parts(positions, "baseline weights"):
             places = np.arange(len(chosen))
             found[chosen] = self._components(between, places, positions.truth[chosen]).T
         for name, weights in self.weights.items():
-            for _ in range(rounds):
+            for _ in range(_ROUNDS):
                 shares = weights * found[:, : len(weights)]
                 shares /= shares.sum(axis=1, keepdims=True)
                 weights = shares.mean(axis=0)

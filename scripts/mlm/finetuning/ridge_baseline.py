@@ -156,9 +156,9 @@ def choose(
     return min(tried, key=lambda found: found[:2])[2]
 
 
-def searched(groups: np.ndarray, most: int = SEARCHED) -> np.ndarray:
-    """Places of whole groups, drawn until they would hold more than `most` texts."""
+def searched(groups: np.ndarray) -> np.ndarray:
+    """Places of whole groups, drawn until they would hold more than SEARCHED texts."""
     names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     drawn = np.random.Generator(np.random.Philox(key=0)).permutation(len(names))
-    kept = drawn[np.cumsum(sizes[drawn]) <= most]
+    kept = drawn[np.cumsum(sizes[drawn]) <= SEARCHED]
     return np.flatnonzero(np.isin(group, kept if len(kept) else drawn[:1]))

@@ -38,17 +38,17 @@ _LEAST = 1e-4
 STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.5)}
 
 
-def begin_at_counts(weights: StartingWeights, run) -> None:
-    """`start_from_counts` of the train split of `run`, a Run, beside positions that differ in
+def initialise_from_counts(weights: StartingWeights, run) -> None:
+    """`overwrite_with_counts` of the train split of `run`, a Run, beside positions that differ in
     columns of their own, if the family can have that."""
     if run.model.initialisation.attention == "neighbour_heads":
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    start_from_counts(weights, run.train, run.plan, columns, run.seed)
+    overwrite_with_counts(weights, run.train, run.plan, columns, run.seed)
 
 
-def start_from_counts(
+def overwrite_with_counts(
     weights: StartingWeights, shards: ShardFiles, plan: MaskingPlan, columns: int | None, seed: int
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,

@@ -10,7 +10,7 @@ the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initi
   place, and non-negative least squares chooses each frequency's strength. Bases for long texts have
   no peak: 100 suits 64 positions.
 - Each head of the first layer scores the neighbour at its own offset (-1, +1, -2, +2, and so on)
-  `gap` nats above the others. Value and output projections are random with the gain of an
+  `_GAP` nats above the others. Value and output projections are random with the gain of an
   orthogonal matrix.
 """
 

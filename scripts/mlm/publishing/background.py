@@ -37,9 +37,8 @@ class BackgroundPushes:
         self._step = 0
         self._process: subprocess.Popen | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether an upload is under way; says how the last one ended."""
+    def reap(self) -> bool:
+        """Say how an upload that is over has ended; whether one is still under way."""
         if self._process is not None and self._process.poll() is not None:
             with self._process as process:
                 said = process.stdout.read().strip()
@@ -68,7 +67,7 @@ class BackgroundPushes:
 
     def _push_next(self) -> None:
         """Begin to push what waits, unless an upload is under way."""
-        if self.busy or self._waiting is None:
+        if self.reap() or self._waiting is None:
             return
         (self._step, model), self._waiting = self._waiting, None
         try:
@@ -96,7 +95,7 @@ class BackgroundPushes:
     def finish(self) -> None:
         """Wait for what is under way or waiting, at most `publish.checkpoints.wait` seconds."""
         self._push_next()
-        if not self.busy:
+        if not self.reap():
             return
         left = self._waiting[0] if self._waiting else self._step
         wait = self._publish.checkpoints.wait
@@ -105,7 +104,7 @@ class BackgroundPushes:
             f"{wait} s"
         )
         end = time.monotonic() + wait
-        while self.busy:
+        while self.reap():
             try:
                 self._process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:

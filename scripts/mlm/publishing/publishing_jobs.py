@@ -27,7 +27,7 @@ from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 from mlm.training.model_card import model_card
 
-#: The parts of evaluation.json that hold no text of the corpus.
+#: What is published of evaluation.json: none of it is text of the corpus.
 _FIGURES = (
     *("format_version", "run", "test", "train", "baselines", "frequency_bands", "positions"),
     *("word_initial", "calibration", "verdicts", "group_by", "digests"),

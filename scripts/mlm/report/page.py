@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
+from mlm.foundations.phrasing import plural
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report import phrasing
 from mlm.report.plots import figures
@@ -58,9 +59,9 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "decimal", "percent", "plural", "rate", "size", "short", "value")
+    names = ("count", "decimal", "percent", "rate", "size", "short", "value")
     environment.filters |= {name: getattr(phrasing, name) for name in names}
-    environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain)}
+    environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain, plural)}
     environment.filters["pieces"] = pieces_of
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page

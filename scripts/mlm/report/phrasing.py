@@ -13,11 +13,6 @@ def count(number: float | None) -> str:
     return NONE if number is None else f"{round(number):,}"
 
 
-def plural(number: int, noun: str) -> str:
-    """A whole number with its noun, such as "3 runs"."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
-
-
 def decimal(number: float | None, digits: int = 2) -> str:
     """A number with `digits` decimals and a comma between thousands."""
     if number is None:

@@ -25,7 +25,7 @@ from mlm.report.run_comparison import best_run, comparable, flattened, seed_grou
 _ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 
 
-def headlines(results: Results) -> dict:
+def summary(results: Results) -> dict:
     """The best run's standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
     verdicts = list(best.evaluation.verdicts)
@@ -72,7 +72,7 @@ def corpus(results: Results) -> dict | None:
 
 
 def _source_details(sources: dict[str, dict]) -> dict[str, object]:
-    """What is known of the sources by split; what is the same for all splits stands once."""
+    """What is known of the sources by split; what is the same for all splits is given once."""
     details: dict[str, object] = {}
     for key in dict.fromkeys(key for source in sources.values() for key in source):
         first, *others = (source.get(key) for source in sources.values())
@@ -124,7 +124,7 @@ def preview(results: Results) -> dict | None:
     return {"groups": groups} if groups else None
 
 
-def compiled_steps(results: Results) -> dict | None:
+def preflight(results: Results) -> dict | None:
     """What the TPU compiler said of each run's steps, if it was asked."""
     found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
     if not found:
@@ -283,7 +283,7 @@ _FINETUNING_PARTS = {
 }
 
 
-def finetuning(results: Results) -> dict | None:
+def finetune(results: Results) -> dict | None:
     """The runs that were fine-tuned, the parts of the passages that were scored, and settings."""
     tuned = [run for run in results.runs if run.finetune]
     found = {part for run in tuned for part in run.finetune.parts}
@@ -315,12 +315,12 @@ def provenance(results: Results) -> dict:
 
 #: By name: the heading, and the function that gives what the template shows.
 SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
-    "summary": ("Summary", headlines),
+    "summary": ("Summary", summary),
     "pipeline": ("From text to report", lambda results: {}),
     "corpus": ("Corpus", corpus),
     "tokenizer": ("Tokenizer", tokenizer),
     "shards": ("Shards", shards),
-    "preflight": ("Preflight", compiled_steps),
+    "preflight": ("Preflight", preflight),
     "preview": ("What the model is shown", preview),
     "training": ("Training", training),
     "runs": ("Runs compared", runs),
@@ -328,6 +328,6 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "fill_mask": ("Fill in the mask", fill_mask),
     "samples": ("Best and worst samples", samples),
     "asked": ("The nearest training text", asked),
-    "finetune": ("Fine-tuning", finetuning),
+    "finetune": ("Fine-tuning", finetune),
     "provenance": ("Provenance", provenance),
 }

@@ -35,6 +35,9 @@ _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumer
 _LINES = "stroke-linejoin: round; stroke-linecap: butt"
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
+#: In inches, and of a legend.
+_WIDTH, _COLUMNS = 5.0, 2
+
 _STYLE = Path(__file__).parents[3] / "report" / "figures.mplstyle"
 
 
@@ -60,23 +63,23 @@ def series_dash(index: int) -> object:
 
 
 @contextmanager
-def drawing(width: float = 5.0, height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
-    """A figure of `width` by `height` inches and its axes, in the report's style."""
+def drawing(height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
+    """A figure of _WIDTH by `height` inches and its axes, in the report's style."""
     with matplotlib.rc_context(fname=_STYLE):
-        figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+        figure, axes = plt.subplots(figsize=(_WIDTH, height), layout="constrained")
         try:
             yield figure, axes
         finally:
             plt.close(figure)
 
 
-def legend_below(figure: MatplotlibFigure, columns: int = 2) -> None:
+def legend_below(figure: MatplotlibFigure) -> None:
     """One legend under the axes; the figure grows by its height, so that the plot does not
     shrink."""
     labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
-    rows = -(-len(labels) // columns)
+    rows = -(-len(labels) // _COLUMNS)
     figure.set_figheight(figure.get_figheight() + 0.21 * rows)
-    figure.legend(loc="outside lower left", ncols=columns, handlelength=2.2, columnspacing=1.6)
+    figure.legend(loc="outside lower left", ncols=_COLUMNS, handlelength=2.2, columnspacing=1.6)
 
 
 def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:

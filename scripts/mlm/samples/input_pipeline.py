@@ -7,7 +7,7 @@ from functools import partial
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.samples.split_samples import ShardFiles, evaluation_samples
+from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import BatchOrder, stored_batches
 
 #: What `mask_batch` gives of each sample: the kind, and one number for what.
@@ -95,7 +95,7 @@ def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[
     }
 
 
-def evaluation_batches(
+def validation_batches(
     shards: ShardFiles,
     plan: MaskingPlan,
     *,
@@ -108,7 +108,7 @@ def evaluation_batches(
     up with rows of index -1 and weight 0."""
     shape = (batch_size,)
     stored = tf.data.Dataset.from_generator(
-        partial(_stored, evaluation_samples, shards, batch_size, samples),
+        partial(_stored, validation_samples, shards, batch_size, samples),
         output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.string)),
     )
     if samples is not None:

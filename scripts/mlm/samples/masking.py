@@ -29,7 +29,7 @@ FIXED_EPOCH = 2**32 - 1
 #: Threefry's rotations and parity constant.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-#: Shares are told in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
+#: Shares are in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
 _SHARE_BITS = 24
 #: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English
 #: text with 2,000 (8,000) subwords and samples of 64 tokens, 5 (2) in 10,000 of the tokens chosen
@@ -126,7 +126,7 @@ def mask_batch(
 
     - input_ids, attention_mask [batch, sequence] int32, with the replacements
     - positions [batch, slots] int32, where predictions are asked for
-    - labels [batch, slots] int32, the tokens that stood there
+    - labels [batch, slots] int32, the tokens before any replacement
     - weights [batch, slots] float32, 1 for a slot in use, else 0
     - overflow [batch] int32, chosen tokens that found no slot (left unmasked; a word as a whole)
     """
@@ -174,7 +174,7 @@ def _uniform(bits, of: int = _SHARE_BITS):
 
 
 def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
-    """What stands at each place if it is chosen, [batch, sequence] int32."""
+    """What the model sees at each place if it is chosen, [batch, sequence] int32."""
     kind, ordinary = _uniform(kind), plan.ordinary_ids
     random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
     as_random = kind < _parts(plan.mask_token + plan.random_token)
@@ -197,8 +197,8 @@ def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan)
 
 
 def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
-    """As `_single_tokens`, of whole words, by systematic sampling: words lie in a circle of n
-    tokens, in the order of their scores. One at the places c to c + s is chosen if c + u × s lies
+    """As `_single_tokens`, of whole words, by systematic sampling: words form a circle of n
+    tokens, in the order of their scores. One at the places c to c + s is chosen if c + u × s is
     in the window [v × n, v × n + p × n), with u, v uniform in [0, 1): each with the probability
     p."""
     length, slots = plan.sequence_length, plan.slots

@@ -21,7 +21,7 @@ _FEWEST_HALF_BITS = 3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def _scrambled(x: np.ndarray) -> np.ndarray:
     """SplitMix64's output function on uint64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -36,15 +36,15 @@ class KeyedPermutation:
         self._half = max(_FEWEST_HALF_BITS, -(-max(size - 1, 1).bit_length() // 2))
         state = np.zeros(1, np.uint64)
         for number in key:
-            state = _mixed(state + _GOLDEN + np.uint64(number))
-        self._keys = _mixed(state + _GOLDEN * np.arange(1, _ROUNDS + 1, dtype=np.uint64))
+            state = _scrambled(state + _GOLDEN + np.uint64(number))
+        self._keys = _scrambled(state + _GOLDEN * np.arange(1, _ROUNDS + 1, dtype=np.uint64))
 
     def items(self, places: np.ndarray) -> np.ndarray:
-        """What stands at each of `places`; int64 of their shape."""
+        """The item at each of `places`; int64 of their shape."""
         return self._walk(places, self._keys, forth=True)
 
     def places(self, items: np.ndarray) -> np.ndarray:
-        """Where each of `items` stands; int64 of their shape."""
+        """The place of each of `items`; int64 of their shape."""
         return self._walk(items, self._keys[::-1], forth=False)
 
     def _walk(self, values: np.ndarray, keys: np.ndarray, forth: bool) -> np.ndarray:
@@ -64,7 +64,7 @@ class KeyedPermutation:
         if not forth:
             left, right = right, left
         for key in keys:
-            left, right = right, left ^ (_mixed(right + key) & low)
+            left, right = right, left ^ (_scrambled(right + key) & low)
         return (left << bits) | right if forth else (right << bits) | left
 
 
@@ -86,11 +86,11 @@ class EpochOrder:
         return self.blocks[number * self._of_group :][: self._of_group]
 
     def unshuffled(self, places: np.ndarray) -> np.ndarray:
-        """Where the samples at `places` stand in the blocks one after the other."""
+        """The places in the blocks one after the other of the samples at `places`."""
         return self._in_groups(places, "items")
 
     def samples(self, unshuffled: np.ndarray) -> np.ndarray:
-        """The indices of the samples that stand so in the blocks one after the other."""
+        """The indices of the samples at such places in the blocks one after the other."""
         turns = np.searchsorted(self.starts, unshuffled, "right") - 1
         return self._firsts[self.blocks[turns]] + unshuffled - self.starts[turns]
 

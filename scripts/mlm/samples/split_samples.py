@@ -146,7 +146,7 @@ def samples_in_order(
             first += samples
 
 
-def evaluation_samples(
+def validation_samples(
     shards: ShardFiles, size: int, count: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Indices and records of all samples, or of `count` at equal distances, in batches of `size`;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-#: Stands for the space before a word in sentencepiece's vocabularies.
+#: In place of the space before a word in sentencepiece's vocabularies.
 METASPACE = "▁"
 #: The same in byte-level BPE: the space byte, moved to a printable character.
 BYTE_SPACE = "Ġ"

@@ -21,7 +21,7 @@ class Engine(State, Advancing, Protocol):
     head: str
 
     def start_from_counts(self) -> None:
-        """`mlm.model.cooccurrence.begin_at_counts` of the model."""
+        """`mlm.model.cooccurrence.initialise_from_counts` of the model."""
 
     def validate(self) -> tuple[float, float]:
         """Loss in nats and accuracy at the masked positions of the validation samples."""

@@ -9,12 +9,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from mlm.model.architecture import Architecture
-from mlm.model.cooccurrence import begin_at_counts
+from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
-from mlm.samples.split_samples import decoded, evaluation_samples
+from mlm.samples.split_samples import decoded, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
@@ -111,7 +111,7 @@ class Engine:
     def start_from_counts(self) -> None:
         weights = self.exported().weights
         if self._group.leads:
-            begin_at_counts(NamedWeights(weights, self._architecture), self._run)
+            initialise_from_counts(NamedWeights(weights, self._architecture), self._run)
         self._group.told(None)  # A collective gives up on a peer that takes long.
         self.begin_with(weights)
 
@@ -173,7 +173,7 @@ class Engine:
         kept = []
         size, count = run.validation_batch_size, run.pretraining.validation.samples
         rows = self._own_rows(size)
-        for whole in evaluation_samples(run.validation, size, count):
+        for whole in validation_samples(run.validation, size, count):
             batch = self._stored(*(x[rows] for x in whole))
             if count is not None:
                 kept.append(batch)

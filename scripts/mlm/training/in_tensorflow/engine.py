@@ -3,13 +3,13 @@
 import numpy as np
 
 from mlm.foundations.tensorflow_setup import tf, tf_keras
-from mlm.model.cooccurrence import begin_at_counts
+from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.export import ExportedModel
 from mlm.samples.input_pipeline import (
-    evaluation_batches,
     reading_in_words,
     replica_shares,
     training_batches,
+    validation_batches,
 )
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.training.in_tensorflow.model import (
@@ -68,7 +68,7 @@ class Engine:
 
     def start_from_counts(self) -> None:
         with self._strategy.scope():
-            begin_at_counts(KerasWeights(self.model), self._run)
+            initialise_from_counts(KerasWeights(self.model), self._run)
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
@@ -82,7 +82,7 @@ class Engine:
         if self._validation_batches is None:
             size = self._run.validation_batch_size
             self._validation_batches = self._distributed(
-                lambda: validation_batches(self._run, size), size
+                lambda: validation_dataset(self._run, size), size
             )
         sums = np.zeros(3)
         with reading_in_words():
@@ -113,9 +113,9 @@ class Engine:
         )
 
 
-def validation_batches(run: Run, batch_size: int) -> tf.data.Dataset:
+def validation_dataset(run: Run, batch_size: int) -> tf.data.Dataset:
     """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
-    return evaluation_batches(
+    return validation_batches(
         run.validation,
         run.validation_plan,
         seed=VALIDATION_SEED,
