@@ -1,5 +1,3 @@
-"""The report in a real browser: nothing fetched, nothing thrown, readable on a phone."""
-
 import asyncio
 import json
 from contextlib import AsyncExitStack
@@ -24,7 +22,6 @@ OPEN_ALL = "document.querySelectorAll('details').forEach((d) => { d.open = true;
 
 @pytest.fixture(scope="module", params=["three runs", "hostile text", "worldwide"])
 def page(request, tmp_path_factory):
-    """The path of a report: on three runs, on text that means harm, on Arabic and Japanese."""
     root = tmp_path_factory.mktemp("page")
     if request.param == "hostile text":
         results = hostile(root)
@@ -51,7 +48,6 @@ class Shown:
         return self._run(self._tab.evaluate(script))
 
     def at(self, width: int, scheme: str = "light") -> None:
-        """In a window of `width` pixels."""
         metrics = {"height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
         self.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -60,7 +56,6 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(page, tmp_path_factory):
-    """The page, open in one tab for all tests."""
     chromium = find_chromium() or not_here("no Chromium; install one or name it in CHROMIUM")
     with asyncio.Runner() as runner:
         opened, profile = AsyncExitStack(), tmp_path_factory.mktemp("b")

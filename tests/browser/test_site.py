@@ -1,5 +1,3 @@
-"""The documentation as a site: it builds strictly, loads nothing from elsewhere, is searchable."""
-
 import asyncio
 import functools
 import http.server

@@ -1,5 +1,3 @@
-"""A pretrained checkpoint with a head for a task: every weight arrives, or the reason is said."""
-
 import json
 import shutil
 from dataclasses import replace
@@ -82,7 +80,6 @@ def test_positions_bound_the_length(directory):
 
 @families
 def test_one_dropout_holds_throughout(family):
-    """Also where the configuration leaves a rate to the family."""
     model = sequence_model(tiny_config(family), "abc", 0.25)
     rates = ["embedding_dropout", "attention_dropout", "attended_dropout"]
     rates.append("inner_dropout" if family == "modernbert" else "output_dropout")

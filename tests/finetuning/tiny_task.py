@@ -58,7 +58,6 @@ def prepared(place: Path, rows: int, **section) -> Finetune:
 
 
 def changed(section: Finetune, **values) -> Finetune:
-    """The section with other values."""
     return section.model_copy(update=values)
 
 

@@ -1,5 +1,3 @@
-"""Real steps of both engines and of a fine-tuning, compiled for real targets."""
-
 import pytest
 import small_run
 
@@ -54,26 +52,16 @@ def test_a_whole_slice_compiles_and_sums_the_gradients_over_all_of_it(tmp_path, 
         (found,) = compile_for(target, tmp_path / "train_step.stablehlo", quick=True)
         assert found.outcome == COMPILED, found.message
         assert (found.replicas, found.hosts) == (replicas_of(target), hosts)
-        assert {(c.kind, c.replicas) for c in found.collectives} == {
-            ("all-reduce", replicas_of(target))
-        }
+        kinds = {(c.kind, c.replicas) for c in found.collectives}
+        assert kinds == {("all-reduce", replicas_of(target))}
         summed = sum(c.bytes for c in found.collectives)
         assert summed == pytest.approx(gradients, rel=0.02)
 
 
 #: Of a model that is fine-tuned.
-CONFIG = {
-    "model_type": "roberta-prelayernorm",
-    "vocab_size": 1000,
-    "hidden_size": 64,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 128,
-    "max_position_embeddings": 66,
-    "bos_token_id": 0,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-}
+CONFIG = {"model_type": "roberta-prelayernorm", "vocab_size": 1000, "hidden_size": 64}
+CONFIG |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 128}
+CONFIG |= {"max_position_embeddings": 66, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 SECTION = resolve({"finetune": {"max_length": 64, "per_device_batch_size": 8}})["finetune"]
 
 

@@ -1,5 +1,3 @@
-"""The lowering of a small run as its rule has it, and steps that do not fit."""
-
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -51,7 +49,6 @@ def test_a_pad_id_other_than_1_is_an_answer(tmp_path, monkeypatch):
 
 
 def test_a_step_without_gradients_that_overflows_the_memory_is_named(tmp_path):
-    """A validation of millions of samples, beside an evaluation that fits."""
     small_run.write_inputs(tmp_path)
     run, rows = small_run.small_run(tmp_path)[0], 2_500_000
     section = run.pretraining.model_copy(update={"per_replica_batch_size": rows})

@@ -1,5 +1,3 @@
-"""The encoder: its architecture from a configuration, its weights, and what its layers see."""
-
 from functools import partial
 
 import jax

@@ -75,21 +75,16 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
     assert "advice: tile_sizes: try 128" in table(report)
 
 
-def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_once(tmp_path):
-    reports = [judge(tmp_path, answer(), gradient_accumulation_steps=count) for count in (1, 4)]
-    (once,), (four,) = (report.targets for report in reports)
-    assert four.flops_per_step == 4 * once.flops_per_step
-    assert four.global_batch_size == 4 * once.global_batch_size
-    seconds = 4 * once.estimate.step_seconds[0]
-    assert four.estimate.step_seconds[0] == pytest.approx(seconds, rel=1e-3)
-
-
-def test_muons_products_are_made_once_however_many_batches_are_accumulated(tmp_path):
+def test_accumulated_batches_are_counted_and_muons_products_once(tmp_path):
+    """The compiler counts what a loop does once."""
     answers = {"v5e:2x2": answer(flops=5e11), "v4:2x2x1": answer(flops=6e11)}
     report = judge(tmp_path, answers, gradient_accumulation_steps=4, muon_flops=10**11)
     assert [t.flops_per_step for t in report.targets] == [4 * 4e11 + 1e11, 4 * 5e11 + 1e11]
     assert [t.muon_share for t in report.targets] == [pytest.approx(1 / 17), pytest.approx(1 / 21)]
     assert "Muon's update: 4.8 to 5.9 % of the step's FLOPs" in table(report)
+    assert [t.global_batch_size for t in report.targets] == [4 * 8 * 4] * 2
+    (as_much,) = judge(tmp_path, answer(flops=17e11)).targets
+    assert report.targets[0].estimate.step_seconds == as_much.estimate.step_seconds
 
 
 @pytest.mark.parametrize(
@@ -195,8 +190,7 @@ def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "effort, small, large",
-    [("auto", False, True), ("quick", True, True), ("full", False, False)],
+    "effort, small, large", [("auto", False, True), ("quick", True, True), ("full", False, False)]
 )
 def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large):
     settings = Preflight.of_param({"targets": ["v5e:2x2"], "effort": effort})
@@ -205,7 +199,6 @@ def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large)
 
 
 def test_a_fold_of_a_fine_tuning_is_judged_like_a_step_of_its_model(tmp_path):
-    """By 100 examples of three classes in five folds."""
     examples = [Example(str(i), "A passage.", "abc"[i % 3], fold=i % 5) for i in range(100)]
     write_rows(tmp_path / "examples.csv", examples)
     answers, asked = {"v5e:2x2": answer(), "v6e:2x2": answer(NO_MEMORY)}, []

@@ -1,5 +1,3 @@
-"""The search of the largest batch, against memories that are known."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""Names of targets, the table of chips, and the arithmetic of the estimate and of collectives."""
-
 import pytest
 
 from mlm.accelerators.artefacts import Collective

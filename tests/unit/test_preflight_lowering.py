@@ -1,5 +1,3 @@
-"""Faults planted in a train step are found and named; the step that trains has none."""
-
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining

@@ -1,5 +1,3 @@
-"""Which step of a training is made again, and what is told of it."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Reading artefacts: what is not right is refused in words."""
-
 import pytest
 import report_artefacts as made
 

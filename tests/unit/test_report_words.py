@@ -1,5 +1,3 @@
-"""Numbers as a reader writes them, and what is said of the best run."""
-
 from dataclasses import replace
 
 import pytest

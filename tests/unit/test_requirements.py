@@ -1,5 +1,3 @@
-"""The environments hold the packages that the workflow was tested with, on every platform."""
-
 import os
 import re
 import subprocess
@@ -68,10 +66,7 @@ def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, py
     # The one that is built: there is only its source, and only Python in it.
     command += ["--only-binary", ":all:", "--no-binary", "connection-pool"]
     ran = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"},
+        command, capture_output=True, text=True, env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"}
     )
     assert ran.returncode == 0, ran.stderr
     versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", ran.stdout, re.MULTILINE))

@@ -1,5 +1,3 @@
-"""Snakemake's reasons become sentences that name what changed."""
-
 from mlm.foundations.artefacts import settings_digests, write_artefact
 from mlm.foundations.rerun_reasons import planned_jobs, reasons_in_words, stages
 

@@ -1,5 +1,3 @@
-"""Every rule that runs a script says what it costs, where it logs and what it is for."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Which run is best, which differences mean something, and what the seed alone changes."""
-
 import pytest
 import report_artefacts as made
 

@@ -1,5 +1,3 @@
-"""What a training was shown near the texts that its report shows."""
-
 from dataclasses import replace
 
 import pytest
@@ -88,7 +86,6 @@ def test_a_large_split_is_not_searched_and_that_is_said(shown, monkeypatch):
 
 
 def test_what_a_run_forgets_was_never_shown_to_it(shown):
-    """A hole over the whole of the prompt's samples."""
     parts = ask(TEXTS[5], SETTINGS, "base").passages[0].parts
     holes = [(part.sample, 0, LENGTH) for part in parts]
     manifest = file_sha256(FILES["manifest"])

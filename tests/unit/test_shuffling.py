@@ -1,5 +1,3 @@
-"""The order of samples: every one once an epoch, known without data, and well mixed."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -77,7 +75,6 @@ def test_seeds_and_epochs_have_orders_of_their_own():
 
 
 def test_permutations_are_as_even_as_chance():
-    """Where an item of a few goes, over many keys, by the chi-squared distribution."""
     counts = np.zeros((7, 7))
     for key in range(1400):
         counts[np.arange(7), KeyedPermutation(7, key).items(np.arange(7))] += 1

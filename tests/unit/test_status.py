@@ -1,5 +1,3 @@
-"""What scripts/status.py hands on to Snakemake, and what it says itself."""
-
 import signal
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""A sweep stands for runs that could be written out, and says what is wrong in its own words."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""An index of the corpus answers as the texts themselves do."""
-
 import os
 import random
 import subprocess
@@ -50,7 +48,6 @@ def write_index(split: str, directory: str = "results/index") -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """An indexed project."""
     with new_project(tmp_path_factory, "indexed") as place:
         write_project(DOCUMENTS)
         for split in SPLITS:
@@ -64,7 +61,6 @@ def project(made, tmp_path, monkeypatch):
 
 
 def both() -> tuple[Documents, Documents]:
-    """The documents, without their indexes and with them."""
     splits = {split: documents(split) for split in SPLITS}
     found, notes = open_indexes(splits, Path("results"), FileMemory(None))
     assert set(found) == set(SPLITS) and not notes

@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.samples.tfrecord import (
-    SampleError,
-    decode_samples,
-    encode_samples,
-    read_records,
-)
+from mlm.samples.tfrecord import SampleError, decode_samples, encode_samples, read_records
 
 
 def encoded(*samples) -> bytes:
-    """Samples as they stand in a shard."""
     return b"".join(encode_samples(*samples))
 
 

@@ -1,5 +1,3 @@
-"""What scripts/to_onnx.py refuses, in one sentence and before it writes anything."""
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""From the corpus to the tokenizer's files, as the rule makes them, and what others read."""
-
 import json
 from types import SimpleNamespace
 

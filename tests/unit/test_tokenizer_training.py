@@ -1,5 +1,3 @@
-"""The three trainers and the text that they see: the same bytes every time, nothing lost."""
-
 import json
 import math
 import os
@@ -67,10 +65,6 @@ def trained(folder: Path, texts: list[str], **changes) -> Encoder:
     chosen = settings(**changes)
     tokenizer = train_tokenizer(corpus(folder, texts), chosen).tokenizer
     return Encoder(tokenizer, SPECIAL, chosen.unknown_literal)
-
-
-def size_to_set(error: MlmError) -> int:
-    return int(str(error).split("; set ")[1].split()[0])
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +143,7 @@ sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section))
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["unigram", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bpe", "wordpiece"))],
+    "kind", ["unigram", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bpe", "wordpiece"))]
 )
 def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
     made = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
@@ -190,7 +183,7 @@ def test_a_size_that_does_not_suit_the_text_is_refused_with_one_that_does(tmp_pa
     path = corpus(tmp_path, KOREAN)
     with pytest.raises(MlmError, match=r"too small .*: 8000.* set (\d+) or less") as error:
         train_tokenizer(path, settings(kind=kind, vocabulary_size=8000))
-    size = size_to_set(error.value)
+    size = int(str(error.value).split("; set ")[1].split()[0])
     assert trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size).vocabulary_size == size
     with pytest.raises(MlmError, match="too small"):
         train_tokenizer(path, settings(kind=kind, vocabulary_size=size + 1))

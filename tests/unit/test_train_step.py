@@ -1,5 +1,3 @@
-"""The parts of a step against TensorFlow's own."""
-
 import numpy as np
 import pytest
 
@@ -7,10 +5,7 @@ from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model, gelu
 from mlm.training.in_tensorflow.optimizers import AdamW
-from mlm.training.in_tensorflow.train_step import (
-    projected_cross_entropy,
-    replica_validation_step,
-)
+from mlm.training.in_tensorflow.train_step import projected_cross_entropy, replica_validation_step
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
@@ -74,7 +69,6 @@ def test_adamw_in_one_kernel_makes_the_updates_of_keras():
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TENSORFLOW_FAMILIES)
 def test_a_step_of_every_family_can_be_traced(family):
-    """Also of those whose code branches on tensors."""
     from transformers import AutoConfig
 
     names = ("hidden_size", "dim", "emb_dim", "embedding_size", "true_hidden_size")

@@ -1,5 +1,3 @@
-"""Validation during training asks every run the same questions."""
-
 import numpy as np
 from small_pretraining import SAMPLES, small_pretraining
 

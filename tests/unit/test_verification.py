@@ -1,5 +1,4 @@
 import dataclasses
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from test_manifests import made  # noqa: F401
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import Verification
 from mlm.samples.manifests import check_shards, shards_remedy
-from mlm.samples.tfrecord import SampleWriter, encode_samples
+from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.verification import (
     SampleSchema,
     raise_problems,
@@ -84,14 +83,3 @@ def test_an_id_that_should_not_be_there_is_named(tmp_path):
         "record 1: input_ids holds 100, outside the vocabulary of 100 ids",
         "record 2: input_ids holds 7 where the mask is 0; the padding id is 1",
     ]
-
-
-def test_samples_of_another_length_are_named_one_by_one(tmp_path):
-    file = tmp_path / "a"
-    parts = [encode_samples(np.full((1, n), 5), np.array([n])) for n in (4, 6, 4, 3)]
-    file.write_bytes(b"".join(chain(*parts)))
-    scan = scan_shard(file, SampleSchema(4, 100, 1))
-    assert scan.problems == [
-        f"record {r}: attention_mask holds {n} values; 4 are expected" for r, n in ((1, 6), (3, 3))
-    ]
-    assert (scan.num_samples, scan.num_tokens) == (4, 8)

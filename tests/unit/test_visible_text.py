@@ -1,5 +1,3 @@
-"""Text of a corpus in HTML: shown, never run, never reordering what stands around it."""
-
 from html.parser import HTMLParser
 
 from hypothesis import given
