@@ -20,9 +20,8 @@ from small_run import result, small_job, small_results
 from tests.conftest import users_environment
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.resolution import resolve
 from mlm.foundations.atomic import read_json
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import MlmError
 from mlm.training import processes
 from mlm.training.processes import COORDINATOR, COUNT, INDEX, meeting, run_together
 from mlm.training.state_storage import file_lock
@@ -152,14 +151,6 @@ def test_a_process_says_which_it_is_or_is_refused():
     ):
         with pytest.raises(MlmError, match=f"the environment has.* set {COORDINATOR} to"):
             found(start, count, wrong)
-
-
-@pytest.mark.parametrize("asked", [{"processes": 2}, {"start": "hosts"}])
-def test_several_processes_are_refused_where_tensorflow_trains(asked):
-    said = "accelerator: several processes, which pretraining.engine: tensorflow does not have"
-    with pytest.raises(ConfigError, match=said):
-        resolve({"accelerator": asked})
-    resolve({"accelerator": asked, "pretraining": {"engine": "jax"}})
 
 
 #: A member that trains nothing and does as it is told.

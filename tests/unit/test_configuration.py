@@ -206,6 +206,8 @@ HUB = {"dataset": "c/d", "revision": "0" * 40}
         ("finetune.data", {"source": "csv"}, ".file: missing"),
         ("pretraining.optimizer", {"name": "adamw", "momentum": 0.9}, "which is for muon"),
         ("accelerator.deterministic", False, f": false, {TF}"),
+        ("accelerator.processes", 2, f": several processes, {TF}"),
+        ("accelerator.start", "hosts", f": several processes, {TF}"),
         ("accelerator", {"kind": "gpu", "virtual_replicas": 2}, "these are logical CPU devices"),
         ("pretraining.rematerialise", True, f": True, {TF}"),
         ("pretraining", {"engine": "jax", "steps_per_execution": 4}, "engine: jax does not have"),
@@ -246,6 +248,8 @@ def test_a_wrong_setting_is_told_with_what_is_expected(path, value, words):
         ("pretraining.optimizer", {"name": "muon", "momentum": 0.9}),
         ("tokenizer", {"character_coverage": 0.9, "kind": "bpe"}),
         ("corpus", {"source": "files", "files": {"train": ["a.jsonl"]}, "group_by": "speaker"}),
+        ("", {"accelerator": {"processes": 2}, "pretraining": {"engine": "jax"}}),
+        ("", {"accelerator": {"start": "hosts"}, "pretraining": {"engine": "jax"}}),
         ("corpus", {"source": "embedded", "hub": HUB}),
         ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"], "minimal_pairs": [["a", LONG]]}),
         *(

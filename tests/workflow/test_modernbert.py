@@ -11,9 +11,6 @@ from .conftest import ROOT, TINY
 sys.path.append(str(ROOT / "tests" / "finetuning"))
 from tiny_task import write_csv
 
-sys.path.append(str(ROOT / "tests" / "pytorch"))
-from in_pytorch import run_in_pytorch
-
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
@@ -49,13 +46,3 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied)
     page = (place / "results" / "report.html").read_text()
     assert '<section id="finetune"' in page and "modernbert" in page
     assert project.would_run("all") == set()
-    # A prompt is a document of its own, so that the pipeline, which knows no documents, agrees.
-    prompts = json.loads((run / "fill_mask.json").read_text())["prompts"]
-    asked = [prompt["prompt"] for prompt in prompts]
-    count = len(prompts[0]["answers"])
-    printed = run_in_pytorch("fill_mask.py", run / "model", str(count), *asked)
-    for prompt, line in zip(prompts, printed.splitlines(), strict=True):
-        ours = [(a["token"], a["score"]) for a in prompt["answers"]]
-        theirs = json.loads(line)
-        assert [token for token, _ in ours] == [token for token, _ in theirs]
-        assert [x for _, x in ours] == pytest.approx([x for _, x in theirs], rel=1e-3)
