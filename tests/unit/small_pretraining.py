@@ -80,19 +80,14 @@ def small_pretraining(
 def write_manifest_of(path: Path, *, samples: int = SAMPLES, shards: int = 4, place="results"):
     """A manifest file of `shards` shards below `place`, whose shards need not exist."""
     each, rest = divmod(samples, shards)
-    entries = tuple(
-        ShardEntry(
-            name=f"train-{i:05d}-of-{shards:05d}.tfrecord",
-            path=f"{place}/train-{i:05d}-of-{shards:05d}.tfrecord",
-            num_samples=each + (i < rest),
-            num_tokens=(each + (i < rest)) * LENGTH,
-            num_padding=0,
-            num_bytes=1,
-            sha256="0" * 64,
-            block_offsets=(0,),
-        )
-        for i in range(shards)
-    )
+
+    def entry(number: int) -> ShardEntry:
+        name, count = f"train-{number:05d}-of-{shards:05d}.tfrecord", each + (number < rest)
+        sizes = {"num_samples": count, "num_tokens": count * LENGTH, "num_padding": 0}
+        where = {"name": name, "path": f"{place}/{name}", "block_offsets": (0,)}
+        return ShardEntry(**where, **sizes, num_bytes=1, sha256="0" * 64)
+
+    entries = tuple(map(entry, range(shards)))
     Manifest(
         split="train",
         sequence_length=LENGTH,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import FilledToken, FillMask, Prompt, rounded
+from mlm.evaluation.artefacts import rounded
 from mlm.evaluation.bootstrap import Resampling, bundled, interval, resampled_means
 from mlm.evaluation.extreme_samples import best_and_worst
 from mlm.evaluation.metrics import (
@@ -18,7 +18,6 @@ from mlm.evaluation.metrics import (
     summary_of,
 )
 from mlm.evaluation.predictions import Scored, Scores, positions_of
-from mlm.foundations.artefacts import read_artefact
 
 RESAMPLING = Resampling(resamples=200, confidence=0.95, seed=0)
 
@@ -29,12 +28,7 @@ def _scores(loss, rank=None):
     return Scores(-loss, rank, np.zeros(len(loss), int), np.exp(-loss))
 
 
-def test_what_is_written_has_its_version_and_seven_digits(tmp_path):
-    path = tmp_path / "fill_mask.json"
-    FillMask("base", [Prompt("A [MASK].", [FilledToken("b", "A b.", 1 / 3)])]).write(path)
-    answer = {"token": "b", "sequence": "A b.", "score": 0.3333333}
-    prompts = [{"prompt": "A [MASK].", "answers": [answer]}]
-    assert read_artefact(path) == {"format_version": 1, "run": "base", "prompts": prompts}
+def test_figures_have_seven_digits():
     value = {"a": [1234.56789, 1e-9 / 3], "b": 12345678901, "c": True, "d": None}
     assert rounded(value) == value | {"a": [1234.568, 3.333333e-10]}
 
