@@ -1,13 +1,10 @@
-"""Folds from end to end: the same bytes twice, after a kill, and on two devices."""
-
 import contextlib
 import io
 import json
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import jax
 import numpy as np
@@ -20,13 +17,11 @@ from mlm.finetuning.ridge_baseline import write_ridge_predictions
 from mlm.finetuning.tables import EpochRow, read_predictions, read_rows
 from mlm.foundations.errors import MlmError
 
-ROOT = Path(__file__).parents[2]
 CACHING = {
     "jax_compilation_cache_dir": None,
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]
 
 
 @contextlib.contextmanager
@@ -48,7 +43,6 @@ def compiled_once(place):
 
 
 def run(place, out, section, **how):
-    """Train a fold; gives the directory of its results."""
     asked = job(place, out, section, **how)
     finetune_fold(**asked)
     return asked["directory"]
@@ -175,34 +169,15 @@ def test_three_classes_run_from_end_to_end(tmp_path):
     assert "the classes `easy`, `fair`, `hard`" in card and "accuracy" in card
 
 
-PROGRAM = """
-import json, sys
-from pathlib import Path
-sys.path[:0] = json.loads(sys.argv[2])
-from tiny_task import job
-from mlm.config.finetune import Finetune
-from mlm.finetuning.fold_training import finetune_fold
-place, out, section, devices = json.loads(sys.argv[1])
-section = Finetune.model_validate(section)
-finetune_fold(**job(Path(place), out, section, virtual=devices))
-"""
-
-
 @pytest.mark.slow
 def test_two_devices_have_the_loss_curve_of_one(tmp_path):
-    section = prepared(tmp_path, rows=44)
-    curves = []
+    section, curves = prepared(tmp_path, rows=44), []
     for devices in (1, 2):
-        asked = changed(section, per_device_batch_size=8 // devices).model_dump()
-        request = json.dumps([str(tmp_path), f"on{devices}", asked, devices])
-        ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM, request, json.dumps(PATHS)],
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == 0, ran.stderr
-        rows = read_rows(
-            tmp_path / f"on{devices}" / "pretrained" / "fold-0" / "history.csv", EpochRow
-        )
+        halved = changed(section, per_device_batch_size=8 // devices)
+        asked = job(tmp_path, f"on{devices}", halved, virtual=devices)
+        # Devices are opened once in a process.
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            pool.submit(finetune_fold, **asked).result()
+        rows = read_rows(asked["directory"] / "history.csv", EpochRow)
         curves.append([(r.train_loss, r.validation_loss) for r in rows])
     assert np.allclose(*curves, rtol=0, atol=1e-5)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from in_pytorch import run_in_pytorch
 from safetensors.numpy import load_file
+from test_network import families
 from tiny_encoder import QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
 
@@ -16,13 +17,6 @@ from mlm.foundations.errors import MlmError
 from mlm.model.architecture import FAMILIES
 
 KINDS = ("weight", "bias")
-families = pytest.mark.parametrize(
-    "family",
-    [
-        f if f in ("bert", "modernbert") else pytest.param(f, marks=pytest.mark.slow)
-        for f in FAMILIES
-    ],
-)
 
 
 @pytest.fixture(scope="module")

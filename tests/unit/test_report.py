@@ -1,5 +1,3 @@
-"""The page and the numbers: what they show, that they are safe, and that they are the same."""
-
 import json
 import re
 from dataclasses import replace
@@ -126,34 +124,18 @@ def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
     assert "shards made elsewhere" in found.text
 
 
-PREFLIGHT = PreflightVerdict(
-    run="base",
-    passed=False,
-    label="compiler and datasheet estimate, not measured",
-    effort="full",
-    unseen=["nothing is executed"],
-    step=Step(precision="bfloat16"),
-    findings=[Finding("no_host_ops", "error", "two shapes")],
-    targets=[
-        Target(
-            "v5e:2x2",
-            "compiled",
-            fits=False,
-            memory=Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0),
-            muon_share=0.0214,
-        )
-    ],
-    chips=[],
-    packages={},
-)
-
-
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
+    memory = Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0)
+    target = Target("v5e:2x2", "compiled", fits=False, memory=memory, muon_share=0.0214)
+    fault = Finding("no_host_ops", "error", "two shapes")
+    told = {"passed": False, "label": "estimate, not measured", "effort": "full", "unseen": []}
+    told |= {"chips": [], "packages": {}, "step": Step(precision="bfloat16")}
+    told |= {"findings": [fault], "targets": [target]}
     results = results_in(tmp_path)
     files = made.write_run(tmp_path, "base")
     for stage, run in (("preflight", "base"), ("preflight_finetune", "base, a fold")):
         files[stage] = str(tmp_path / "results" / "runs" / "base" / f"{stage}.json")
-        replace(PREFLIGHT, run=run).write(files[stage])
+        PreflightVerdict(run=run, **told).write(files[stage])
     found = Page(page_of(replace(results, runs=[read_run("base", {}, files)])))
     order = [a["id"] for a in found.all("section")]
     assert order.index("preflight") == order.index("shards") + 1
@@ -223,7 +205,6 @@ def test_every_artefact_has_its_digest_in_the_page(page):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A page on a corpus, prompts, answers and a title that mean harm."""
     root = tmp_path_factory.mktemp("hostile")
     return written(hostile_results(root), root / "report")["report.html"].decode("utf-8")
 
