@@ -142,7 +142,7 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
 
 
 def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
-    (tmp_path / "torn").write_bytes(open(speeches.files[0], "rb").read()[:1000])
+    (tmp_path / "torn").write_bytes(open(speeches.blocks[0].path, "rb").read()[:1000])
     torn = replace(speeches.blocks[0], path=str(tmp_path / "torn"))
     with pytest.raises(MlmError, match="could not be counted"):
         found_in(replace(speeches, blocks=(torn,)))
