@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.foundations.artefacts import made_from, read_artefact, record_job, write_artefact
+from mlm.foundations.artefacts import made_from, record_job, write_artefact
 from mlm.foundations.errors import MlmError
 from mlm.foundations.job import run
 
@@ -158,11 +158,11 @@ def test_what_was_fetched_from_a_bucket_changes_no_record(here):
     def recorded(**inputs):
         of = job(here, input=inputs, output={"summary": summary})
         run(lambda _: write_artefact(summary, {"step": 1}), of)
-        return made_from(read_artefact(summary))
+        return made_from(summary)
 
-    here = recorded(manifest=manifest)
-    assert recorded(manifest=manifest, staged=shard) == here
-    assert list(here.inputs) == [manifest]
+    record = recorded(manifest=manifest)
+    assert recorded(manifest=manifest, staged=shard) == record
+    assert list(record.inputs) == [manifest]
 
 
 def test_what_a_job_prints_cannot_control_the_terminal(tmp_path, capsys):

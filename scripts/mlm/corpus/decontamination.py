@@ -65,7 +65,8 @@ class Decontamination:
 
     def contaminated(self, text: str, taken: dict[str, TakenByRule]) -> bool:
         """Whether a rule leaves out `text`; `taken` then has it, with the n-gram as its sample."""
-        words = _words(text)
+        # Most configurations name no texts, and then words cost as much as all else.
+        words = _words(text) if self._n_grams else []
         for n, known in self._n_grams.items():
             for n_gram in _n_grams(words, n):
                 if n_gram in known:
