@@ -63,8 +63,9 @@ def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, py
     lock = ENVS / f"requirements{name}.txt"
     command = [sys.executable, "-m", "uv", "pip", "compile", "--no-deps", "--generate-hashes", lock]
     command += ["--python-version", python, "--python-platform", platform]
-    # The one that is built: there is only its source, and only Python in it.
+    # The two that are built: there is only their source, and only Python in it.
     command += ["--only-binary", ":all:", "--no-binary", "connection-pool"]
+    command += ["--no-binary", "jsonpath-rw"]
     ran = subprocess.run(
         command, capture_output=True, text=True, env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"}
     )
