@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -21,11 +22,13 @@ from mlm.foundations.artefacts import is_artefact, made_from, read_artefact, res
 from mlm.foundations.atomic import write_text
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.command import command_parser, run_command
-from mlm.foundations.digests import value_sha256
+from mlm.foundations.digests import FileMemory, value_sha256
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
 LOCK = BASE / "envs" / "requirements.txt"
+#: Rules share most modules: each is read once.
+_MEMORY = FileMemory(None)
 
 
 def main(arguments: list[str]) -> int:
@@ -36,9 +39,11 @@ def main(arguments: list[str]) -> int:
     root = Path(options.directory).resolve()
     asked = Path(os.path.relpath(options.file, root)).as_posix()
     records = chain(root, asked)
+    # The sha256 of each file that the makers wrote or read, by path.
+    files = {n: d for r in records.values() for n, d in (r.inputs | r.outputs).items()}
     damaged = [
         name
-        for name, sha256 in sorted(recorded_files(records).items())
+        for name, sha256 in sorted(files.items())
         if (root / name).is_file() and result_sha256(root / name) != sha256
     ]
     other_code = [r.rule for r in records.values() if r.code and r.code not in codes_of(r.rule)]
@@ -51,7 +56,7 @@ def main(arguments: list[str]) -> int:
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     print(f"{printable(asked)} was made by the rules {', '.join(rules)}.\n")
     for what, fault, fine in (
-        ("files", damaged, f"{len(recorded_files(records))} as their makers recorded"),
+        ("files", damaged, f"{len(files)} as their makers recorded"),
         ("code", sorted(set(other_code)), "this clone computes the same"),
         ("result", stale, "what this clone, the configuration and the inputs would make"),
     ):
@@ -81,19 +86,13 @@ def chain(root: Path, asked: str) -> dict:
     return found
 
 
-def recorded_files(records: dict) -> dict[str, str]:
-    """The sha256 of each file that the makers wrote or read, by path."""
-    return {
-        n: d for record in records.values() for n, d in (record.inputs | record.outputs).items()
-    }
-
-
+@cache
 def codes_of(rule: str) -> list[str]:
     """The digests of what the rules named `rule` compute in this clone."""
     named = re.compile(rf"^ *rule {rule}:.*?jobs/(\w+)\.py", re.M | re.S)
     files = sorted((BASE / "rules").glob("*.smk"))
     jobs = [job for file in files for job in named.findall(file.read_text())]
-    return [value_sha256(job_digests([job])) for job in jobs]
+    return [value_sha256(job_digests([job], _MEMORY)) for job in jobs]
 
 
 def planned(root: Path, asked: str, overlay: dict) -> list[str]:
