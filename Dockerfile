@@ -1,6 +1,6 @@
 # The image of the workflow's jobs on Kubernetes (profiles/gke). From the repository's root:
 #   docker build --tag REGION-docker.pkg.dev/PROJECT/REPOSITORY/mlm-from-scratch:TAG .
-# For TPU node pools: --build-arg PACKAGES=tpu; else the default, for CPUs.
+# For TPU node pools: --build-arg PACKAGES=tpu; for NVIDIA GPUs: gpu; else the default, for CPUs.
 FROM python:3.11-slim-bookworm
 
 ARG PACKAGES=gke

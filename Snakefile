@@ -36,7 +36,6 @@ onstart:
     check_before_work(list(workflow.dag.needrun_jobs()))
 
 
-# After a report was asked for, its path is printed.
 onsuccess:
     if any(job.rule.name == "report" for job in workflow.dag.jobs):
         prefix = storage_settings.default_storage_prefix or ""

@@ -6,9 +6,10 @@ Of each case, in turns, a process each:
 
   jax            the engine's own step, its masks drawn in it, on all devices, deterministic
   jax-fastest    on a GPU: with accelerator.deterministic: false
+  jax-cudnn      on a GPU, without dropout of attention: so, and with cuDNN's attention
   pytorch        on a GPU or a CPU, where torch and transformers are installed (--pytorch names the
-                 interpreter that has them): the model of transformers with its own loss, sdpa
-                 where the family has it, and torch.compile, on one device
+                 interpreter that has them): the model of transformers with its head at the masked
+                 positions alone, sdpa where the family has it, and torch.compile, on one device
 
 All train random weights on random tokens, with AdamW and clipping, in bfloat16 beside float32
 weights. Told are the step's median over the turns and its quartiles; tokens a second on a device;
@@ -16,6 +17,9 @@ the share of the rate of a large product in bfloat16, which was measured before;
 that a device held, where it tells; and whether two runs, and one that went on from a copy on the
 host, ended in the same bits. FLOPs are those of the engine's products, forwards and backwards,
 without what is computed again.
+
+The losses of 200 steps of a small model without dropout, on one batch, are compared with those in
+float32 on this machine's CPU: by XLA, and on a GPU by cuDNN's attention as well.
 
 Where there are shards (--shards, a directory of manifests; `snakemake --cores 2
 results/manifests/train.json results/manifests/validation.json` makes those of the embedded corpus),
@@ -44,7 +48,9 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-WHO = ("jax", "jax-fastest", "pytorch")
+WHO = ("jax", "jax-fastest", "jax-cudnn", "pytorch")
+#: Steps whose losses are compared, and who computes them on the device.
+CURVE, CURVES = 200, ("jax", "jax-cudnn")
 #: Steps of each of the runs whose bits are compared; the third is left and gone on with in between.
 COMPARED = 4
 RATE, DECAY, LARGEST_NORM = 1e-4, 0.01, 1.0
@@ -101,7 +107,14 @@ _DEFAULT = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
+#: As in presets/roberta-base-2026.yaml.
+_WITHOUT_DROPOUT = _ROBERTA | {
+    "model_type": "roberta-prelayernorm",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 CASES = {
+    "roberta-base-2026-512": Case(_WITHOUT_DROPOUT, 32, 512, 0.3),
     "roberta-base-512": Case(_ROBERTA, 32, 512),
     "modernbert-base-512": Case(_MODERNBERT, 32, 512, 0.3),
     "modernbert-base-8192": Case(_MODERNBERT, 2, 8192, 0.3),
@@ -129,8 +142,8 @@ def masks(case: Case):
 
 
 def adamw(steps: int = 10_000, rate: float = RATE):
-    from mlm.config.pretraining import Optimizer
-    from mlm.training.optimisation import with_lengths
+    from mlm.config.optimizers import Optimizer
+    from mlm.training.learning_rate import with_lengths
 
     asked = Optimizer(
         name="adamw", learning_rate=rate, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
@@ -164,14 +177,14 @@ def flops(case: Case) -> float:
 
 
 class InJax:
-    """The engine's step on all devices of `kind`."""
+    """The engine's step on all devices of `kind`, as `who` of the table above computes it."""
 
-    def __init__(self, case: Case, given: argparse.Namespace, deterministic: bool):
+    def __init__(self, case: Case, given: argparse.Namespace, who: str, precision="bfloat16"):
         from mlm.training.in_jax.devices import data_mesh, prepare_jax, shardings
 
         # Beside another framework on the same device; and the peak is then the step's own.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        prepare_jax(given.kind, given.threads, None, deterministic)
+        prepare_jax(given.kind, given.threads, None, deterministic=who == "jax")
         self._mesh = data_mesh(given.kind, None)
 
         import jax
@@ -181,7 +194,8 @@ class InJax:
 
         self._whole, divided = shardings(self._mesh)
         self._architecture, self._settings = Architecture.of(case.config), adamw()
-        computation = Computation(self._architecture, "sample", False, "bfloat16", 0)
+        attention = "cudnn" if who == "jax-cudnn" else "xla"
+        computation = Computation(self._architecture, "sample", False, precision, 0, attention)
         step = train_step(computation, masks(case), self._settings, 0)
         self._step = jax.jit(on_mesh(step, self._mesh), donate_argnums=0)
         samples, vocabulary = case.batch * self._mesh.size, case.config["vocab_size"]
@@ -192,7 +206,11 @@ class InJax:
             "epoch": np.zeros(samples, np.uint32),
         }
         self._batch = jax.device_put(batch, divided)
-        self.peak_flops = product_rate(self._mesh.devices.flat[0], 512 if given.quick else 8192)
+        self._begin()
+
+    def measure(self, quick: bool) -> None:
+        """The rate of a product, and whether bits hold; then the step is at its start."""
+        self.peak_flops = product_rate(self._mesh.devices.flat[0], 512 if quick else 8192)
         self.bits = self._bits()
         self._begin()
 
@@ -241,6 +259,9 @@ class InJax:
             leaves = jax.tree.leaves(self._on_host())
             ends.append(hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest())
         return {"same_bits_again": ends[0] == ends[1], "same_bits_resumed": ends[0] == ends[2]}
+
+    def device(self) -> str:
+        return self._mesh.devices.flat[0].device_kind
 
     def described(self) -> dict:
         import jax
@@ -304,22 +325,37 @@ class InPyTorch:
         self._optimizer = torch.optim.AdamW(
             model.parameters(), lr=RATE, weight_decay=DECAY, betas=(0.9, 0.98), **fused
         )
-        self._model, self._called = model, torch.compile(model)
+        self._model, self._called = model, torch.compile(self._loss)
         random = np.random.default_rng(0)
         shape = (case.batch, case.sequence)
         ids = random.integers(5, case.config["vocab_size"], shape)
-        predicted = random.random(shape).argsort(axis=1) < round(case.masked * case.sequence)
+        slots = round(case.masked * case.sequence)
+        positions = random.random(shape).argsort(axis=1)[:, :slots]
+        masked = ids.copy()
+        np.put_along_axis(masked, positions, 4, axis=1)
         inputs = {
-            "input_ids": np.where(predicted, 4, ids),
-            "labels": np.where(predicted, ids, -100),
+            "input_ids": masked,
             "attention_mask": np.ones(shape, np.int64),
+            "positions": positions,
+            "labels": np.take_along_axis(ids, positions, axis=1),
         }
         self._inputs = {k: torch.tensor(v, device=self._device) for k, v in inputs.items()}
+
+    def _loss(self, input_ids, attention_mask, positions, labels):
+        """The mean cross-entropy at `positions`; the head sees no other."""
+        torch, model = self._torch, self._model
+        states = model.base_model(input_ids=input_ids, attention_mask=attention_mask)[0]
+        chosen = positions[..., None].expand(-1, -1, states.shape[-1])
+        states = torch.gather(states, 1, chosen)
+        head = getattr(model, "lm_head", None)
+        logits = head(states) if head is not None else model.decoder(model.head(states))
+        logits = logits.flatten(0, 1).float()
+        return torch.nn.functional.cross_entropy(logits, labels.flatten())
 
     def update(self, steps: int) -> float:
         for _ in range(steps):
             with self._torch.autocast(self._device, self._torch.bfloat16):
-                loss = self._called(**self._inputs).loss
+                loss = self._called(**self._inputs)
             loss.backward()
             self._torch.nn.utils.clip_grad_norm_(self._model.parameters(), LARGEST_NORM)
             self._optimizer.step()
@@ -341,7 +377,11 @@ class InPyTorch:
 
 def work(who: str, case: Case, given: argparse.Namespace) -> None:
     """Says what it is, then for each number of steps on stdin the seconds of one."""
-    built = InPyTorch(case, given) if who == "pytorch" else InJax(case, given, who == "jax")
+    if who == "pytorch":
+        built = InPyTorch(case, given)
+    else:
+        built = InJax(case, given, who)
+        built.measure(given.quick)
     loss = built.update(3)
     print(json.dumps(built.described() | {"loss": loss}), flush=True)
     for line in sys.stdin:
@@ -394,7 +434,11 @@ def compare(name: str, given: argparse.Namespace) -> list[dict]:
     workers = []
     for who in given.who:
         first = workers[0].told.get("platform") if workers else None
-        if (who == "jax-fastest" and first != "gpu") or (who == "pytorch" and first == "tpu"):
+        if (who in ("jax-fastest", "jax-cudnn") and first != "gpu") or (
+            who == "pytorch" and first == "tpu"
+        ):
+            continue
+        if who == "jax-cudnn" and case.config.get("attention_probs_dropout_prob"):
             continue
         if who == "pytorch" and given.pytorch is None:
             print("pytorch: no interpreter has torch and transformers (--pytorch)", file=sys.stderr)
@@ -440,6 +484,44 @@ def figures(case: Case, worker: Worker, tflops: float | None) -> dict:
     return found
 
 
+def curve(who: str, given: argparse.Namespace) -> dict:
+    """The losses of the first steps of the default's model, in float32 on a CPU."""
+    case, on_cpu = CASES["default"], given.kind == "cpu"
+    case = quick(case) if given.quick else case
+    built = InJax(case, given, who, "float32" if on_cpu else "bfloat16")
+    losses = [built.update(1) for _ in range(CURVE)]
+    return {"device": built.device(), "losses": losses}
+
+
+def compare_curves(given: argparse.Namespace, platform: str) -> list[dict]:
+    """A row for each of `CURVES`: how far its losses are from those in float32 on the CPU."""
+
+    def told(who: str, kind: str) -> dict | None:
+        options = ["--kind", kind, "--threads", str(given.threads), "--work", "curve", who]
+        options += ["--quick"] if given.quick else []
+        ran = subprocess.run(
+            [sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True
+        )
+        return json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else None
+
+    exact = told("jax", "cpu")
+    rows = []
+    for who in CURVES if platform == "gpu" else CURVES[:1]:
+        row = {"date": datetime.date.today().isoformat(), "case": f"losses of {CURVE} steps"}
+        found = told(who, given.kind)
+        if exact is None or found is None:
+            rows.append(row | {"who": who, "failed": "its last words stand above"})
+            continue
+        apart = np.abs(np.subtract(found["losses"], exact["losses"]))
+        rows.append(
+            row
+            | {"who": who, "device": found["device"]}
+            | {"loss": found["losses"][-1], "loss_in_float32": exact["losses"][-1]}
+            | {"largest_difference": float(apart.max())}
+        )
+    return rows
+
+
 def train_on_shards(given: argparse.Namespace) -> dict:
     """The default's model trained by the engine on the shards of `given.shards`; a row."""
     from mlm.training.in_jax.devices import open_mesh  # before JAX itself
@@ -451,7 +533,7 @@ def train_on_shards(given: argparse.Namespace) -> dict:
 
     from mlm.config.model import Initialisation, ModelOfRun
     from mlm.config.pretraining import Checkpoint, Pretraining, Validation
-    from mlm.samples.manifests import Manifest, shards_root
+    from mlm.samples.manifests import Manifest, project_root
     from mlm.samples.split_samples import ShardFiles
     from mlm.training.in_jax.engine import Engine
     from mlm.training.run import Run
@@ -461,7 +543,7 @@ def train_on_shards(given: argparse.Namespace) -> dict:
     for split in ("train", "validation"):
         path = f"{given.shards}/{split}.json"
         manifest = Manifest.read(path)
-        shards[split] = ShardFiles.of(manifest, shards_root(manifest, path))
+        shards[split] = ShardFiles.of(manifest, project_root(path))
     steps = 20 if given.quick else 1000
     length = shards["train"].sequence_length
     config = _DEFAULT | SPECIAL
@@ -547,7 +629,9 @@ def main() -> None:
     arguments.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.work:
-        if given.work[0] == "shards":
+        if given.work[0] == "curve":
+            print(json.dumps(curve(given.work[1], given)))
+        elif given.work[0] == "shards":
             print(json.dumps(train_on_shards(given)))
         else:
             who, name = given.work
@@ -555,13 +639,17 @@ def main() -> None:
         return
     if "pytorch" in given.who:
         given.pytorch = given.pytorch or interpreter_with_pytorch()
-    wrong = False
+    wrong, platform = False, ""
     for name in given.cases:
         for row in compare(name, given):
+            platform = platform or row.get("platform", "")
             wrong |= "failed" in row
             wrong |= row["who"] == "jax" and not row.get("same_bits_again", False)
             wrong |= row["who"] == "jax" and not row.get("same_bits_resumed", False)
             print(json.dumps(row) if given.json else in_words(row), flush=True)
+    for row in compare_curves(given, platform):
+        wrong |= "failed" in row
+        print(json.dumps(row) if given.json else in_words(row), flush=True)
     if Path(given.shards, "train.json").exists():
         options = ["--kind", given.kind, "--threads", str(given.threads), "--shards", given.shards]
         options += ["--quick"] if given.quick else []

@@ -169,8 +169,8 @@ def plan(case: tuple):
 
 
 def settings():
-    from mlm.config.pretraining import Optimizer
-    from mlm.training.optimisation import with_lengths
+    from mlm.config.optimizers import Optimizer
+    from mlm.training.learning_rate import with_lengths
 
     given = Optimizer(
         name="adamw", learning_rate=RATE, weight_decay=DECAY, max_grad_norm=LARGEST_NORM

@@ -64,7 +64,7 @@ def synthetic(directory: Path, tokens: int) -> Path:
 
 
 def measure(manifest: Path, max_tokens: int | None) -> dict:
-    """One evaluation in this process: its loss, the baselines', seconds and peak memory."""
+    """One evaluation in this process: losses where hidden, seconds and peak memory."""
     config = resolve({})
     given = config["evaluation"] | ({"max_tokens": max_tokens} if max_tokens else {})
     section = Evaluation.of_param(given)
@@ -74,9 +74,9 @@ def measure(manifest: Path, max_tokens: int | None) -> dict:
     return {
         "tokens": Manifest.read(manifest).num_tokens,
         "evaluated_at_most": section.max_tokens,
-        "loss": round(found.test.loss, 4),
-        "interval": [round(end, 4) for end in found.test.loss_interval],
-        "baselines": {name: round(b.loss, 4) for name, b in sorted(found.baselines.items())},
+        "loss": round(found.test.hidden.loss, 4),
+        "interval": [round(end, 4) for end in found.test.hidden.loss_interval],
+        "baselines": {name: round(b.hidden.loss, 4) for name, b in sorted(found.baselines.items())},
         "seconds": round(time.monotonic() - begun),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

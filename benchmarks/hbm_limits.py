@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 
 TARGET, VOCABULARY, SEQUENCE, OPTIMIZER = "v5e:2x2", 25_000, 512, "adamw"
 
@@ -64,7 +64,7 @@ def lower_case(case: Case, program: str) -> None:
     from mlm.training.in_tensorflow.model import build_model
     from mlm.training.in_tensorflow.optimizers import build_optimizer
     from mlm.training.in_tensorflow.train_step import replica_train_step
-    from mlm.training.optimisation import with_lengths
+    from mlm.training.learning_rate import with_lengths
 
     policy = "mixed_bfloat16" if case.precision == "bfloat16" else "float32"
     tf_keras.mixed_precision.set_global_policy(policy)

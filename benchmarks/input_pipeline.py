@@ -43,7 +43,7 @@ def write_shards(directory: Path, samples: int, shards: int) -> ShardFiles:
         with SampleWriter(path) as writer:
             ids = random.integers(5, VOCABULARY, (share, SEQUENCE))
             writer.write(ids, np.full(share, SEQUENCE))
-        blocks.append(ShardBlocks(str(path), path.name, share, writer.block_offsets))
+        blocks.append(ShardBlocks(path, path.name, share, writer.block_offsets))
     return ShardFiles(tuple(blocks), SEQUENCE)
 
 
@@ -54,7 +54,7 @@ def plain(shards: ShardFiles) -> tf.data.Dataset:
     def parse(record):
         return tf.io.parse_single_example(record, {"input_ids": feature, "attention_mask": feature})
 
-    files = [shard.path for shard in shards.blocks]
+    files = [str(shard.path) for shard in shards.blocks]
     records = tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)
     parsed = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     batches = parsed.shuffle(WINDOW, seed=1).batch(BATCH, drop_remainder=True)
@@ -100,7 +100,7 @@ def resumed(turns: int, samples: int = 10**7, sequence: int = 8) -> dict:
             for _ in range(100):
                 ids = random.integers(5, VOCABULARY, (samples // 1000, sequence))
                 writer.write(ids, np.full(len(ids), sequence))
-        shard = ShardBlocks(str(path), path.name, samples // 10, writer.block_offsets)
+        shard = ShardBlocks(path, path.name, samples // 10, writer.block_offsets)
         shards, steps = ShardFiles((shard,) * 10, sequence), samples // BATCH
         waits: dict[int, list[float]] = {0: [], steps - 10: []}
         for _ in range(turns):

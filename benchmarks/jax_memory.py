@@ -23,9 +23,9 @@ import hbm_limits  # has the library found
 from pydantic import TypeAdapter
 
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.samples.masking import MaskingPlan
-from mlm.training.optimisation import with_lengths
+from mlm.training.learning_rate import with_lengths
 
 VOCABULARY, DROPOUT, OPTIMIZER = 50_265, 0.1, "muon"
 SHORT, LONG = (16, 512), (8, 2048)

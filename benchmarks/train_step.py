@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.foundations.tensorflow_setup import (
     make_deterministic,
     tf,
@@ -43,7 +43,7 @@ from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
-from mlm.training.optimisation import with_lengths
+from mlm.training.learning_rate import with_lengths
 
 #: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
 CASES = {

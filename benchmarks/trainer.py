@@ -14,6 +14,7 @@ split. Leaves docs/learning/trainer.json.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,7 +97,8 @@ def train_in_pytorch(place: Path, threads: int, seed: int, seconds: float) -> No
     )
     trainer.train()
     model.save_pretrained(place / "model")
-    tokenizer.save_pretrained(place / "model")
+    # As they are: transformers 5 would name a class that transformers 4 does not know.
+    shutil.copytree(TOKENIZER, place / "model", dirs_exist_ok=True)
     print(f"{trainer.state.global_step} steps", flush=True)
 
 
@@ -142,7 +144,6 @@ def compare(options) -> None:
         python = BASE / ".venv-pytorch" / "bin" / "python"
         seconds = ["--seconds", str(costs["workflow"]["seconds"])]
         costs["trainer"] = started(python, "pytorch", theirs, options, *seconds)
-        # As the workflow saves it: the class that its families are opened by.
         record = {"threads": options.threads, "seed": options.seed}
         for name, place in (("workflow", ours), ("trainer", theirs)):
             found = evaluated(place / "model", options)

@@ -42,7 +42,4 @@ rule index_split:
 rule index:
     """Index all splits. A target."""
     input:
-        unless_refused(
-            INDEXES if FROM_CORPUS else [],
-            "index: shards that were made elsewhere (shards.source: prebuilt) have no text to index",
-        ),
+        INDEXES,

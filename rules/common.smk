@@ -35,24 +35,25 @@ if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
+from mlm.config.finetune import label_of
 from mlm.config import memory
 from mlm.config.publish import model_repository, published_runs
-from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.resolution import families_of, model_of_run, resolve, run_section
 from mlm.config.sources import settings_from
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.equal_shares import file_name, overlapping
+from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.code_digests import job_digests
+from mlm.model.checkpoints import checkpoint_files
 from mlm.foundations.digests import FileMemory
-from mlm.foundations import environment
+from mlm.foundations import abandoned_locks, bucket_results, environment, interrupts
+from mlm.foundations import snakemake_output, working_directory
 from mlm.foundations.errors import MlmError, error_in_words
-from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+from mlm.report.other_runs import files_of_other_runs
 from mlm.foundations.artefacts import portable
-from mlm.foundations.bucket_results import check_bucket
-from mlm.samples.object_storage import is_remote
-from mlm.samples.prebuilt import find_shards
-from mlm.accelerators.compiler import require_compiler
+from mlm.accelerators.compiler import require_compilers
 
 
 @contextmanager
@@ -73,27 +74,29 @@ if not HERE.is_local:
     os.environ.update(environment.child_environment(BASE / "scripts" / "jobs"))
 with errors_in_words():
     environment.check_encoding()
-    environment.check_place(Path.cwd())
+    working_directory.check_place(Path.cwd())
     storage_settings = workflow.storage_settings
     if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
-        check_bucket(storage_settings.default_storage_prefix)
+        bucket_results.check_bucket(storage_settings.default_storage_prefix)
     if workflow.modifier.skip_configfile:
         # A workflow that uses this one as a module gives what differs from the defaults.
         settings = resolve(config)
     else:
         overlay = workflow.config_settings.overwrite_config
         settings = settings_from(config, overlay, workflow.configfiles)
+    OTHER_RUNS = files_of_other_runs(settings["report"]["also"])
 if workflow.is_main_process and not workflow.output_settings.dryrun:
-    hold_directory(Path.cwd(), logger.info)
-    atexit.register(environment.say_if_full, Path.cwd())
+    snakemake_output.shorten(logger, workflow)
+    abandoned_locks.hold_directory(Path.cwd(), logger.info)
+    atexit.register(working_directory.say_if_full, Path.cwd())
 
 # SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
-end_jobs_on_interrupt()
+interrupts.end_jobs_on_interrupt()
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
 RUNS = list(settings["runs"])
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
-FROM_CORPUS = settings["shards"]["source"] == "corpus"
+PAIR_FILES = {run: run_section(settings, run, "evaluation")["minimal_pair_files"] for run in RUNS}
 PREFLIGHT_BEFORE_TRAINING = (
     settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
 )
@@ -134,12 +137,13 @@ MODEL_FILES = {
 }
 
 FINETUNE_STARTS = ["pretrained", "random"]
+FINETUNE_ALSO = {label_of(place): place for place in settings["finetune"]["also"]}
 FINETUNE_FOLDS = list(range(settings["finetune"]["folds"]))
 FINETUNE_STEP = (
     *("dropout", "epochs", "learning_rate", "max_length", "optimizer", "per_device_batch_size"),
     *("task", "warmup_ratio"),
 )
-FINETUNE_RULES = ["finetune_data", "finetune_ridge", "finetune_fold", "finetune_merge"]
+FINETUNE_RULES = [f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "merge")]
 
 # What the report shows if it is asked for, with what it is read from.
 PREFLIGHT_WANTED = settings["preflight"]["enabled"]
@@ -148,8 +152,7 @@ REPORT_EXTRAS = {
     name: f"results/runs/{{run}}/{file}"
     for name, file, wanted in (
         ("preview", "preview.json", True),
-        # Shards that were made elsewhere have no text to look anything up in.
-        ("asked", "asked.json", FROM_CORPUS),
+        ("asked", "asked.json", True),
         ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
         ("preflight_finetune", "preflight_finetune.json", PREFLIGHT_WANTED and FINETUNE_WANTED),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
@@ -169,6 +172,9 @@ wildcard_constraints:
     **dict.fromkeys(("shard", "shards", "part", "parts", "share", "shares"), r"\d{5}"),
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
+    start="|".join(FINETUNE_STARTS),
+    encoder="|".join(map(re.escape, FINETUNE_ALSO)),
+    fold=r"\d+",
 
 
 # Content decides whether a file or a module changed; what was read once is remembered.
@@ -191,8 +197,7 @@ def of_run(section, *keys, without=()):
 
     def narrowed(wildcards):
         whole = run_section(settings, wildcards.run, section)
-        kept = [k for k in keys or whole if k in whole and k not in without]
-        return canonical({k: whole[k] for k in kept})
+        return canonical({k: whole[k] for k in keys or whole if k in whole and k not in without})
 
     return narrowed
 
@@ -204,6 +209,11 @@ pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "
 def model_of(wildcards):
     """The model of the job's run, for `params`: with the content of its config file, if any."""
     return canonical(model_of_run(settings, wildcards.run))
+
+
+def start_files_of(wildcards):
+    """The files of the checkpoint that the job's run begins with; none of one on the Hub."""
+    return source(checkpoint_files(run_section(settings, wildcards.run, "model")["start_from"]))
 
 
 def operational(**values):
@@ -218,8 +228,7 @@ def operational(**values):
 
 def holes_of(run):
     """The file that says which tokens `run` is trained without, for an input; none for most."""
-    forgets = run_section(settings, run, "pretraining")["forget"]
-    return [f"results/holes/{run}.json"] if forgets else []
+    return [f"results/holes/{run}.json"] * bool(run_section(settings, run, "pretraining")["forget"])
 
 
 def publish_of(repository, *keys, **others):
@@ -246,23 +255,11 @@ def shard_files(split, suffix="tfrecord"):
     return [f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)]
 
 
-# Those in object storage are left to the job that reads them.
-with errors_in_words():
-    SHARD_FILES = (
-        {split: shard_files(split) for split in SPLITS}
-        if FROM_CORPUS
-        else {
-            split: [] if is_remote(place) else source(s.path for s in find_shards(place, split))
-            for split, place in settings["shards"]["prebuilt"].items()
-        }
-    )
-
-
 def staged_shards(*splits):
     """The shards of `splits`, to be fetched if results are in a bucket. Jobs depend on manifests."""
     if workflow.storage_settings.default_storage_provider is None:
         return []
-    return [file for split in splits for file in SHARD_FILES[split]]
+    return [file for split in splits for file in shard_files(split)]
 
 
 def of_section(section, *keys):
@@ -270,14 +267,11 @@ def of_section(section, *keys):
     return canonical({key: settings[section][key] for key in keys})
 
 
-def made_by(*names):
-    """The outputs of the rules `names`, for all runs, starts and folds, in order."""
-    return [
-        path
-        for name in names
-        for file in getattr(rules, name).output
-        for path in expand(portable(file), run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS)
-    ]
+def made_by(*names, runs=RUNS):
+    """The outputs of the rules `names`, for all `runs`, starts, encoders and folds, in order."""
+    folds = {"start": FINETUNE_STARTS, "encoder": FINETUNE_ALSO, "fold": FINETUNE_FOLDS}
+    outputs = [file for name in names for file in getattr(rules, name).output]
+    return [path for file in outputs for path in expand(portable(file), run=runs, **folds)]
 
 
 def unless_refused(files, reason):
@@ -297,22 +291,22 @@ def check_before_work(jobs):
     names = {job.rule.name for job in jobs}
     # Of those in a bucket, the dates here do not count.
     inputs = {str(file) for job in jobs for file in job.input if not file.is_storage}
-    made = {str(file) for job in jobs for file in job.output}
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
+        read_pair_files(path for job in jobs for path in job.input.get("pairs", []))
         if here:
             environment.check_environment()
-        environment.refuse_future_dates(inputs - made)
+        working_directory.check_dates(inputs - {str(file) for job in jobs for file in job.output})
         if "lower_train_step" in names and here:
-            require_compiler()
+            require_compilers(settings["preflight"]["targets"])
         if any(name.startswith("publish_") for name in names):
             token_from_environment()
+    logger.info(snakemake_output.plan(jobs, workflow.rules))
 
 
 def stored_tokens(manifest):
     """Tokens of a manifest's split; None where results live in a bucket: it is not here then."""
-    here = workflow.storage_settings.default_storage_provider is None
-    return memory.tokens_of(manifest) if here else None
+    return memory.tokens_of(manifest) if storage_settings.default_storage_provider is None else None
 
 
 def start_of(run):
@@ -344,15 +338,8 @@ def summary_of_continued_run(wildcards):
     return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
 
 
-def pushing_of(wildcards):
-    """Where and how often the training of the job's run pushes checkpoints to the Hub."""
-    repository = {"model": model_repository(PUBLISH, wildcards.run)}
-    return publish_of(repository, "private", "attempts", "checkpoints")
-
-
 def corpus_files_of_shard(wildcards):
     """Those with documents of the job's shard: both are shares of the split, so that it is known
     without reading anything."""
-    split, count = wildcards.split, settings["corpus"]["count"][wildcards.split]
-    held = overlapping(int(wildcards.shard), int(wildcards.shards), count)
-    return [f"results/corpus/{file_name(split, share, count)}" for share in held]
+    files = corpus_files(wildcards.split)
+    return [files[i] for i in overlapping(int(wildcards.shard), int(wildcards.shards), len(files))]

@@ -6,13 +6,7 @@ from mlm.corpus.parts import compared_splits, files_of_sources, filter_files, pl
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
 with errors_in_words():
-    try:
-        FILES_OF_SOURCES = files_of_sources(settings["corpus"], told)
-    except MlmError:
-        # With prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
-        if FROM_CORPUS:
-            raise
-        FILES_OF_SOURCES = {}
+    FILES_OF_SOURCES = files_of_sources(settings["corpus"], told)
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
@@ -20,7 +14,7 @@ CORPUS_FILES = {
 
 USED_BY_CORPUS = canonical(corpus_settings(settings))
 with errors_in_words():
-    used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values() if FROM_CORPUS else []
+    used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
     FILTER_FILES = sorted({path for own in used for path in filter_files(own["filters"])})
 
 # Near-duplicates are looked for later, in what was read; empty: they are kept.
@@ -29,7 +23,7 @@ NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
 COMPARED_SPLITS = compared_splits(USED_BY_CORPUS["filters"]["decontamination"])
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
-if (MIXED or settings["corpus"]["parts"] > 1) and FROM_CORPUS:
+if MIXED or settings["corpus"]["parts"] > 1:
     if workflow.storage_settings.default_storage_provider is not None:
         raise WorkflowError(
             f"corpus.{'source: mix' if MIXED else 'parts: ' + str(settings['corpus']['parts'])} needs "
@@ -38,30 +32,27 @@ if (MIXED or settings["corpus"]["parts"] > 1) and FROM_CORPUS:
         )
     CORPUS_PARTS = planned_parts(settings["corpus"], FILES_OF_SOURCES, told)
 # Sources of a mix are read by a job each.
-IN_PARTS = FROM_CORPUS and (MIXED or len(CORPUS_PARTS) > 1)
+IN_PARTS = MIXED or len(CORPUS_PARTS) > 1
 
 FILES_OF_PART = [
     [piece[0] for pieces in part["files"].values() for piece in pieces] for part in CORPUS_PARTS
 ]
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 # In parts: what all jobs before the last one leave, by the stem of their files' names.
-READ_PARTS, LEFT_OUT, SIGNED_PARTS, NEAR, WRITTEN = [], [], [], [], {}
-if IN_PARTS:
-    numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
-    READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
-    DEDUPLICATED = [f"{READ}/removed"]
-    # All but near-duplicates.
-    LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if COMPARED_SPLITS]
-    if NEAR_DUPLICATES:
-        SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers]
-        NEAR = [f"{READ}/near"]
-    WRITTEN = {
-        split: [
-            f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}"
-            for share in range(count)
-        ]
-        for split, count in settings["corpus"]["count"].items()
-    }
+numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS)) if IN_PARTS]
+READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
+DEDUPLICATED = [f"{READ}/removed"]
+# All but near-duplicates.
+LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if COMPARED_SPLITS]
+SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers if NEAR_DUPLICATES]
+NEAR = [f"{READ}/near"] if NEAR_DUPLICATES else []
+WRITTEN = {
+    split: [
+        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}" for share in range(count)
+    ]
+    for split, count in settings["corpus"]["count"].items()
+    if IN_PARTS
+}
 
 
 # The files of jobs of parts, by the stems of their names.
@@ -72,149 +63,142 @@ held_out_records = lambda held_out, split: files_of(
 )
 
 
-if IN_PARTS:
-
-    rule corpus_read:
-        """Read a part of the source: decode, clean, split, filter, and put aside."""
-        input:
-            lambda wildcards: source(FILES_OF_PART[int(wildcards.part)]),
-            filters=source(FILTER_FILES),
-        output:
-            record=temp("results/corpus/parts/{parts}/read-{part}.json"),
-            digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
-            train=temp("results/corpus/parts/{parts}/read-{part}-train.arrow"),
-            validation=temp("results/corpus/parts/{parts}/read-{part}-validation.arrow"),
-            test=temp("results/corpus/parts/{parts}/read-{part}-test.arrow"),
-        resources:
-            mem_mb=1000,
-            runtime=240,
-        params:
-            part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
-            files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
-            settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
-        script:
-            "../scripts/jobs/corpus_read.py"
-
-    rule corpus_deduplicate:
-        """Find duplicates and leaks among the documents of all parts."""
-        input:
-            records=files_of(READ_PARTS, "json"),
-        output:
-            record=temp("results/corpus/parts/{parts}/removed.json"),
-            removed=temp("results/corpus/parts/{parts}/removed.numbers"),
-        resources:
-            mem_mb=1000,
-            runtime=120,
-        params:
-            filters=FIRST_FILTERS,
-        script:
-            "../scripts/jobs/corpus_deduplicate.py"
+rule corpus_read:
+    """Read a part of the source: decode, clean, split, filter, and put aside."""
+    input:
+        lambda wildcards: source(FILES_OF_PART[int(wildcards.part)]),
+        filters=source(FILTER_FILES),
+    output:
+        record=temp("results/corpus/parts/{parts}/read-{part}.json"),
+        digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
+        train=temp("results/corpus/parts/{parts}/read-{part}-train.arrow"),
+        validation=temp("results/corpus/parts/{parts}/read-{part}-validation.arrow"),
+        test=temp("results/corpus/parts/{parts}/read-{part}-test.arrow"),
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
+        files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
+        settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
+    script:
+        "../scripts/jobs/corpus_read.py"
 
 
-if IN_PARTS and COMPARED_SPLITS:
-
-    rule corpus_decontaminate:
-        """Find documents of a part of train that have words in a row in common with held-out ones."""
-        input:
-            removed=files_of(DEDUPLICATED, "json"),
-        output:
-            record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
-            removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
-        resources:
-            mem_mb=1500,
-            runtime=240,
-        params:
-            settings={
-                key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
-            },
-        script:
-            "../scripts/jobs/corpus_decontaminate.py"
+rule corpus_deduplicate:
+    """Find duplicates and leaks among the documents of all parts."""
+    input:
+        records=files_of(READ_PARTS, "json"),
+    output:
+        record=temp("results/corpus/parts/{parts}/removed.json"),
+        removed=temp("results/corpus/parts/{parts}/removed.numbers"),
+    resources:
+        mem_mb=1000,
+        runtime=120,
+    params:
+        filters=FIRST_FILTERS,
+    script:
+        "../scripts/jobs/corpus_deduplicate.py"
 
 
-if IN_PARTS and NEAR_DUPLICATES:
-
-    rule corpus_sign:
-        """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
-        input:
-            # Snakemake compares each file asked of a job with all that this job reads: records alone.
-            removed=files_of(LEFT_OUT, "json"),
-            part=f"{READ}/read-{{part}}.json",
-        output:
-            record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
-            signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
-            bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
-        resources:
-            mem_mb=1000,
-            runtime=240,
-        params:
-            near={key: NEAR_DUPLICATES[key] for key in ("words", "bands", "rows")},
-        script:
-            "../scripts/jobs/corpus_sign.py"
-
-    rule corpus_cluster:
-        """Cluster documents that share keys, and keep one of each cluster."""
-        input:
-            removed=files_of(LEFT_OUT, "json"),
-            signed=files_of(SIGNED_PARTS, "json"),
-        output:
-            record=temp("results/corpus/parts/{parts}/near.json"),
-            removed=temp("results/corpus/parts/{parts}/near.numbers"),
-        resources:
-            mem_mb=1000,
-            runtime=240,
-        params:
-            near={key: value for key, value in NEAR_DUPLICATES.items() if key != "enabled"},
-            leaks=FIRST_FILTERS["remove_leakage"],
-        script:
-            "../scripts/jobs/corpus_cluster.py"
+rule corpus_decontaminate:
+    """Find documents of a part of train that have words in a row in common with held-out ones."""
+    input:
+        removed=files_of(DEDUPLICATED, "json"),
+    output:
+        record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
+        removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
+    resources:
+        mem_mb=1500,
+        runtime=240,
+    params:
+        settings={
+            key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
+        },
+    script:
+        "../scripts/jobs/corpus_decontaminate.py"
 
 
-if IN_PARTS:
+rule corpus_sign:
+    """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
+    input:
+        # Snakemake compares each file asked of a job with all that this job reads: records alone.
+        removed=files_of(LEFT_OUT, "json"),
+        part=f"{READ}/read-{{part}}.json",
+    output:
+        record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
+        signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
+        bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        near={key: NEAR_DUPLICATES.get(key) for key in ("words", "bands", "rows")},
+    script:
+        "../scripts/jobs/corpus_sign.py"
 
-    rule corpus_write:
-        """Write one of the Parquet files of a split, of the documents that are kept."""
-        input:
-            near=files_of(NEAR, "json"),
-            removed=files_of(LEFT_OUT, "json"),
-            # Train is compared with what is held out.
-            validation=lambda wildcards: held_out_records("validation", wildcards.split),
-            test=lambda wildcards: held_out_records("test", wildcards.split),
-        output:
-            file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
-            record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
-            groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
-            shared=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.shared"),
-        resources:
-            mem_mb=1000,
-            runtime=240,
-        script:
-            "../scripts/jobs/corpus_write.py"
 
-    rule corpus_counts:
-        """Sum up what all parts and files of the corpus counted."""
-        input:
-            **{f"{split}_records": files_of(stems, "json") for split, stems in WRITTEN.items()},
-            # All that was made so far: it is needed until everything is written, and then gone.
-            records=files_of(READ_PARTS, "json"),
-            digests=files_of(READ_PARTS, "digests"),
-            spools=[f"{stem}-{split}.arrow" for stem in READ_PARTS for split in SPLITS],
-            removed=files_of(LEFT_OUT, "json"),
-            numbers=files_of(LEFT_OUT + NEAR, "numbers"),
-            signed=files_of(SIGNED_PARTS, "json", "signatures", "keys"),
-            near=files_of(NEAR, "json"),
-            counted=[
-                file for stems in WRITTEN.values() for file in files_of(stems, "groups", "shared")
-            ],
-            files=[file for stems in WRITTEN.values() for file in files_of(stems, "parquet")],
-        output:
-            train=temp("results/corpus/parts/train.json"),
-            validation=temp("results/corpus/parts/validation.json"),
-            test=temp("results/corpus/parts/test.json"),
-        resources:
-            mem_mb=1000,
-            runtime=60,
-        script:
-            "../scripts/jobs/corpus_counts.py"
+rule corpus_cluster:
+    """Cluster documents that share keys, and keep one of each cluster."""
+    input:
+        removed=files_of(LEFT_OUT, "json"),
+        signed=files_of(SIGNED_PARTS, "json"),
+    output:
+        record=temp("results/corpus/parts/{parts}/near.json"),
+        removed=temp("results/corpus/parts/{parts}/near.numbers"),
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        near={key: value for key, value in NEAR_DUPLICATES.items() if key != "enabled"},
+        leaks=FIRST_FILTERS["remove_leakage"],
+    script:
+        "../scripts/jobs/corpus_cluster.py"
+
+
+rule corpus_write:
+    """Write one of the Parquet files of a split, of the documents that are kept."""
+    input:
+        near=files_of(NEAR, "json"),
+        removed=files_of(LEFT_OUT, "json"),
+        # Train is compared with what is held out.
+        validation=lambda wildcards: held_out_records("validation", wildcards.split),
+        test=lambda wildcards: held_out_records("test", wildcards.split),
+    output:
+        file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
+        record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
+        groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
+        shared=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.shared"),
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    script:
+        "../scripts/jobs/corpus_write.py"
+
+
+rule corpus_counts:
+    """Sum up what all parts and files of the corpus counted."""
+    input:
+        **{f"{split}_records": files_of(stems, "json") for split, stems in WRITTEN.items()},
+        # All that was made so far: it is needed until everything is written, and then gone.
+        records=files_of(READ_PARTS, "json"),
+        digests=files_of(READ_PARTS, "digests"),
+        spools=[f"{stem}-{split}.arrow" for stem in READ_PARTS for split in SPLITS],
+        removed=files_of(LEFT_OUT, "json"),
+        numbers=files_of(LEFT_OUT + NEAR, "numbers"),
+        signed=files_of(SIGNED_PARTS, "json", "signatures", "keys"),
+        near=files_of(NEAR, "json"),
+        counted=[file for stems in WRITTEN.values() for file in files_of(stems, "groups", "shared")],
+        files=[file for stems in WRITTEN.values() for file in files_of(stems, "parquet")],
+    output:
+        train=temp("results/corpus/parts/train.json"),
+        validation=temp("results/corpus/parts/validation.json"),
+        test=temp("results/corpus/parts/test.json"),
+    resources:
+        mem_mb=1000,
+        runtime=60,
+    script:
+        "../scripts/jobs/corpus_counts.py"
 
 
 rule corpus:

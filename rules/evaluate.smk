@@ -1,15 +1,22 @@
 # From a run's model and the test split to its evaluation.json and fill_mask.json.
 
+from mlm.evaluation.further_files import further_texts
+
+with errors_in_words():
+    FURTHER = {run: further_texts(settings, run) for run in RUNS}
+
 
 rule evaluate:
     """Score an exported model on the test split with fixed masks."""
     input:
         **MODEL_FILES,
-        train="results/manifests/train.json",
-        validation="results/manifests/validation.json",
-        test="results/manifests/test.json",
+        **{split: f"results/manifests/{split}.json" for split in SPLITS},
         staged=staged_shards("train", "validation", "test"),
-        corpus=[f"results/corpus/{s}.json" for s in ("train", "test") if FROM_CORPUS],
+        pairs=lambda wildcards: source(PAIR_FILES[wildcards.run]),
+        also=lambda w: source(FURTHER[w.run]["paths"]) + start_files_of(w),
+        corpus=[f"results/corpus/{s}.json" for s in ("train", "test")],
+        holes=lambda wildcards: holes_of(wildcards.run),
+        texts=corpus_files("test"),
     output:
         "results/runs/{run}/evaluation.json",
     threads: 2
@@ -20,6 +27,8 @@ rule evaluate:
         runtime=120,
     params:
         evaluation=of_run("evaluation", without=("prompts", "top_k")),
+        also=lambda wildcards: canonical(FURTHER[wildcards.run]),
+        files=lambda w: identities(PAIR_FILES[w.run] + FURTHER[w.run]["paths"]),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
     script:

@@ -1,19 +1,20 @@
-# Fine-tuning each run's model, beside random weights and a counting baseline on the same folds:
-# results/finetune/ (examples, baseline), results/runs/{run}/finetune/, state/{run}/finetune/.
+# Fine-tuning each run's model, beside random weights, a counting baseline and published encoders on
+# the same folds: results/finetune/ (examples, baseline, published/), results/runs/{run}/finetune/.
+
 
 FINETUNE = settings["finetune"]
 FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
 FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
-FINETUNE_MODEL = [
-    *("config.json", "model.safetensors", *(f"{name}.json" for name in TOKENIZER_PARTS)),
-    "README.md",
-]
+FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
 
-
+FOLD_TABLES = {"predictions": "predictions.csv", "history": "history.csv", "record": "fold.json"}
+FOLD_FILES = FOLD_TABLES | {"weights": "model.safetensors", "config": "config.json"}
+FOLDS_OF = {start: f"results/runs/{{run}}/finetune/{start}" for start in FINETUNE_STARTS}
+FOLDS_OF |= {label: f"results/finetune/published/{label}" for label in FINETUNE_ALSO}
+fold_of = lambda place: {n: f"{place}/fold-{{fold}}/{file}" for n, file in FOLD_FILES.items()}
 # The file `name` of every fold of `start`, in order.
-of_folds = lambda start, name: expand(
-    f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
-)
+of_folds = lambda start, name: [f"{FOLDS_OF[start]}/fold-{i}/{name}" for i in FINETUNE_FOLDS]
+encoder_files = lambda wildcards: checkpoint_files(FINETUNE_ALSO[wildcards.encoder])
 
 
 rule finetune_data:
@@ -33,7 +34,7 @@ rule finetune_data:
         # How pretraining divided the speeches, where it read them.
         pretraining=(
             canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
-            if settings["corpus"]["source"] == "embedded" and FROM_CORPUS
+            if settings["corpus"]["source"] == "embedded"
             else {}
         ),
     script:
@@ -59,23 +60,15 @@ rule finetune_ridge:
 
 
 rule finetune_fold:
-    """Train on all folds but one with every seed, from the pretrained weights or random ones."""
+    """Train on all folds but one with every seed, from pretrained, random or published weights."""
     input:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
     output:
-        predictions="results/runs/{run}/finetune/{start}/fold-{fold}/predictions.csv",
-        history="results/runs/{run}/finetune/{start}/fold-{fold}/history.csv",
-        weights="results/runs/{run}/finetune/{start}/fold-{fold}/model.safetensors",
-        config="results/runs/{run}/finetune/{start}/fold-{fold}/config.json",
-        record="results/runs/{run}/finetune/{start}/fold-{fold}/fold.json",
-    # Constraints for all rules, given twice, make Snakemake forget those of rules/common.smk.
-    wildcard_constraints:
-        start="|".join(FINETUNE_STARTS),
-        fold=r"\d+",
+        **fold_of("results/runs/{run}/finetune/{start}"),
     threads: FINETUNE["cpu_threads"]
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards, input: int(2000 + 8 * input.size_mb),
         runtime=240,
     params:
         finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
@@ -85,12 +78,21 @@ rule finetune_fold:
         "../scripts/jobs/finetune_fold.py"
 
 
+use rule finetune_fold as finetune_published with:
+    input:
+        table="results/finetune/examples.csv",
+        files=lambda wildcards: source(encoder_files(wildcards)),
+    output:
+        **fold_of("results/finetune/published/{encoder}"),
+    params:
+        encoder=lambda wildcards: FINETUNE_ALSO[wildcards.encoder],
+        files=lambda wildcards: identities(encoder_files(wildcards)),
+
+
 rule finetune_merge:
     """Score the folds together, compare them, and keep the best fold's model."""
     input:
-        **{f"{start}_records": of_folds(start, "fold.json") for start in FINETUNE_STARTS},
-        **{f"{start}_predictions": of_folds(start, "predictions.csv") for start in FINETUNE_STARTS},
-        **{f"{start}_histories": of_folds(start, "history.csv") for start in FINETUNE_STARTS},
+        **{f"{s}_{n}": of_folds(s, file) for s in FOLDS_OF for n, file in FOLD_TABLES.items()},
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
         ridge="results/finetune/tfidf_ridge.csv",
@@ -117,6 +119,7 @@ rule finetune_merge:
             *("per_device_batch_size", "resamples", "seeds", "task"),
         ),
         seed=FINETUNE_SEED,
+        also=list(FINETUNE_ALSO),
     script:
         "../scripts/jobs/finetune_merge.py"
 

@@ -1,11 +1,12 @@
-# Preflight: what would fail on a TPU, found by its compiler (libtpu) on a machine that has none:
+# Preflight: what would fail on a TPU or a GPU, found by its compiler on a machine that has none:
 # results/runs/{run}/preflight.json, and preflight/passed.txt beside it and results/preflight.txt if passed.
-from mlm.config.chips import replicas_of
+from mlm.config.accelerator import Accelerator
+from mlm.config.targets import replicas_of
 
-# What the jobs that compile have of section `preflight`.
+STEP_ACCELERATOR = of_section("accelerator", "precision", "deterministic", "attention")
+ACCELERATOR = Accelerator.model_validate(settings["accelerator"])
 PREFLIGHT = canonical({key: settings["preflight"][key] for key in ("targets", "effort")})
-# evaluation.batch_size is for all replicas together, so a replica's part of it, and with it the
-# program, depends on the number of replicas in a target.
+# A replica's part of evaluation.batch_size, and with it the program, depends on their number.
 PREFLIGHT_REPLICAS = sorted({replicas_of(t) for t in settings["preflight"]["targets"]})
 EVALUATION_STEPS = expand(
     "results/runs/{{run}}/preflight/evaluation_step-{replicas}-replicas.stablehlo",
@@ -30,7 +31,7 @@ rule lower_train_step:
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
-        accelerator=of_section("accelerator", "precision"),
+        accelerator=STEP_ACCELERATOR,
         sequence_length=settings["shards"]["sequence_length"],
         evaluation=of_run(
             "evaluation", "batch_size", "mlm_probability", "mask_token", "random_token"
@@ -54,6 +55,7 @@ rule find_batch:
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
+        accelerator=STEP_ACCELERATOR,
         sequence_length=settings["shards"]["sequence_length"],
         targets=settings["preflight"]["targets"],
     script:
@@ -61,7 +63,7 @@ rule find_batch:
 
 
 rule compile_train_step:
-    """Compile the lowered steps for every TPU target, measure their memory, and judge."""
+    """Compile the lowered steps for every target, measure their memory, and judge."""
     input:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         validation="results/runs/{run}/preflight/validation_step.stablehlo",
@@ -78,6 +80,7 @@ rule compile_train_step:
     params:
         preflight=PREFLIGHT,
         replicas=PREFLIGHT_REPLICAS,
+        gpu_precision=ACCELERATOR.precision_on("gpu"),
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
             "checkpoint"
@@ -87,7 +90,7 @@ rule compile_train_step:
 
 
 rule preflight_finetune:
-    """Compile the step of a fine-tuning for every TPU target, before there are weights."""
+    """Compile the step of a fine-tuning for every target, before there are weights."""
     input:
         lowering="results/runs/{run}/preflight/lowering.json",
         examples="results/finetune/examples.csv",
@@ -100,8 +103,7 @@ rule preflight_finetune:
     params:
         preflight=PREFLIGHT,
         finetune=of_section("finetune", *FINETUNE_STEP),
-        # What a TPU has where the choice is left to the accelerator.
-        precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),
+        precisions={kind: ACCELERATOR.precision_on(kind) for kind in ("tpu", "gpu")},
     script:
         "../scripts/jobs/preflight_finetune.py"
 
@@ -115,12 +117,14 @@ rule preflight_passed:
     resources:
         mem_mb=200,
         runtime=5,
+    params:
+        prices={},
     script:
         "../scripts/jobs/preflight.py"
 
 
 rule preflight:
-    """Show what the TPU compiler says of every run, and fail if one of them would fail."""
+    """Show what the compilers say of every run, and fail if one of them would fail."""
     input:
         reports=expand(
             "results/runs/{run}/{name}.json",
@@ -132,5 +136,7 @@ rule preflight:
     resources:
         mem_mb=200,
         runtime=5,
+    params:
+        prices=settings["preflight"]["prices"],
     script:
         "../scripts/jobs/preflight.py"

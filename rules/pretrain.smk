@@ -1,5 +1,5 @@
-# Pretraining: from shards to results/runs/{run}/model/, training.csv and training.json. trained/ has what
-# was just made, state/ the checkpoints, results/holes/{run}.json what a run that forgets leaves out.
+# Pretraining: from shards to results/runs/{run}/; trained/ has what was just made, state/ checkpoints,
+# results/holes/{run}.json what a run that forgets leaves out.
 
 
 rule holes:
@@ -23,15 +23,15 @@ rule holes:
 
 
 rule pretrain:
-    """Train a masked language model from scratch, into a directory of its own."""
+    """Train a masked language model, into a directory of its own."""
     input:
         **TRAINED_ON,
         staged=staged_shards("train", "validation"),
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
-        # A TPU is rented by the minute: training on one waits for a preflight that passed. How
-        # the preflight is made changes no weight, so that its date does not count.
+        # A TPU is rented by the minute: training on one waits for a preflight that passed, once.
         preflight=[ancient("results/runs/{run}/preflight/passed.txt")] * PREFLIGHT_BEFORE_TRAINING,
+        start=start_files_of,
         continued=summary_of_continued_run,
         holes=lambda wildcards: holes_of(wildcards.run),
     output:
@@ -44,25 +44,23 @@ rule pretrain:
         runtime=720,
     params:
         model=model_of,
+        start=lambda wildcards: identities(start_files_of(wildcards)),
         pretraining=pretraining_of,
         seed=settings["seed"],
         # How many processes there are decides the size of a batch, and how sums are rounded.
         accelerator=of_section(
             "accelerator",
-            *("cpu_threads", "deterministic", "kind", "precision", "processes"),
+            *("attention", "cpu_threads", "deterministic", "kind", "precision", "processes"),
             "virtual_replicas",
         ),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
         operational=operational(
             checkpoint=checkpointing_of,
-            # A branch ends with the weights of a training from its first step.
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             log_to=of_run("pretraining", "log_to"),
-            push=pushing_of,
             processes=of_section("accelerator", "start", "join_seconds"),
-            # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
         ),
     script:

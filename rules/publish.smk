@@ -9,7 +9,7 @@ rule export:
     """Croissant metadata, a bill of materials for each model, and checksums. A target."""
     input:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        corpus=[f"results/corpus/{split}.json" for split in SPLITS * FROM_CORPUS],
+        corpus=[f"results/corpus/{split}.json" for split in SPLITS],
         trainings=expand("results/runs/{run}/training.json", run=RUNS),
     output:
         croissant="results/exports/croissant.jsonld",
@@ -50,7 +50,6 @@ rule publish_tokenizer:
         mem_mb=500,
         runtime=60,
     params:
-        of_corpus=FROM_CORPUS,
         publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
@@ -62,7 +61,7 @@ rule publish_dataset:
     """Publish the shards with their manifests and a card."""
     input:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        shards=[file for split in SPLITS for file in SHARD_FILES[split]],
+        shards=[file for split in SPLITS for file in shard_files(split)],
         tokenizer=TOKENIZER_FILES,
         record=TOKENIZER_RECORD,
     output:
@@ -98,7 +97,7 @@ rule publish_model:
         corpus=PUBLISHED_CORPUS,
         prompt=lambda wildcards: Evaluation.card_prompt(
             run_section(settings, wildcards.run, "evaluation")["prompts"],
-            embedded=FROM_CORPUS and settings["corpus"]["source"] == "embedded",
+            embedded=settings["corpus"]["source"] == "embedded",
         ),
         operational=operational(attempts=PUBLISH["attempts"]),
     script:

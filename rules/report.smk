@@ -1,11 +1,7 @@
 # The report: one page for people, the same numbers for machines (results/report.json), and the figures.
 
 # An edited template remakes the page, wherever it lies.
-TEMPLATES = [
-    file
-    for pattern in ("*.j2", "glossary.yaml", "style.css", "figures.mplstyle", "sections/*.j2")
-    for file in sorted((BASE / "report").glob(pattern))
-]
+TEMPLATES = sorted(f for f in (BASE / "report").rglob("*.*") if f.suffix != ".rst")
 
 
 rule report:
@@ -16,10 +12,11 @@ rule report:
             name: expand(f"results/runs/{{run}}/{name}.json", run=REPORTED_RUNS)
             for name in ("training", "evaluation", "fill_mask")
         },
-        corpus=expand("results/corpus/{split}.json", split=SPLITS) if FROM_CORPUS else [],
-        tokenizer=[TOKENIZER_RECORD] if FROM_CORPUS else [],
+        corpus=expand("results/corpus/{split}.json", split=SPLITS),
+        tokenizer=[TOKENIZER_RECORD],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
         curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
+        also=source(OTHER_RUNS),
     output:
         page=report("results/report.html", caption="../report/page.rst", category="Report"),
         numbers="results/report.json",
@@ -40,6 +37,7 @@ rule report:
         runs=REPORTED_RUNS,
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
+        also=identities(OTHER_RUNS),
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
     script:
         "../scripts/jobs/report.py"

@@ -2,25 +2,14 @@
 # Included when all rules are there: it names what the other files make.
 
 RESULTS = [
-    *[file for split in SPLITS for file in (*corpus_files(split), f"results/corpus/{split}.json")],
-    *TOKENIZER_FILES,
-    TOKENIZER_RECORD,
-    *[f for s in SPLITS * FROM_CORPUS for end in ("tfrecord", "json") for f in shard_files(s, end)],
+    *made_by("corpus", "tokenizer"),
+    *[f for s in SPLITS for end in ("tfrecord", "json") for f in shard_files(s, end)],
     *expand("results/manifests/{split}.json", split=SPLITS),
     *[file for run in REPORTED_RUNS for file in holes_of(run)],
-    *expand(
-        "results/runs/{run}/{place}{file}",
-        run=REPORTED_RUNS,
-        place=["trained/", ""],
-        file=TRAINED_FILES.values(),
-    ),
-    *expand("results/runs/{run}/evaluation.json", run=REPORTED_RUNS),
-    *expand("results/runs/{run}/fill_mask.json", run=REPORTED_RUNS),
+    *made_by("pretrain", "keep_model", "evaluate", "fill_mask", runs=REPORTED_RUNS),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
     *(made_by(*FINETUNE_RULES) if "finetune" in REPORT_EXTRAS else []),
-    "results/report.html",
-    "results/report.json",
-    *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
+    *made_by("report"),
 ]
 
 

@@ -3,61 +3,42 @@
 
 import time
 
-if not FROM_CORPUS:
 
-    rule manifest:
-        """Check shards that were made elsewhere, and name them with their counts and digests."""
-        input:
-            **TOKENIZER,
-            shards=lambda wildcards: SHARD_FILES[wildcards.split],
-        output:
-            "results/manifests/{split}.json",
-        resources:
-            mem_mb=2000,
-            runtime=240,
-        params:
-            files=lambda wildcards: identities(SHARD_FILES[wildcards.split]),
-            place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
-            sequence_length=settings["shards"]["sequence_length"],
-        script:
-            "../scripts/jobs/prebuilt.py"
+rule shard:
+    """Tokenise one contiguous range of a split's documents and pack it into samples."""
+    input:
+        **TOKENIZER,
+        corpus=corpus_files_of_shard,
+        described="results/corpus/{split}.json",
+    output:
+        shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
+        summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
+    # Alike for all, for clusters: --groups shard=shards --group-components shards=20
+    resources:
+        mem_mb=2000,
+        runtime=120,
+    params:
+        samples=of_section("shards", "sequence_length"),
+        operational=operational(read_batch=settings["shards"]["read_batch"]),
+    script:
+        "../scripts/jobs/shard.py"
 
-else:
 
-    rule shard:
-        """Tokenise one contiguous range of a split's documents and pack it into samples."""
-        input:
-            **TOKENIZER,
-            corpus=corpus_files_of_shard,
-            described="results/corpus/{split}.json",
-        output:
-            shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
-            summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
-        # Alike for all, for clusters: --groups shard=shards --group-components shards=20
-        resources:
-            mem_mb=2000,
-            runtime=120,
-        params:
-            samples=of_section("shards", "sequence_length"),
-            operational=operational(read_batch=settings["shards"]["read_batch"]),
-        script:
-            "../scripts/jobs/shard.py"
-
-    rule manifest:
-        """Name a split's shards with their counts and digests; see that none is missing."""
-        input:
-            shards=lambda wildcards: SHARD_FILES[wildcards.split],
-            summaries=lambda wildcards: shard_files(wildcards.split, "json"),
-            described="results/corpus/{split}.json",
-            tokenizer=TOKENIZER_FILES[0],
-            record=TOKENIZER_RECORD,
-        output:
-            "results/manifests/{split}.json",
-        resources:
-            mem_mb=500,
-            runtime=30,
-        script:
-            "../scripts/jobs/manifest.py"
+rule manifest:
+    """Name a split's shards with their counts and digests; see that none is missing."""
+    input:
+        shards=lambda wildcards: shard_files(wildcards.split),
+        summaries=lambda wildcards: shard_files(wildcards.split, "json"),
+        described="results/corpus/{split}.json",
+        tokenizer=TOKENIZER_FILES[0],
+        record=TOKENIZER_RECORD,
+    output:
+        "results/manifests/{split}.json",
+    resources:
+        mem_mb=500,
+        runtime=30,
+    script:
+        "../scripts/jobs/manifest.py"
 
 
 rule verify:
@@ -65,7 +46,7 @@ rule verify:
     input:
         **TOKENIZER,
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        shards=[file for split in SPLITS for file in SHARD_FILES[split]],
+        shards=[file for split in SPLITS for file in shard_files(split)],
     output:
         "results/verification.json",
     resources:

@@ -31,10 +31,6 @@ rule tokenizer:
         files=identities(PRETRAINED_TOKENIZER),
         tokenizer=canonical(settings["tokenizer"]),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
-        families=(
-            sorted({run_section(settings, run, "model")["family"] for run in RUNS})
-            if settings["tokenizer"]["kind"] == "pretrained"
-            else []
-        ),
+        families=families_of(settings) if settings["tokenizer"]["kind"] == "pretrained" else [],
     script:
         "../scripts/jobs/tokenizer.py"

@@ -41,21 +41,21 @@ def main(arguments: list[str]) -> None:
 def _answer(given: argparse.Namespace) -> tuple[dict, str]:
     """The answer for machines and in words."""
     from mlm.asking.answer import ask
-    from mlm.asking.in_words import in_words
+    from mlm.asking.in_words import forgetting_in_words, in_words, replay_in_words
     from mlm.config.sources import read_settings
 
     enter_directory(given)
     settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if given.forget:
-        from mlm.asking.forgetting import forgetting, forgetting_in_words
+        from mlm.asking.forgetting import forgetting
 
         answer = forgetting(given.forget, settings, run)
         return as_json(answer), forgetting_in_words(answer)
     answer = ask(given.sentence, settings, run, given.most)
     found, words = as_json(answer), in_words(answer)
     if given.replay is not None:
-        from mlm.asking.replay import replay, replay_in_words
+        from mlm.asking.replay import replay
 
         replayed = replay(answer, settings, given.replay or None)
         found["replay"] = as_json(replayed)

@@ -10,6 +10,7 @@ import os
 
 # As in mlm.foundations.tensorflow_setup: some tests import TensorFlow first.
 import sqlite3  # noqa: F401
+import subprocess
 import sys
 import time
 
@@ -36,14 +37,6 @@ sys.dont_write_bytecode = False
 _FIRST = ("publishing", "training", "finetuning", "workflow")
 
 
-@pytest.fixture(autouse=True)
-def no_bucket_is_remembered():
-    """Each test has the object storage that it says."""
-    from mlm.samples.object_storage import _client
-
-    _client.cache_clear()
-
-
 def not_here(reason: str) -> None:
     """Skip where a service cannot be had; fail where everything has to be tested."""
     if os.environ.get("CI") == "true":
@@ -58,6 +51,22 @@ def waited_for(condition, seconds: float = 600.0, told=lambda: ""):
         assert time.monotonic() < end, f"waited {seconds} s\n{told()}"
         time.sleep(0.05)
     return found
+
+
+def ended(*command, status: int | None = 0, **how) -> subprocess.CompletedProcess:
+    """Run a program to its end, which has `status` (None: any); what it prints is kept as text."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **how)
+    assert status in (None, done.returncode), (done.stdout + done.stderr)[-6000:]
+    return done
+
+
+def refusal(act, *given, **how) -> str:
+    """The message of the MlmError with which `act` ends."""
+    from mlm.foundations.errors import MlmError
+
+    with pytest.raises(MlmError) as caught:
+        act(*given, **how)
+    return str(caught.value)
 
 
 def users_environment() -> dict[str, str]:

@@ -35,7 +35,7 @@ PROMISES = {
         "workflow/damage::test_a_deleted_result_is_made_again",
         "workflow/damage::test_a_retraining_that_fails_leaves_the_old_model",
     ],
-    "No token lost": [
+    "No token is lost": [
         "workflow/whole_workflow::test_tokens_in_are_tokens_out",
         "unit/sharding::test_tokens_into_packing_are_the_tokens_out_of_the_shards",
         "unit/manifests::test_a_changed_shard_is_noticed_and_named",
@@ -131,8 +131,12 @@ PROMISES = {
         "unit/check::test_models_and_kept_states_are_counted",
         "unit/check::test_the_size_of_a_large_corpus_is_seen_from_parts_of_it",
     ],
-    "snakemake --cores 2 verify": ["workflow/whole_workflow::test_verify_and_preview_are_targets"],
-    "snakemake --cores 2 preview": ["workflow/whole_workflow::test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 verify": [
+        "workflow/whole_workflow::test_check_verify_and_preview_are_targets"
+    ],
+    "snakemake --cores 2 preview": [
+        "workflow/whole_workflow::test_check_verify_and_preview_are_targets"
+    ],
     "snakemake --cores 2 index": [
         "unit/text_index::test_an_answer_is_the_same_with_the_index_and_without"
     ],
@@ -171,7 +175,6 @@ PROMISES = {
         "publishing/refusals::test_nothing_private_goes_into_a_public_repository",
         "publishing/publish_settings::"
         "test_nothing_is_published_by_default_and_what_is_published_is_private",
-        "publishing/background::test_a_push_never_waits_and_the_newest_wins",
     ],
     "Resumed": [
         "publishing/uploads::test_only_what_differs_is_uploaded",

@@ -14,8 +14,8 @@ from mlm.training.artefacts import Training
 
 @run_as_job
 def main(job):
-    from mlm.publishing.cards import published_source
     from mlm.publishing.exports import bill_of_materials, checksums, croissant
+    from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     section = Publish.of_param(job.params.publish)
     source = published_source(section, Corpus.of_param(job.params.corpus))

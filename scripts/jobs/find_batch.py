@@ -6,14 +6,14 @@ from job_adapter import run_as_job
 @run_as_job
 def main(job):
     from mlm.accelerators.batch_search import find_batches
-    from mlm.accelerators.compiler import require_compiler
+    from mlm.accelerators.compiler import require_compilers
     from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
 
-    keys = ("model", "pretraining", "seed", "sequence_length")
+    keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")
     config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
     manifests = {"train": job.input.train, "validation": job.input.validation}
-    require_compiler()
+    require_compilers(job.params.targets)
     run = RunConfiguration.of_param(config | {"holes": None})
     files = RunFiles(job.input.tokenizer, manifests)
     find_batches(run, files, list(job.params.targets)).write(job.output[0])

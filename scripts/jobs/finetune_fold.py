@@ -1,11 +1,12 @@
-"""Rule `finetune_fold`: one fold, from the pretrained weights or from random ones."""
+"""Rules `finetune_fold` and `finetune_published`: one fold, from one start."""
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.fold_training import finetune_fold
+from mlm.finetuning.tables import EpochRow, read_rows
 
 
 @run_as_job
@@ -14,13 +15,18 @@ def main(job):
     section = Finetune.of_param(params.finetune)
     # Folds run side by side on this machine, with this many threads each.
     here = {"cpu_threads": section.cpu_threads, "deterministic": True}
+    published = params.get("encoder")
+    run, start = (None, asked.encoder) if published else (asked.run, asked.start)
     finetune_fold(
-        (asked.run, asked.start, int(asked.fold)),
+        (run, start, int(asked.fold)),
         params.seed,
         section,
         Accelerator.of_param(params.accelerator | here),
         examples=job.input.table,
-        model=Path(job.input.model).parent,
+        model=published or Path(job.input.model).parent,
         directory=Path(job.output.record).parent,
-        state=f"state/{asked.run}/finetune/{asked.start}-fold-{asked.fold}",
+        state=f"state/{run or 'published'}/finetune/{start}-fold-{asked.fold}",
     )
+    last = [row for row in read_rows(job.output.history, EpochRow) if row.epoch == section.epochs]
+    score = sum(row.score for row in last) / len(last)
+    return Done(f"{'accuracy' if section.task == 'classification' else 'RMSE'} {score:.3f}")

@@ -1,6 +1,6 @@
 """Rule `holes`: find the documents that a run forgets in the samples of the train split."""
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 
 
 @run_as_job
@@ -16,7 +16,7 @@ def main(job):
         settings=job.params.settings,
     )
     found.write(job.output[0])
-    print(
-        f"{job.wildcards.run}: is to be trained without {found.documents:,} documents, "
-        f"{found.tokens:,} tokens in {found.samples:,} samples"
+    return Done(
+        f"{found.documents:,} documents left out: {found.tokens:,} tokens in "
+        f"{found.samples:,} samples"
     )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 from mlm.asking.text_index import build_index
 
 
@@ -11,4 +11,4 @@ def main(job):
     described, index = Path(job.input.described), Path(job.output.index)
     record = build_index(job.wildcards.split, described, index)
     record.write(job.output.record)
-    print(f"{record.split}: {record.documents:,} documents, {record.num_bytes:,} bytes")
+    return Done(f"{record.documents:,} documents, {record.num_bytes:,} bytes")

@@ -9,7 +9,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
-from mlm.foundations.job import end_by_signals, run
+from mlm.foundations.interrupts import end_by_signals
+from mlm.foundations.job import Done, begin, run
+
+__all__ = ["Done", "limit_tokenizer_threads", "run_as_job"]
 
 # Before the imports that take seconds.
 end_by_signals()
@@ -17,6 +20,8 @@ try:
     check_environment()
 except MlmError as error:
     sys.exit(f"\nError: {error}\n")
+if _job := vars(sys.modules["__main__"]).get("snakemake"):
+    begin(_job)
 
 
 def limit_tokenizer_threads(count):

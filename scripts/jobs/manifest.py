@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.samples.artefacts import ShardSummary
+from mlm.samples.manifest_merging import merged_manifest
 from mlm.samples.manifests import project_root
-from mlm.samples.sharding import merged_manifest
 
 
 @run_as_job(unread=("shards",))
@@ -19,3 +19,4 @@ def main(job):
     corpus = CorpusSplit.read(job.input.described)
     manifest = merged_manifest(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
     manifest.write(job.output[0])
+    return Done(f"{manifest.num_samples:,} samples, {manifest.num_tokens:,} tokens")

@@ -6,13 +6,13 @@ from job_adapter import run_as_job
 @run_as_job
 def main(job):
     from mlm.accelerators.artefacts import Lowering
-    from mlm.accelerators.compiler import require_compiler
+    from mlm.accelerators.compiler import require_compilers
     from mlm.accelerators.preflight import preflight_finetuning
     from mlm.config.accelerator import Preflight
     from mlm.config.finetune import Finetune
 
-    require_compiler()
     lowering, params = Lowering.read(job.input.lowering), job.params
     sections = Preflight.of_param(params.preflight), Finetune.of_param(params.finetune)
-    verdict = preflight_finetuning(*sections, lowering, job.input.examples, params.precision)
+    require_compilers(sections[0].targets)
+    verdict = preflight_finetuning(*sections, lowering, job.input.examples, dict(params.precisions))
     verdict.write(job.output[0])

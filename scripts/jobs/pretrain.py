@@ -5,16 +5,15 @@ Started without Snakemake it is one of several processes, and reads from its par
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
+from mlm.foundations.job_log import JobLog
+from mlm.foundations.terminal import show
 
 
 def train(request):
     """Train in this process: alone, or as one of several that the rule's job has started."""
-    from mlm.accelerators.artefacts import require_passed
-    from mlm.config.publish import Publish
+    from mlm.accelerators.required_preflight import require_passed
     from mlm.config.resolution import RunConfiguration
-    from mlm.config.tokenizer import TOKENIZER_FILES
-    from mlm.publishing.background import background_pushes
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 
@@ -24,21 +23,19 @@ def train(request):
     if request["preflight"] and config.accelerator.kind == "auto" and devices.kind == "tpu":
         computed = {"engine": devices.framework, "precision": devices.precision}
         require_passed(request["preflight"], run.name, computed | run.step_sizes())
-    publish = Publish.of_param(request["push"])
-    pushed = publish if publish.checkpoints.every and devices.group.leads else None
-    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
-    with background_pushes(pushed, training.states.path, beside) as pushes:
-        pretrain(training, ResultFiles(**request["results"]), [pushes] if pushes else [])
+    pretrain(training, ResultFiles(**request["results"]))
 
 
 @run_as_job
 def main(job):
     from mlm.config.resolution import RunConfiguration
+    from mlm.training.artefacts import Training
     from mlm.training.processes import run_together
 
     params, files, made = job.params, job.input, job.output
     operational = params.operational
-    common = {name: params[name] for name in ("seed", "sequence_length", "corpus")}
+    common = {name: params[name] for name in ("seed", "sequence_length")}
+    common["corpus_source"] = params.corpus
     common["accelerator"] = params.accelerator | operational["processes"]
     own = {
         "name": job.wildcards.run,
@@ -58,14 +55,16 @@ def main(job):
         "config": common | own | {"parent": parent},
         "files": {"tokenizer": files.tokenizer, "manifests": manifests},
         "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
-        "push": operational["push"],
         "preflight": preflight if operational["preflight_required"] else None,
     }
     accelerator = RunConfiguration.of_param(request["config"]).accelerator
     if accelerator.together:
+        show(f"{JobLog.current.stage}: the progress of its processes is in {job.log[0]}")
         run_together(__file__, request, accelerator.processes, accelerator.start)
     else:
         train(request)
+    trained = Training.read(made.summary)
+    return Done(f"{trained.steps:,} steps, validation loss {trained.final.validation_loss:.3f}")
 
 
 if __name__ == "__main__" and "snakemake" not in globals():

@@ -11,7 +11,7 @@ def main(job):
 
     from mlm.config.pretraining import Masking
     from mlm.samples.artefacts import Preview
-    from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
+    from mlm.samples.manifests import Manifest, check_sequence_length, project_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import preview_samples
     from mlm.samples.shuffling import SampleOrder
@@ -29,6 +29,6 @@ def main(job):
         section["shuffle_window"],
     )
     decoder = PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
-    count, root = job.params.evaluation["samples"], shards_root(manifest, job.input.train)
+    count, root = job.params.evaluation["samples"], project_root(job.input.train)
     samples = preview_samples(manifest, plan, order, decoder, count, root)
     Preview(job.wildcards.run, samples).write(job.output[0])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
 
@@ -10,8 +10,8 @@ from mlm.config.publish import Publish
 # What is sent is compared with its record when its digest is worked out for the Hub.
 @run_as_job(unread=("model", "shards", "tokenizer"))
 def main(job):
-    from mlm.publishing.cards import published_source
     from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
+    from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     made, params = job.input, job.params
     section = Publish.of_param(params.publish | params.operational)
@@ -24,5 +24,6 @@ def main(job):
         record = publish_dataset(*said, manifests, Path(made.tokenizer[0]).parent, made.record)
     else:
         directory = Path(made.tokenizer[0]).parent
-        record = publish_tokenizer(*said, directory, made.record, params.of_corpus)
+        record = publish_tokenizer(*said, directory, made.record)
     record.write(job.output[0])
+    return Done(f"{record.destination.repository}, commit {record.commit[:7]}")

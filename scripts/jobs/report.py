@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from job_adapter import run_as_job
+from job_adapter import Done, run_as_job
 from mlm.foundations.digests import value_sha256
+from mlm.report.other_runs import OtherRun
 from mlm.report.page import write_report
 from mlm.report.report_inputs import OF_RUNS, Results, read_run, read_shared
 
@@ -22,6 +23,8 @@ def main(job):
             read_run(name, params.overrides[name], {stage: made[stage][i] for stage in stages})
             for i, name in enumerate(params.runs)
         ],
+        also=[OtherRun.read(*other) for other in params.report["also"].items()],
     )
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(results, job.output.page, job.output.numbers, drawings)
+    return Done(str(job.output.page))

@@ -1,6 +1,6 @@
 """Rule `shard`: one shard of a split, and its summary beside it."""
 
-from job_adapter import limit_tokenizer_threads, run_as_job
+from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
 @run_as_job(unread=("corpus",))
@@ -15,4 +15,6 @@ def main(job):
     section = Shards.of_param(job.params.samples | job.params.operational)
     documents = SplitDocuments.described(job.input.described)
     place = asked.split, int(asked.shard), int(asked.shards)
-    write_shard(*place, section, Encoder.load(tokenizer), tokenizer, documents, job.output.shard)
+    encoder = Encoder.load(tokenizer)
+    made = write_shard(*place, section, encoder, tokenizer, documents, job.output.shard)
+    return Done(f"{made.num_samples:,} samples, {made.num_tokens:,} tokens")

@@ -1,6 +1,6 @@
 """Rule `tokenizer`: train one on the train split, and measure it on all three."""
 
-from job_adapter import limit_tokenizer_threads, run_as_job
+from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
 @run_as_job
@@ -13,4 +13,7 @@ def main(job):
 
     corpora = dict(zip(SPLITS, map(SplitDocuments.described, job.input.records), strict=True))
     section = Tokenizer.of_param(job.params.tokenizer)
-    make_tokenizer(corpora, section, job.params.families, job.output)
+    made = make_tokenizer(corpora, section, job.params.families, job.output)
+    train = made.splits["train"]
+    length = train.bytes / max(train.tokens, 1)
+    return Done(f"vocabulary of {made.vocabulary_size:,}, {length:.2f} bytes a token")

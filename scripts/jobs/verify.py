@@ -2,7 +2,7 @@
 
 from job_adapter import run_as_job
 from mlm.samples.artefacts import Verification
-from mlm.samples.manifests import Manifest, shards_remedy, shards_root
+from mlm.samples.manifests import Manifest, project_root
 from mlm.samples.verification import SampleSchema, raise_problems, verification_text, verify_split
 from mlm.tokenizer.encoding import Encoder
 
@@ -15,9 +15,8 @@ def main(job):
     )
     manifests = {path: Manifest.read(path) for path in job.input.manifests}
     results = [
-        verify_split(manifest, schema, shards_root(manifest, path))
-        for path, manifest in manifests.items()
+        verify_split(manifest, schema, project_root(path)) for path, manifest in manifests.items()
     ]
     print(verification_text(results))
-    raise_problems(results, shards_remedy(*manifests.values()))
+    raise_problems(results)
     Verification({result.split: result for result in results}).write(job.output[0])

@@ -20,7 +20,7 @@ OVERFLOW = """
 OPEN_ALL = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
 
 
-@pytest.fixture(scope="module", params=["three runs", "hostile text", "worldwide"])
+@pytest.fixture(scope="module", params=["six runs", "hostile text", "worldwide"])
 def page(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     if request.param == "hostile text":
@@ -28,9 +28,15 @@ def page(request, tmp_path_factory):
     elif request.param == "worldwide":
         results = with_texts(root, WORLDWIDE)
     else:
-        seed = {"pretraining": {"seed": 1}}
-        wide = {"model": {"config": {"hidden_size": 256}}}
-        results = results_in(root, {"base": {}, "seed-1": seed, "wide": wide})
+        runs = {
+            f"base_hidden_size-{size}_learning_rate-{rate}": {
+                "model": {"config": {"hidden_size": size}},
+                "pretraining": {"optimizer": {"learning_rate": rate}},
+            }
+            for size in (128, 256)
+            for rate in (0.003, 0.006, 0.012)
+        }
+        results = results_in(root, runs)
     written(results, root / "report")
     return root / "report" / "report.html"
 

@@ -6,15 +6,22 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
 from tests.cluster.storage_server import StorageServer
-from tests.conftest import not_here, users_environment, waited_for
-from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository, speeches
+from tests.conftest import not_here
+from tests.workflow.conftest import (
+    ROOT,
+    TINY,
+    Project,
+    copy_of_the_repository,
+    speeches,
+    start,
+    write_further_text,
+)
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
 SMALL = copy.deepcopy(TINY)
@@ -25,63 +32,13 @@ SMALL["pretraining"]["validation"] = {"every": 60, "samples": 16}
 
 def write_small_data(place: Path) -> None:
     """A speech for each file of the tiny corpus."""
-    (place / "data").mkdir(exist_ok=True)
+    write_further_text(place)
     for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
         (place / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
 
 
-@dataclass(frozen=True)
-class Run:
-    """A workflow under way; its output goes to a file."""
-
-    process: subprocess.Popen
-    log: Path
-
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait_for(self, condition, seconds: float = 900):
-        """What `condition()` returns once it is true. Fails when the workflow ends before."""
-
-        def while_it_runs():
-            found = condition()
-            assert found or self.process.poll() is None, self.output()[-6000:]
-            return found
-
-        return waited_for(while_it_runs, seconds, self.output)
-
-    def finished(self, seconds: float = 1800, status: int | None = 0) -> str:
-        """The output, once the workflow has ended with `status`."""
-        try:
-            self.process.wait(seconds)
-        finally:
-            self.process.terminate()
-        assert status is None or self.process.returncode == status, self.output()[-9000:]
-        return self.output()
-
-
 #: What `start` runs for jobs on a cluster.
 IMPATIENT = (str(ROOT / "tests" / "cluster" / "impatient_snakemake.py"),)
-
-
-def start(
-    project: Project,
-    python: str,
-    *arguments: str,
-    environment=None,
-    program: tuple[str, ...] = ("-m", "snakemake"),
-) -> Run:
-    """Start snakemake on the tiny configuration of `project`."""
-    log = project.path / "run.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [python, *program, "--configfile", "tiny.yaml", *arguments],
-            cwd=project.path,
-            env=users_environment() | (environment or {}),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    return Run(process, log)
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +71,7 @@ def local_run(tmp_path_factory) -> Project:
     """The small workflow run to its report on this machine: what the others compare with."""
     project = copy_of_the_repository(tmp_path_factory.mktemp("local"))
     project.write_config(SMALL)
-    start(project, sys.executable, "--cores", "2").finished()
+    start(project, "--cores", "2").finished()
     return project
 
 

@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conftest import users_environment, waited_for
+from tests.conftest import ended, users_environment, waited_for
 
 PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -136,13 +136,7 @@ class SlurmCluster:
             )
 
     def run(self, *command: str, check: bool = True) -> str:
-        ran = subprocess.run(
-            command,
-            env=users_environment() | self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = ended(*command, status=None, env=users_environment() | self.environment)
         assert not check or ran.returncode == 0, f"{command}: {ran.stderr}\n{self.logs()}"
         return ran.stdout
 

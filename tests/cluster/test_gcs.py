@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from mlm.foundations.artefacts import write_artefact
-from tests.cluster.conftest import SMALL, start
-from tests.workflow.conftest import ROOT, Project
+from tests.cluster.conftest import SMALL
+from tests.workflow.conftest import ROOT, Project, start
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -31,8 +31,8 @@ def on_bucket(storage_server, python):
 
     def run(project: Project, prefix: str, *more: str, status: int = 0) -> str:
         arguments = (*PROFILE, "--default-storage-prefix", prefix, *more)
-        environment = storage_server.environment
-        output = start(project, python, *arguments, environment=environment).finished(status=status)
+        how = {"python": python, "environment": storage_server.environment}
+        output = start(project, *arguments, **how).finished(status=status)
         assert "Traceback" not in output
         return output
 
@@ -45,6 +45,7 @@ def nothing_done(tmp_path) -> Project:
     (tmp_path / "data").mkdir()
     for name in ("train-a", "validation", "test"):
         (tmp_path / "data" / f"{name}.txt").write_text("words\n")
+    (tmp_path / "data" / "pairs.tsv").write_text("sen\twrong_sen\nWe have.\tWe has.\n")
     project = Project(tmp_path)
     project.write_config(SMALL)
     return project

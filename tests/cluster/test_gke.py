@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import start
 from tests.cluster.kubernetes_api import KubernetesApi
-from tests.workflow.conftest import ROOT, Project
+from tests.workflow.conftest import ROOT, Project, start
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -60,8 +59,8 @@ def submit(api, python_with, storage_server, tmp_path):
         *("--container-image", IMAGE, "--seconds-between-status-checks", "1"),
         *("--default-storage-prefix", prefix, "--storage-gcs-project", "test"),
     )
-    project, python = Project(tmp_path / "work"), python_with("gke")
-    return lambda *more: start(project, python, *arguments, *more, environment=environment)
+    project, how = Project(tmp_path / "work"), {"python": python_with("gke")}
+    return lambda *more: start(project, *arguments, *more, environment=environment, **how)
 
 
 def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_path):

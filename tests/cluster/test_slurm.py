@@ -2,12 +2,11 @@
 
 import copy
 import re
-import sys
 
 import pytest
 
-from tests.cluster.conftest import IMPATIENT, SMALL, Run, start
-from tests.workflow.conftest import ROOT, Project, copy_of_the_repository
+from tests.cluster.conftest import IMPATIENT, SMALL
+from tests.workflow.conftest import ROOT, Project, Run, copy_of_the_repository, start
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -25,11 +24,8 @@ def python(python_with):
 def on_slurm(slurm, python):
     def run(project: Project, *arguments: str) -> Run:
         profile = ("--profile", str(ROOT / "profiles" / "slurm"), *QUICK)
-        return start(
-            *(project, python, *profile, *arguments),
-            environment=slurm.environment,
-            program=IMPATIENT,
-        )
+        how = {"python": python, "program": IMPATIENT, "environment": slurm.environment}
+        return start(project, *profile, *arguments, **how)
 
     return run
 
@@ -77,7 +73,7 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
         together["accelerator"] = {"processes": 2, "start": start_by}
         projects[start_by] = copy_of_the_repository(tmp_path / start_by)
         projects[start_by].write_config(together)
-    start(projects["here"], sys.executable, "--cores", "2", model).finished()
+    start(projects["here"], "--cores", "2", model).finished()
     tasks = ("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2")
     on_slurm(projects["srun"], model, *tasks).finished()
     found = {name: project.digests() for name, project in projects.items()}

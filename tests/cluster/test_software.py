@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.cluster.conftest import start, write_small_data
-from tests.workflow.conftest import ROOT, TINY, copy_of_the_repository
+from tests.cluster.conftest import write_small_data
+from tests.workflow.conftest import ROOT, TINY, copy_of_the_repository, start
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -41,7 +41,7 @@ def test_the_line_of_the_page_runs_jobs_in_the_image(tmp_path):
     }
     target = "results/manifests/test.json"
     arguments = ("--sdm", "apptainer", "--cores", "2", target)
-    start(project, sys.executable, *arguments, environment=environment).finished()
+    start(project, *arguments, environment=environment).finished()
     assert (project.path / target).is_file()
     image = line.split('"')[1]
     in_image = [note for note in notes.read_text().splitlines() if f" {image} " in note]

@@ -2,6 +2,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shutil
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -123,6 +125,23 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
     for name in ("predictions.csv", "model.safetensors"):
         assert (asked["directory"] / name).read_bytes() == (first / name).read_bytes()
     assert not asked["state"].exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocab_size": 20}, "has 20 word embeddings (vocab_size), but its tokenizer.json has"),
+        ({"model_type": "electra"}, "config.json: fine-tuning knows no family 'electra'"),
+    ],
+)
+def test_a_published_encoder_that_does_not_fit_is_named(regression, tmp_path, changes, said):
+    place, section, _ = regression
+    model = shutil.copytree(place / "model", tmp_path / "model")
+    fields = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(fields | changes))
+    asked = job(place, "unfit", section) | {"names": (None, "known", 0), "model": model}
+    with pytest.raises(MlmError, match=re.escape(said)):
+        finetune_fold(**asked)
 
 
 @pytest.mark.slow

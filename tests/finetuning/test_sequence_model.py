@@ -7,14 +7,15 @@ import jax
 import numpy as np
 import pytest
 from in_pytorch import run_in_pytorch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from test_network import families
 from tiny_encoder import QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
 
-from mlm.finetuning.sequence_model import read_sequence_model, sequence_model
+from mlm.finetuning.sequence_model import sequence_model, sequence_model_of
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import FAMILIES
+from mlm.model.checkpoints import Checkpoint
 
 KINDS = ("weight", "bias")
 
@@ -26,8 +27,12 @@ def directory(tmp_path_factory):
     return place
 
 
+def of(directory):
+    return sequence_model_of(Checkpoint.read(str(directory)), (), 0.0)
+
+
 def loaded(directory):
-    return read_sequence_model(directory, (), 0.0).parameters(0, directory)
+    return of(directory).parameters(0, Checkpoint.read(str(directory)))
 
 
 def test_all_weights_but_the_heads_come_from_the_file(directory):
@@ -38,8 +43,18 @@ def test_all_weights_but_the_heads_come_from_the_file(directory):
     assert all(np.array_equal(stored[name], found[name]) for name in found.keys() - head)
 
 
+def test_an_encoder_without_the_head_of_its_language_model_suffices(directory, tmp_path):
+    place = Path(shutil.copytree(directory, tmp_path / "bare"))
+    stored = load_file(directory / "model.safetensors")
+    bare = {n.removeprefix("roberta."): w for n, w in stored.items() if n.startswith("roberta.")}
+    assert len(bare) < len(stored)
+    save_file(bare, place / "model.safetensors")
+    found, whole = loaded(place), loaded(directory)
+    assert all(np.array_equal(found[name], whole[name]) for name in whole | found)
+
+
 def test_random_weights_are_others_and_a_function_of_the_seed(directory):
-    model, pretrained = read_sequence_model(directory, (), 0.0), loaded(directory)
+    model, pretrained = of(directory), loaded(directory)
     one, same, other = (model.parameters(seed) for seed in (0, 0, 1))
     assert one.keys() == pretrained.keys()
     assert all(np.array_equal(one[name], same[name]) for name in one)
@@ -66,7 +81,7 @@ def test_another_architecture_is_refused(directory, tmp_path, change, message):
 
 
 def test_positions_bound_the_length(directory):
-    model = read_sequence_model(directory, (), 0.0)
+    model = of(directory)
     assert model.length(128) == 16
     assert model.length(12) == 12
     assert sequence_model(tiny_config("modernbert"), (), 0.0).length(128) == 128

@@ -4,9 +4,9 @@ import small_run
 from mlm.accelerators.artefacts import FINETUNING
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, compile_for
 from mlm.accelerators.lowering import lower_run
-from mlm.config.chips import replicas_of
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import resolve
+from mlm.config.targets import replicas_of
 from tests.preflight.test_lowering_job import lower_in_a_process
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import small_run
 
 from mlm.accelerators.artefacts import Lowering, failed
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
-from mlm.accelerators.described_steps import forward_rows
 from mlm.accelerators.lowering import lower_forward, lower_run, train_step_of
+from mlm.accelerators.step_sizes import forward_rows
 from mlm.config.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow

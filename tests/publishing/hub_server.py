@@ -354,14 +354,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         url = f"{self.hub.address}/{name}/commit/{made}"
         self._answer({"commitUrl": url, "commitOid": made, "success": True})
 
-    @_at("POST", rf"{_REPO}/branch/([^/]+)")
-    def branch(self, kind: str, name: str, branch: str) -> None:
-        self.may_write(name)
-        if branch in self.repo(kind, name).branches:
-            raise Refusal(409, "Reference already exists")
-        self.repo(kind, name).branches[branch] = self.held(kind, name, "main")[0]
-        self._answer({})
-
     @_at("GET", rf"{_FILES}/resolve/([^/]+)/(.+)")
     def resolve(self, prefix: str, name: str, revision: str, path: str) -> None:
         sha, files = self.held("dataset" if prefix else "model", name, revision)

@@ -7,10 +7,6 @@ from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
 RUNS = {"base": {}, "wide": {"pretraining": {"seed": 1}}}
-BUCKET = {
-    "source": "prebuilt",
-    "prebuilt": {"train": "gs://b/train", "validation": "data/v", "test": "data/t"},
-}
 
 
 def problems(publish: dict, **others) -> list[str]:
@@ -25,7 +21,6 @@ def test_nothing_is_published_by_default_and_what_is_published_is_private():
     section = resolve({})["publish"]
     assert [section[key] for key in ("tokenizer", "dataset", "model")] == [None] * 3
     assert section["private"] is True
-    assert section["checkpoints"]["every"] is None
 
 
 @pytest.mark.parametrize("name", ["me/a", "me/A-b_c.9", "my-lab/x", "me/" + "a" * 93])
@@ -66,13 +61,8 @@ def test_every_run_has_a_repository_of_its_own():
         ),
         ({"model": "me/m-{run}"}, {"runs": {"a-b": {}, "a--b": RUNS["wide"]}}, "'me/m-a--b'"),
         ({"model": "me/{run}", "runs": ["bse"]}, {}, "publish.runs: no run is called 'bse'"),
-        ({"checkpoints": {"every": 10}}, {}, "publish.checkpoints.every: needs publish.model"),
-        ({"checkpoints": {"branch": "main"}}, {}, "publish.checkpoints.branch: 'main'"),
-        ({"checkpoints": {"branch": "a b"}}, {}, "publish.checkpoints.branch: 'a b'"),
         ({"runs": ["base", "base"]}, {}, "publish.runs: 'base' is named 2 times"),
-        ({"checkpoints": {"every": 0}}, {}, "publish.checkpoints.every"),
         ({"token": "hf_x"}, {}, "publish.token"),
-        ({"dataset": "me/d"}, {"shards": BUCKET}, "the train shards are in gs://b/train; set it"),
     ],
 )
 def test_contradictions_are_told(publish, others, words):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,11 @@ import report_artefacts as made
 from in_pytorch import python_of_pytorch, run_in_pytorch
 from small_run import LENGTH, SPECIAL, VOCABULARY, run_child, write_inputs, write_tokenizer
 from test_finetuning_report import metrics
-from tests.conftest import users_environment
+from tests.conftest import ended, users_environment
 from tiny_encoder import tiny_config, tiny_encoder
 
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.finetuning.results import finetuned_card
+from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.foundations.atomic import write_weights
 from mlm.tokenizer import tokenizer_files
@@ -48,15 +47,8 @@ def trained(place: Path, family: str) -> Path:
 
 
 def in_place(place: Path, *command, python: Path | str = "") -> str:
-    done = subprocess.run(
-        [python or python_of_pytorch(), *command],
-        cwd=place,
-        env=users_environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    how = {"cwd": place, "env": users_environment()}
+    return ended(python or python_of_pytorch(), *command, **how).stdout
 
 
 def agrees(place: Path) -> None:
@@ -71,19 +63,20 @@ def agrees(place: Path) -> None:
 
 def test_every_block_of_the_page_runs_and_agrees_with_pytorch(tmp_path):
     place = trained(tmp_path, "roberta-prelayernorm")
-    assert [language for language, _ in BLOCKS] == ["python"] * 3 + ["bash", "python"]
-    *opened, (_, command), (_, used) = BLOCKS
+    assert [language for language, _ in BLOCKS] == ["python"] * 5
+    *opened, (_, exported), (_, used) = BLOCKS
     # In one process, which imports once.
     told = in_place(place, "-c", "\n".join(block for _, block in opened))
     assert "torch.Size([2, " in told and "tensor([[1.0000, " in told
-    in_place(place, *command.split()[1:])
+    in_place(place, "-c", exported)
     assert len(in_place(place, "-c", used).splitlines()) == 5
     agrees(place)
 
 
 def test_modernbert_is_opened_and_turned_to_onnx_too(tmp_path):
     place = trained(tmp_path, "modernbert")
-    in_place(place, "scripts/to_onnx.py", MODEL, "model.onnx")
+    _, exported = BLOCKS[3]
+    in_place(place, "-c", exported)
     agrees(place)
 
 

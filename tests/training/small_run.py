@@ -84,9 +84,9 @@ def write_split(
         split=split,
         sequence_length=length,
         tokenizer_sha256=tokenizer_sha256,
-        corpus_sha256=None,
-        documents=None,
-        special_literals=None,
+        corpus_sha256="0" * 64,
+        documents=0,
+        special_literals=0,
         shards=tuple(entries),
         **totals(tuple(entries)),
     )
@@ -233,11 +233,11 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.training import state_storage, states
+    from mlm.training import state_locks, states
     from mlm.training.pretrain import prepare, pretrain
 
     os.environ.update(fault.get("environment", {}))
-    state_storage.Lease.__init__.__defaults__ = fault.get("lease", (20.0, 70.0))
+    state_locks.Lease.__init__.__defaults__ = fault.get("lease", (20.0, 70.0))
     if "write" in fault:
         count, real = iter(range(1000)), states.write_bytes
 

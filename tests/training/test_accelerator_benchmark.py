@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import small_run
+from tests.conftest import ended
 
 ROOT = Path(__file__).parents[2]
 BENCHMARK = ROOT / "benchmarks" / "accelerator.py"
@@ -27,19 +27,17 @@ def test_a_case_has_its_figures_and_the_engine_trains_on_shards(tmp_path):
         (tmp_path / f"{split}.json").rename(tmp_path / "manifests" / f"{split}.json")
     quick = ["--quick", "--kind", "cpu", "--threads", "1", "--turns", "2", "--steps", "1"]
     asked = ["--cases", "modernbert-base-512", "--shards", str(tmp_path / "manifests")]
-    ran = subprocess.run(
-        [sys.executable, str(BENCHMARK), *quick, "--with", "jax", "--json", *asked],
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "absent")},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    row, trained = map(json.loads, ran.stdout.splitlines())
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "absent")}
+    command = (sys.executable, BENCHMARK, *quick, "--with", "jax", "--json", *asked)
+    ran = ended(*command, env=environment)
+    row, losses, trained = map(json.loads, ran.stdout.splitlines())
     assert row["same_bits_again"] and row["same_bits_resumed"]
     assert (row["platform"], row["devices"], row["peak_memory_gib"]) == ("cpu", 1, None)
     assert row["date"] and row["device"] and row["product_tflops"] > 0
     assert row["step_ms_quartiles"][0] <= row["step_ms"] <= row["step_ms_quartiles"][1]
     assert row["share_of_product"] > 0
+    # Both trainings of it are in float32 on this CPU.
+    assert losses["loss"] == losses["loss_in_float32"] and losses["largest_difference"] == 0
     assert trained["steps"] == 20
     # Below chance of 500 words, which the weights begin with.
     assert 0 < trained["validation_loss"] < 6.2 and 0 < trained["loss"] < 6.2

@@ -7,16 +7,15 @@ from small_run import result, run_child, write_inputs
 
 
 @pytest.mark.slow
-def test_curves_reach_tensorboard_and_wandb_and_change_no_byte(tmp_path, monkeypatch):
+def test_curves_reach_tensorboard_and_wandb_and_change_no_byte(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     write_inputs(tmp_path)
     assert run_child(tmp_path, "quiet") == 0
     asked = {"log_to": ["tensorboard", "wandb"]}
-    assert run_child(tmp_path, "loud", {"pretraining": asked}) == 0
+    offline = {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path)}
+    assert run_child(tmp_path, "loud", {"pretraining": asked}, {"environment": offline}) == 0
     assert not [*tmp_path.glob("state/quiet/*/tensorboard")]
     assert result(tmp_path, "quiet")[0] == result(tmp_path, "loud")[0]
     rows = result(tmp_path, "loud")[1]

@@ -10,8 +10,8 @@ from small_run import LENGTH, small_run
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory
-from mlm.training import state_fingerprint
-from mlm.training.local_devices import Devices
+from mlm.training import state_basis
+from mlm.training.devices import Devices
 from mlm.training.states import StateDirectory
 
 
@@ -22,7 +22,7 @@ def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow",
 
 
 def basis(*given, **how) -> dict:
-    return state_fingerprint.state_basis(*asked(*given, **how))
+    return state_basis.state_basis(*asked(*given, **how))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,9 +30,7 @@ def code_that_is_remembered():
     """Each module is taken apart once, not once for each state and each edit of another."""
     memory = FileMemory(None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            state_fingerprint, "code_digests", lambda *asked: code_digests(*asked, memory)
-        )
+        patch.setattr(state_basis, "code_digests", lambda *asked: code_digests(*asked, memory))
         yield
 
 
@@ -40,12 +38,12 @@ def code_that_is_remembered():
 def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(
     root, tmp_path, monkeypatch, engine
 ):
-    monkeypatch.setattr(state_fingerprint, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(state_basis, "SCRIPTS", tmp_path)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SCRIPTS, tmp_path, ignore=ignored, dirs_exist_ok=True)
     run = asked(root, engine=engine)
-    before = state_fingerprint.state_basis(*run)
-    modules = state_fingerprint.COMPUTING_MODULES
+    before = state_basis.state_basis(*run)
+    modules = state_basis.COMPUTING_MODULES
     computing = modules["both"] + modules[engine]
 
     def edit(module: str) -> None:
@@ -56,12 +54,12 @@ def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(
     every = [".".join(f.relative_to(tmp_path).with_suffix("").parts) for f in found]
     for module in set(every) - set(computing):
         edit(module)
-    assert state_fingerprint.state_basis(*run) == before
+    assert state_basis.state_basis(*run) == before
     # Each edit stays, so each must give what none before it gave.
     seen = [before]
     for module in computing:
         edit(module)
-        seen.append(state_fingerprint.state_basis(*run))
+        seen.append(state_basis.state_basis(*run))
         assert seen[-1] != seen[-2], module
 
 
@@ -88,7 +86,7 @@ def test_a_state_belongs_to_every_value_that_its_bits_follow_from(root, monkeypa
     ]
     found = [basis(root), basis(root, replicas=2)]
     found += [basis(root, {"pretraining": section}) for section in sections]
-    monkeypatch.setattr(state_fingerprint, "package_versions", lambda names: dict.fromkeys(names))
+    monkeypatch.setattr(state_basis, "package_versions", lambda names: dict.fromkeys(names))
     found.append(basis(root))
     assert len({json.dumps(one, sort_keys=True) for one in found}) == len(sections) + 3
 

@@ -45,7 +45,7 @@ def models(root):
     random, made = np.random.default_rng(0), {}
     for family in FAMILIES:
         sizes = SMALL | ({"embedding_size": 16} if family in ("albert", "electra") else {})
-        given = {"family": family, "config": sizes, "config_file": None}
+        given = {"family": family, "config": sizes, "config_file": None, "start_from": None}
         config = model_configuration(ModelOfRun.of_param(given), encoder, LENGTH)
         model = build_model(config, "standard", seed=0)
         # A bias of zero would agree wherever it ended up.

@@ -16,6 +16,7 @@ from small_run import (
     write_holes,
     write_split,
 )
+from tests.conftest import refusal
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -107,9 +108,7 @@ def test_a_state_that_depends_on_it_is_refused_with_the_last_that_does_not(
     if words is None:
         assert branch_of(without, shown, states, step).step == step
         return
-    with pytest.raises(MlmError) as refused:
-        branch_of(without, shown, states, step)
-    assert words in str(refused.value)
+    assert words in refusal(branch_of, without, shown, states, step)
 
 
 def test_holes_in_other_samples_are_refused(root):

@@ -1,34 +1,35 @@
 """The device that was asked for, or a message: JAX gives a CPU in silence where it has no other."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import users_environment
+from tests.conftest import ended, users_environment
 
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax import devices
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
-PLUGIN = "jax-cuda12-plugin"
+PLUGIN, WITH_CUDA = "jax-cuda12-plugin", "cublas"
 
 
-def versions(plugin):
-    return lambda name: "1" if name == plugin else None
+def versions(library):
+    """Installed are JAX's plugin and a library of CUDA; nothing with None."""
+    return lambda name: "1" if library and name in (PLUGIN, f"nvidia-{library}-cu12") else None
 
 
 @pytest.mark.parametrize(
-    ("kind", "plugin", "advice"),
+    ("kind", "library", "advice"),
     [
-        ("gpu", PLUGIN, "nvidia-smi"),
+        ("gpu", WITH_CUDA, "nvidia-smi"),
+        ("gpu", "cudnn", "requirements-gpu.txt"),
         ("gpu", None, "requirements-gpu.txt"),
         ("tpu", None, "jax.tpu"),
     ],
 )
-def test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu(monkeypatch, kind, plugin, advice):
-    monkeypatch.setattr(devices, "installed_version", versions(plugin))
+def test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu(monkeypatch, kind, library, advice):
+    monkeypatch.setattr(devices, "installed_version", versions(library))
     said = f"kind: {kind}, but JAX finds no such device .it has only cpu.*{advice}"
     with pytest.raises(MlmError, match=said):
         devices.data_mesh(kind, None)
@@ -48,7 +49,7 @@ def test_auto_goes_on_with_the_cpu_where_the_driver_fails(monkeypatch, capsys):
     monkeypatch.setenv("JAX_PLATFORMS", "cuda,cpu")
     monkeypatch.setattr(jax, "devices", failing)
     monkeypatch.setattr(devices, "local_gpu", lambda: "/dev/nvidia0")
-    monkeypatch.setattr(devices, "installed_version", versions(PLUGIN))
+    monkeypatch.setattr(devices, "installed_version", versions(WITH_CUDA))
     try:
         mesh = devices.data_mesh("auto", None)
     finally:
@@ -90,8 +91,5 @@ print("ynn" in text, " dot(" in text)
 
 def test_products_on_a_cpu_are_eigens():
     """The flag for it is read once and gone: TensorFlow would end at one that it does not know."""
-    environment = users_environment()
-    command = [sys.executable, "-c", PRODUCT, SCRIPTS]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    ran = ended(sys.executable, "-c", PRODUCT, SCRIPTS, env=users_environment())
     assert ran.stdout.strip() == "False True"

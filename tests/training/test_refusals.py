@@ -3,17 +3,11 @@
 import dataclasses
 
 import pytest
-from small_run import (
-    LENGTH,
-    run_child,
-    small_run,
-    told,
-    write_inputs,
-    write_split,
-    write_tokenizer,
-)
+from small_run import LENGTH, run_child, small_run, told, write_inputs, write_split, write_tokenizer
+from tests.conftest import refusal
 
-from mlm.accelerators.artefacts import PreflightVerdict, Step, require_passed
+from mlm.accelerators.artefacts import PreflightVerdict, Step
+from mlm.accelerators.required_preflight import require_passed
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact
@@ -25,7 +19,7 @@ from mlm.training.in_tensorflow.model import build_model
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
-    given = {"family": family, "config": config, "config_file": architecture}
+    given = {"family": family, "config": config, "config_file": architecture, "start_from": None}
     return ModelOfRun.of_param(given)
 
 
@@ -118,22 +112,16 @@ def refused(root, overrides, message, **fault):
     assert not (root / "runs").exists()
 
 
-def unreadable(root, message, overrides=None):
-    with pytest.raises(MlmError) as raised:
-        small_run(root, overrides)
-    assert message in str(raised.value)
-
-
 def test_an_empty_validation_split_is_refused(root):
     tokenizer = Manifest.read(root / "validation.json").tokenizer_sha256
     empty = write_split(root / "shards", "validation", (0,), tokenizer_sha256=tokenizer)
     empty.write(root / "validation.json")
-    unreadable(root, "the validation split has no samples")
+    assert "the validation split has no samples" in refusal(small_run, root)
 
 
 def test_a_batch_larger_than_the_split_is_refused(root):
-    with pytest.raises(MlmError, match=r"one step takes 201 samples.*only 200"):
-        small_run(root, {"pretraining": {"per_replica_batch_size": 201}})
+    larger = {"pretraining": {"per_replica_batch_size": 201}}
+    assert "one step takes 201 samples" in refusal(small_run, root, larger)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +133,10 @@ def test_steps_epochs_and_tokens_come_to_steps(length, steps):
 
 def test_shards_of_another_tokenizer_or_length_are_refused(root):
     longer = {"shards": {"sequence_length": 32}}
-    unreadable(root, "samples of 16 tokens; 32 are expected", longer)
+    assert "samples of 16 tokens; 32 are expected" in refusal(small_run, root, longer)
     manifest = Manifest.read(root / "train.json")
     dataclasses.replace(manifest, tokenizer_sha256="f" * 64).write(root / "train.json")
-    unreadable(root, "its shards were made with another tokenizer")
+    assert "its shards were made with another tokenizer" in refusal(small_run, root)
 
 
 def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
@@ -157,7 +145,7 @@ def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
     write_artefact(record, {})
     record_job("tokenizer", {}, {}, map(str, [record, tokenizer]))
     tokenizer.write_bytes(tokenizer.read_bytes().replace(b"1", b"2", 1))
-    unreadable(root, f"To have it made again: rm {tokenizer}, then the same")
+    assert f"To have it made again: rm {tokenizer}, then the same" in refusal(small_run, root)
 
 
 def test_a_tpu_that_tensorflow_cannot_use_is_refused_also_where_auto_finds_it(root):

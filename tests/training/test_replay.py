@@ -133,7 +133,8 @@ def replays(root: Path, *questions: tuple) -> list[dict]:
 def _replay(root: Path, questions: tuple[tuple, ...]) -> None:
     os.chdir(root)
     from mlm.asking.answer import ask
-    from mlm.asking.replay import replay, replay_in_words
+    from mlm.asking.in_words import replay_in_words
+    from mlm.asking.replay import replay
     from mlm.foundations.typed_artefacts import as_json
 
     settings, found = resolve(yaml.safe_load(Path("config.yaml").read_text())), []

@@ -24,7 +24,7 @@ from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
 from mlm.training import processes
 from mlm.training.processes import COORDINATOR, COUNT, INDEX, meeting, run_together
-from mlm.training.state_storage import file_lock
+from mlm.training.state_locks import file_lock
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -78,7 +78,6 @@ def request_of(root: Path, name: str, overrides: dict) -> dict:
         "config": settings.model_dump(),
         "files": asdict(files),
         "results": asdict(small_results(root, name)),
-        "push": {"checkpoints": {"every": None}},
         "preflight": None,
     }
 

@@ -21,12 +21,13 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.samples.sharding import merged_manifest, write_shard
+from mlm.samples.manifest_merging import merged_manifest
+from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run import RunFiles, read_manifests, run_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-#: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.
+#: Those of mlm.training.state_basis that are asked for, which imports TensorFlow.
 COMPUTING_MODULES = [f"mlm.samples.{name}" for name in ("masking", "shuffling", "stored_batches")]
 SPLITS = ("train", "validation", "test")
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
@@ -183,7 +184,7 @@ def trained(**changes):
         "per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "sequence_length": LENGTH,
         "steps": run.steps,
-        "initialisation": run.model.initialisation.model_dump(),
+        "initialisation": run.model.beginning(),
         "slots": run.plan.slots,
         "masking": run.pretraining.masking.model_dump(),
         "optimizer": {"gradient_accumulation_steps": 1},

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import EvaluationFigures, FillMask
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask, MinimalPairs
 from mlm.report.report_inputs import CURVE_COLUMNS
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
@@ -35,6 +35,17 @@ def sha(text: str) -> str:
 
 def typed(kind: type, content: dict):
     return TypeAdapter(kind).validate_python(content)
+
+
+def minimal_pairs(text: str) -> MinimalPairs:
+    """Figures of one pair, with `text` wherever a file may have any."""
+    names = {"file": text, "phenomenon": text}
+    intervals = {"accuracy_interval": (0, 1), "margin_interval": (0.5, 1.5)}
+    figures = names | intervals | {"num_pairs": 1, "num_ties": 1, "accuracy": 1, "margin": 1}
+    figures |= {"bigram_accuracy": 0}
+    pair = names | {"acceptable": text, "unacceptable": text, "scores": (-1, -2), "correct": 1}
+    content = {"score": "plain", "total": figures, "phenomena": [figures], "num_left_out": 1}
+    return typed(MinimalPairs, content | {"pairs": [pair]})
 
 
 def corpus(split: str, **other) -> CorpusSplit:
@@ -131,21 +142,28 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
     def around(value: float) -> list[float]:
         return [value - interval, value + interval]
 
-    def figures(value: float) -> dict:
-        bits = value / math.log(2) / 4.6
-        return {"loss": value, "perplexity": math.exp(value), "bits_per_character": bits}
+    def means(value: float, accuracy: float) -> dict:
+        figures = {"loss": value, "perplexity": math.exp(value), "accuracy": accuracy}
+        return figures | {"top5_accuracy": 2 * accuracy}
 
     def metrics(value: float) -> dict:
-        hidden = {"loss_interval": around(value + 0.3), "accuracy_interval": [0.19, 0.21]}
-        hidden |= subset(value + 0.3, 0.2, 17_700)
-        return measured | figures(value) | {"loss_interval": around(value), "hidden": hidden}
+        """Of which `value` is where the answer is hidden."""
+        hidden = {"loss_interval": around(value), "accuracy_interval": [0.19, 0.21]}
+        hidden |= means(value, 0.2) | {"num_predictions": 17_700}
+        overall = means(value - 0.3, 0.26) | {"loss_interval": around(value - 0.3)}
+        bits = {"bits_per_character": value / math.log(2) / 4.6}
+        bits["bits_per_character_interval"] = around(value / math.log(2) / 4.6)
+        return measured | overall | bits | {"hidden": hidden}
 
     def baseline(value: float, accuracy: float) -> dict:
-        return figures(value) | {
-            **{"sees": "a neighbour", "accuracy": accuracy, "top5_accuracy": 2 * accuracy},
-            "hidden": subset(value, accuracy, 17_700),
+        return {
+            "sees": "a neighbour",
+            "bits_per_character": value / math.log(2) / 4.6,
+            "hidden": means(value, accuracy),
             "difference": loss - value,
             "difference_interval": around(loss - value),
+            "accuracy_difference": 0.2 - accuracy,
+            "accuracy_difference_interval": [0.19 - accuracy, 0.21 - accuracy],
             "counted": {"tokens": 100_000, "samples": 900, "of_samples": 900},
         }
 
@@ -164,6 +182,28 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
     ]
     sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": tokens}
+    steps = [*((v, 7.2 - 0.5 * i) for i, v in enumerate((0, 1, 2, 4, 8, 16))), ("sentence", 4.8)]
+    steps = [*steps, ("all", 4.6)]
+
+    def beside(value: float) -> dict:
+        return {"difference": value, "difference_interval": around(value)}
+
+    context = [
+        {"visible": v, "tokens": 9.5, "loss": value, "loss_interval": around(value)}
+        | beside(value - 4.6)
+        for v, value in steps
+    ]
+    ngrams = {
+        name: {"visible": i, "loss": 6.7 - i, "loss_interval": around(6.7 - i)}
+        | {"same": beside(0.1), "all": beside(-0.4)}
+        for i, name in enumerate(("unigram", "bigram", "trigram"))
+    }
+    groups = [
+        {"name": f"19{90 - i}-Roosevelt", "bits_per_character": 1.2 - i / 10}
+        | {"bits_per_character_interval": around(1.2 - i / 10), "num_predictions": 1640}
+        | {"num_samples": 7 + 20 * i, "num_groups": 1, "characters": 50_000}
+        for i in range(3)
+    ]
     losses = [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)]
     digests = {"model": "model" + run, "tokenizer": "tokenizer", "manifest": "manifest test"}
     content |= {
@@ -174,6 +214,8 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "unigram": baseline(6.70, 0.061),
             "bigram_hidden": baseline(4.31, 0.26),
             "bigram": baseline(3.72, 0.33),
+            "trigram_hidden": baseline(4.0, 0.29),
+            "trigram": baseline(3.4, 0.4),
         },
         "positions": [
             {"first": i, "last": i + 7} | subset(loss + 0.3 * math.exp(-i / 8), 0.25, 2460)
@@ -184,6 +226,12 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "bins": [calibrated(i) for i in range(10)],
         },
         "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
+        "context": {"num_predictions": 500, "steps": context, "ngrams": ngrams},
+        "by_group": {
+            "num_groups": 40,
+            "groups": groups,
+            "sources": [groups[0] | {"num_groups": 40}],
+        },
         "group_sums": {"loss": losses, "correct": [426] * 12, "predictions": [1640] * 12},
         "digests": {name: sha(text) for name, text in digests.items()},
     }

@@ -1,6 +1,5 @@
 import json
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from asked_project import (
 )
 from loaded_script import loaded
 from report_artefacts import corpus
+from tests.conftest import ended
 
 from mlm.asking.answer import ask
 from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
@@ -166,9 +166,9 @@ def test_what_stands_nowhere_has_its_nearest_named(unedited):
     assert nearest.shared == len(words_of(" ".join(words[:-3])))
     assert nearest.text == TEXTS[120][: len(nearest.text)]
     said = in_words(answer)
-    assert "The sentence stands nowhere in the corpus. Nearest to it:" in said
+    assert "The sentence does not occur in the corpus. The nearest passages:" in said
     assert f"{nearest.shared} of {answer.words} words" in said
-    assert "nothing near it was found" in in_words(asked("Xyzzy plugh"))
+    assert "no passage is near it" in in_words(asked("Xyzzy plugh"))
     documents = Documents({"train": SplitDocuments.described("results/corpus/train.json")})
     (nearest,) = documents.nearest("of the and to in Ångström", 1)
     assert nearest.document == 100, "rare words weigh more"
@@ -337,11 +337,6 @@ def test_what_cannot_be_asked_is_refused(project):
         asked(" \n\u2003")
     with pytest.raises(MlmError, match="No run is called 'wide'; there are: base"):
         ask(TEXTS[0], resolve(CONFIG), "wide")
-    shutil.rmtree("results/corpus")
-    path = "results/manifests/train.json"
-    replace(Manifest.read(path), corpus_sha256=None, documents=None).write(path)
-    with pytest.raises(MlmError, match=r"train\.json: its shards came without text"):
-        asked(TEXTS[0])
 
 
 @pytest.fixture
@@ -378,7 +373,7 @@ def test_the_command_is_asked_from_another_directory(project, script, capsys, mo
     write_json("my.yaml", CONFIG | {"model": model})
     arguments = [TEXTS[0], "--configfile", "my.yaml", "--directory"]
     assert script([*arguments, "project"]) == 0
-    assert "The sentence stands in the corpus once." in capsys.readouterr().out
+    assert "The sentence occurs in the corpus once." in capsys.readouterr().out
 
 
 def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
@@ -420,5 +415,4 @@ def test_nothing_slow_is_imported(project):
         "print(*sorted(sys.modules.keys() & "
         "{'tensorflow', 'jax', 'transformers', 'pandas', 'snakemake'}), file=sys.stderr)"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "\n")
+    assert ended(sys.executable, "-c", program).stderr == "\n"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +22,11 @@ def shard(tmp_path):
         for start in range(0, SAMPLES, 700):
             part = ids[start : start + 700]
             writer.write(part, np.full(len(part), 8))
-    return ShardBlocks(str(path), path.name, SAMPLES, writer.block_offsets)
+    return ShardBlocks(path, path.name, SAMPLES, writer.block_offsets)
 
 
 def test_blocks_one_after_the_other_are_the_whole_file(shard):
-    whole = list(read_records(io.BytesIO(Path(shard.path).read_bytes()), shard.name))
+    whole = list(read_records(io.BytesIO(shard.path.read_bytes()), shard.name))
     assert len(whole) == SAMPLES
     blocks = [shard.read(number) for number in range(shard.num_blocks)]
     assert [len(block) for block in blocks] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 300]
@@ -35,13 +34,13 @@ def test_blocks_one_after_the_other_are_the_whole_file(shard):
 
 
 def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):
-    data = bytearray(Path(shard.path).read_bytes())
+    data = bytearray(shard.path.read_bytes())
     data[shard.offsets[1] + 40] ^= 1
-    Path(shard.path).write_bytes(data)
+    shard.path.write_bytes(data)
     with pytest.raises(MlmError, match=r"a\.tfrecord: block 1, from byte \d+ on: .*Delete it"):
         shard.read(1)
     assert len(shard.read(2)) == 300
-    Path(shard.path).unlink()
+    shard.path.unlink()
     with pytest.raises(MlmError, match=r"a\.tfrecord: block 0.*cannot be read"):
         shard.read(0)
 

@@ -3,7 +3,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +10,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conftest import ended
 
-from mlm.check import rehearsal
+from mlm.check import rehearsed_data
 from mlm.check.check import (
     Forecast,
     check,
@@ -22,7 +22,8 @@ from mlm.check.check import (
     stages_of_run,
     together,
 )
-from mlm.check.rehearsal import Size, Stage, Steps, estimated_size, rehearse_data
+from mlm.check.rehearsed_data import Size, Stage, rehearse_data
+from mlm.check.rehearsed_steps import Steps, estimated_size
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
@@ -75,7 +76,7 @@ def test_of_a_small_corpus_the_documents_after_deduplication_are_known(here, tex
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "csv", "parquet"])
 def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkeypatch, ending):
-    monkeypatch.setattr(rehearsal, "READ_WHOLE", 1000)
+    monkeypatch.setattr(rehearsed_data, "READ_WHOLE", 1000)
     path = here / f"text.{ending}"
     if ending == "txt":
         path.write_text("\n".join(texts))
@@ -120,11 +121,11 @@ def test_models_and_kept_states_are_counted(keep, states):
 
 def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
     epochs = run_in(resolve({"pretraining": {"epochs": 2}}))
-    assert own_updates(epochs, SIZES, 64) == 1172
-    assert own_updates(epochs, None, 64) is None
-    assert own_updates(run_in(resolve({})), None, 64) == 2400
+    assert own_updates(epochs, SIZES, 1) == 1172
+    assert own_updates(epochs, None, 1) is None
+    assert own_updates(run_in(resolve({})), None, 1) == 2400
     with pytest.raises(MlmError, match="one step takes 40,000 samples"):
-        own_updates(epochs, SIZES, 40_000)
+        own_updates(epochs.with_values(pretraining={"per_replica_batch_size": 40_000}), SIZES, 1)
 
 
 def test_a_step_s_time_is_that_of_all_steps_and_grows_with_the_model():
@@ -159,9 +160,7 @@ forecast = check(resolve(given | {"pretraining": {"per_replica_batch_size": 4}})
 assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.problems
 """
     scripts = str(Path(__file__).parents[2] / "scripts")
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": scripts}
-    )
+    ended(sys.executable, "-c", program, env=os.environ | {"PYTHONPATH": scripts})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_a_full_disk_and_too_little_memory_are_told_before_anything_is_written(
     judge_machine(resolve({}), forecast)
     if words is None:
         show(forecast)
-        assert "Nothing was found that stands in the way" in capsys.readouterr().out
+        assert "No problem was found" in capsys.readouterr().out
     else:
         with pytest.raises(MlmError, match=words):
             show(forecast)

@@ -1,23 +1,21 @@
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from loaded_script import loaded
+from tests.conftest import ended
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 LONG = "9" * 5000
 
 
-@pytest.mark.parametrize("name", ["ask.py", "fill.py", "status.py", "to_onnx.py"])
+@pytest.mark.parametrize("name", ["ask.py", "fill.py", "status.py"])
 def test_a_command_says_what_it_is_for(name):
-    done = subprocess.run(
-        [sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True
-    )
+    done = ended(sys.executable, SCRIPTS / name, "--help")
     said = (SCRIPTS / name).read_text().split('"""')[1].split("\n")[0]
-    assert done.returncode == 0 and said in " ".join(done.stdout.split()) and not done.stderr
+    assert said in " ".join(done.stdout.split()) and not done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -30,23 +28,16 @@ def main(_):
     print("\u010d")
     raise MlmError("\u2026")
 run_command("x", main)"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(SCRIPTS)},
-        capture_output=True,
-    )
-    assert done.stderr == b"x: \\u2026\n"
-    *answer, last = done.stdout.decode(encoding).splitlines()
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(SCRIPTS)}
+    done = ended(sys.executable, "-c", program, status=1, encoding=encoding, env=environment)
+    assert done.stderr == "x: \\u2026\n"
+    *answer, last = done.stdout.splitlines()
     assert json.loads("".join(answer)) == ["\u010d\u202e", "\xe9"] and last == "\\u010d"
 
 
 def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
-    done = subprocess.run(
-        [sys.executable, SCRIPTS / "status.py", "\u010d\u2026", "--directory", tmp_path],
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        text=True,
-    )
+    command = (sys.executable, SCRIPTS / "status.py", "\u010d\u2026", "--directory", tmp_path)
+    done = ended(*command, status=None, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert "No rule to produce \\u010d\\u2026" in done.stderr
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
 

@@ -11,7 +11,7 @@ from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
 from mlm.model.cooccurrence import (
     STRENGTHS,
-    counted_samples,
+    counted_batches,
     in_one_thread,
     overwrite_with_counts,
     positive_pmi,
@@ -40,7 +40,7 @@ def speeches(tmp_path_factory):
     path = tmp_path_factory.mktemp("speeches") / "train"
     with SampleWriter(path) as writer:
         writer.write(rows, np.full(len(rows), LENGTH))
-    shard = ShardBlocks(str(path), path.name, len(rows), writer.block_offsets)
+    shard = ShardBlocks(path, path.name, len(rows), writer.block_offsets)
     return ShardFiles((shard,), LENGTH)
 
 
@@ -113,7 +113,7 @@ def built(family: str, attention: str = "standard"):
 
 def logits_of(model, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
-    ids, mask = next(counted_samples(shards, PLAN))
+    ids, mask = next(counted_batches(shards, PLAN))
     logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
     return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
 
@@ -124,7 +124,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
-    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_samples(shards, PLAN)])
+    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_batches(shards, PLAN)])
     counts = np.bincount(ids[ids >= len(SPECIAL)], minlength=WORDS)
     unigram = -np.log(counts[truth[text]] / counts.sum())
     assert losses[text].mean() == pytest.approx(unigram.mean(), abs=0.1)
@@ -143,7 +143,7 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
 
 def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
     (tmp_path / "torn").write_bytes(open(speeches.blocks[0].path, "rb").read()[:1000])
-    torn = replace(speeches.blocks[0], path=str(tmp_path / "torn"))
+    torn = replace(speeches.blocks[0], path=tmp_path / "torn")
     with pytest.raises(MlmError, match="could not be counted"):
         found_in(replace(speeches, blocks=(torn,)))
     assert "train: block 0" in capfd.readouterr().err

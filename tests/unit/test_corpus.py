@@ -6,6 +6,7 @@ import pytest
 from corpus_files import build, described, from_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import refusal
 
 from mlm.corpus import buckets, corpus_writing, split_documents
 from mlm.corpus.artefacts import PassRecord
@@ -22,6 +23,7 @@ from mlm.corpus.deduplication import (
 from mlm.corpus.document_groups import carve, split_groups
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
 from mlm.corpus.equal_shares import document_range, file_name
+from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -168,6 +170,16 @@ def test_equal_after_normalisation_is_a_duplicate(tmp_path, form):
     assert found["train"] == [unicodedata.normalize(form, t) for t in ("\u00e9ﬁ", "한")]
 
 
+def test_a_document_that_is_kept_as_is_is_one_that_the_filters_leave_unchanged():
+    raws = ["", " \n ", "ab", "abc", "a" * 9, "a\0c", "a\udc80c", "e\u0301c", "\xe9cd"]
+    for form, kept in {"none": {"abc", "e\u0301c", "\xe9cd"}, "NFC": {"abc"}}.items():
+        filters = Filters({"normalisation": form, "min_characters": 3, "max_characters": 8})
+        assert {raw for raw in raws if filters.keep_as_is(raw)} == kept
+        assert all(filters.judged(raw) == (raw, None, 0, 0, {}) for raw in kept)
+    with_rules = {"min_characters": 1, "max_characters": None, "quality": {"min_words": 2}}
+    assert not Filters({"normalisation": "none"} | with_rules).keep_as_is("abc")
+
+
 def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_path):
     lines = [f"document {i}" for i in range(400)]
     found = build(from_files(tmp_path, {"train": lines}), 3, tmp_path)
@@ -184,9 +196,7 @@ def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_pa
 
 def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
     plan = from_files(tmp_path, {"train": ["only one"]})
-    with pytest.raises(MlmError) as caught:
-        build(plan, 3, tmp_path / "out")
-    message = str(caught.value)
+    message = refusal(build, plan, 3, tmp_path / "out")
     assert "validation is left without a document: 0 read" in message
     assert "corpus.held_out.validation: 0.25; raise it" in message
     texts = {"train": ["a", "b"], "validation": ["a"], "test": ["a"]}

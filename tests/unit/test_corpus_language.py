@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from corpus_files import build, described, files
 
-from mlm.config.resolution import ConfigError, resolve
 from mlm.corpus import language
 from mlm.foundations.errors import MlmError
 
@@ -77,14 +76,3 @@ def test_a_missing_library_is_told_with_the_command_that_installs_it(tmp_path, m
     with pytest.raises(MlmError, match="pip install --require-hashes -r envs/requirements-lang"):
         language.Language(settings(model(tmp_path / "m.bin")))
     assert (Path(__file__).parents[2] / "envs/requirements-language.txt").exists()
-
-
-def test_a_model_without_languages_and_the_reverse_are_refused():
-    for given, told in (
-        ({"model": "m.ftz"}, "keep: empty, so that no document would be left"),
-        ({"keep": ["en"]}, "keep is set, and model is not"),
-        ({"model": "m", "keep": ["en", "en"]}, "'en' is named 2 times"),
-        ({"min_probability": 65}, "min_probability: found 65.0, expected number from 0 to 1"),
-    ):
-        with pytest.raises(ConfigError, match=told):
-            resolve({"corpus": {"filters": {"language": given}}})

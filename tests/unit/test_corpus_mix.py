@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_corpus_parts import content, in_parts
+from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.mix import Choice
-from mlm.foundations.errors import ConfigError, MlmError
 
 
 @pytest.fixture
@@ -126,33 +126,7 @@ def test_another_key_chooses_others():
 def test_a_source_that_gives_nothing_is_refused_in_words(place):
     corpus = mix(letters=1, pieces=0.001, notes=1)
     corpus["mix"]["notes"]["filters"] = corpus["filters"] | {"min_characters": 100}
-    with pytest.raises(MlmError) as told:
-        in_parts(Path("out"), corpus, 2)
-    message = str(told.value)
+    message = refusal(in_parts, Path("out"), corpus, 2)
     assert "corpus.mix.notes: no document of train is left of " in message
     assert "corpus.mix.pieces: weight 0.001 takes none of its " in message
     assert "letters" not in message
-
-
-@pytest.mark.parametrize(
-    ("corpus", "words"),
-    [
-        ({"source": "mix"}, "corpus.mix: empty; name the sources"),
-        ({"mix": {"a": {}}}, "corpus.mix: names a, but corpus.source is embedded"),
-        *(
-            ({"source": "mix", "mix": {"a": own}}, words)
-            for own, words in (
-                ({"source": "web"}, "corpus.mix.a.source: found 'web'"),
-                ({"weight": -1}, "found -1.0, expected number above 0 to 1000"),
-                ({"weight": float("nan")}, "found nan, expected number above 0"),
-                ({"source": "files"}, "corpus.mix.a.files.train: empty; name at least one file"),
-                ({"filters": {"deduplicate": False}}, "a.filters.deduplicate: concerns the docum"),
-            )
-        ),
-        ({"source": "mix", "mix": {"a b": {}}}, "'a b' cannot be a source's name"),
-        ({"source": "mix", "mix": {"a": {}}, "group_by": "x"}, "Set it for each source"),
-    ],
-)
-def test_a_mix_that_makes_no_sense_is_refused(corpus, words):
-    with pytest.raises(ConfigError, match="(?s).*" + words):
-        resolve({"corpus": corpus})

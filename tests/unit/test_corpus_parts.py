@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from mlm.config.corpus import Corpus, Files
 from mlm.config.resolution import resolve
 from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
-from mlm.corpus.corpus_building import (
-    SPLITS,
-    after_reading,
-    build_corpus,
-    take_over,
-)
+from mlm.corpus.corpus_building import SPLITS, after_reading, build_corpus, take_over
 from mlm.corpus.corpus_writing import write_file
 from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.file_patterns import matched_files, used_settings

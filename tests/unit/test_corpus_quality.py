@@ -7,7 +7,7 @@ from corpus_files import build, described, files, refused
 from mlm.config.filters import SETS
 from mlm.config.filters import QualityRules as Section
 from mlm.config.problems import checked
-from mlm.config.resolution import ConfigError, resolve
+from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.quality import Quality
@@ -132,21 +132,6 @@ def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(here):
     told = refused(files("train.txt", filters={"quality": {"rules": quality}}))
     assert "train is left without a document: 5 read (5 quality)" in told
     assert "corpus.filters.quality.max_words took most: 3" in told
-
-
-def test_thresholds_that_are_no_such_are_told_all_at_once():
-    quality = {"min_words": 0, "max_bullet_lines": 1.5, "max_wrods": 3}
-    quality |= {"min_mean_word_length": 5, "max_mean_word_length": 4, "min_stop_words": 9}
-    with pytest.raises(ConfigError) as told:
-        resolve({"corpus": {"filters": {"quality": {"rules": quality}}}})
-    for words in (
-        "corpus.filters.quality.rules.min_words: found 0, expected integer from 1 to",
-        "quality.rules.max_bullet_lines: found 1.5, expected number from 0 to 1",
-        "quality.rules.max_wrods: unknown key; did you mean 'max_words'?",
-        "max_mean_word_length: 4 is below min_mean_word_length 5",
-        "min_stop_words: 9, but stop_words has 8 different ones",
-    ):
-        assert words in str(told.value), words
 
 
 def test_single_rules_take_precedence_over_published_sets():

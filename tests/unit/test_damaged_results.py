@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from evaluated_project import write_word_tokenizer
 from safetensors.numpy import save_file
+from tests.conftest import refusal
 
 from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.corpus.split_documents import SplitDocuments
@@ -26,12 +27,9 @@ def damaged(path: Path, damage: str) -> Path:
     return path
 
 
-def refused(path: Path, read) -> str:
-    with pytest.raises(MlmError) as caught:
-        read()
-    message = str(caught.value)
+def refused(path: Path, read) -> None:
+    message = refusal(read)
     assert str(path) in message and f"rm {path}" in message, message
-    return message
 
 
 READERS = {

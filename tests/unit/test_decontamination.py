@@ -10,7 +10,7 @@ from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.file_patterns import corpus_settings, matched_files
 from mlm.corpus.parts import filter_files
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import MlmError
 
 pytestmark = pytest.mark.usefixtures("here")
 WORDS = [f"w{i}" for i in range(20)]
@@ -137,12 +137,6 @@ def test_what_the_corpus_depends_on_is_what_it_looks_for():
 
 
 def test_what_cannot_be_looked_for_is_refused():
-    also = {"decontamination": {"also": ["finetuning", "test"]}}
-    with pytest.raises(ConfigError, match=r"finetune\.data\.file names no file"):
-        resolve({"corpus": {"filters": also}})
-    mix = {"source": "mix", "mix": {"a": {"weight": 1, "filters": also}}}
-    with pytest.raises(ConfigError, match="test: concerns the documents of all sources"):
-        resolve({"corpus": mix})
     gone = {"decontamination": {"also": ["finetuning"]}}
     data = {"source": "csv", "file": "gone.csv"}
     used = corpus_settings(resolve({"corpus": {"filters": gone}, "finetune": {"data": data}}))

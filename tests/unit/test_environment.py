@@ -1,19 +1,18 @@
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from loaded_script import loaded
+from tests.conftest import ended, refusal
 
-from mlm.foundations import environment
-from mlm.foundations.environment import (
-    check_environment,
-    check_place,
-    refuse_future_dates,
-)
+from mlm.foundations import environment, working_directory
+from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
+from mlm.foundations.working_directory import check_dates, check_place
 
 REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
 
@@ -28,9 +27,7 @@ def test_missing_and_other_versions_are_told_together(monkeypatch):
     monkeypatch.setattr(
         environment, "installed_version", lambda p: found.get(p, real(p)) if p in found else real(p)
     )
-    with pytest.raises(MlmError) as caught:
-        check_environment(REQUIREMENTS)
-    text = str(caught.value)
+    text = refusal(check_environment, REQUIREMENTS)
     assert "pyarrow is missing" in text and "numpy 1.0 is installed" in text
     assert "-m pip install --no-deps --no-compile --require-hashes -r " in text
     assert "envs/requirements.txt\n" in text and "--sdm conda" in text
@@ -45,16 +42,10 @@ def test_a_python_that_does_not_suit_is_named(monkeypatch, version, word):
 
 @pytest.mark.parametrize("command", [["-m", "snakemake", "-n"], ["scripts/fill.py", "a [MASK]"]])
 def test_a_locale_that_has_not_all_characters_is_told_at_once(command):
-    ran = subprocess.run(
-        [sys.executable, *command],
-        cwd=REQUIREMENTS.parents[1],
-        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert ran.returncode == 1 and "Traceback" not in ran.stdout
-    assert "UTF-8 is expected. Put PYTHONUTF8=1 before the same command" in ran.stdout
+    how = {"cwd": REQUIREMENTS.parents[1], "env": os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}}
+    ran = ended(sys.executable, *command, status=1, **how)
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert "UTF-8 is expected. Put PYTHONUTF8=1 before the same command" in ran.stdout + ran.stderr
 
 
 def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
@@ -78,7 +69,7 @@ def test_an_old_python_reads_what_tells_it_so(file):
 def test_a_place_that_cannot_be_filled_is_told_before_anything_is_begun(tmp_path, monkeypatch):
     results = tmp_path / "results"
     with monkeypatch.context() as patch, pytest.raises(MlmError, match="MB of free disk space"):
-        patch.setattr(environment, "LEAST_FREE_BYTES", 10**18)
+        patch.setattr(working_directory, "LEAST_FREE_BYTES", 10**18)
         check_place(tmp_path)
     assert not list(tmp_path.iterdir())
     results.symlink_to("scratch")
@@ -98,10 +89,9 @@ def test_a_file_or_a_link_of_the_future_is_refused_with_the_command_that_mends_i
     files = ["a.txt", "link.txt", "absent.txt"]
     (here / "a.txt").touch()
     (here / "link.txt").symlink_to("a.txt")
-    refuse_future_dates(files)
+    check_dates(files)
     os.utime(dated, (2_000_000_000, 2_000_000_000), follow_symlinks=False)
-    with pytest.raises(MlmError, match=r"dated in the future .*2033") as caught:
-        refuse_future_dates(files)
-    command = str(caught.value).rpartition("today: ")[2]
+    said, _, command = refusal(check_dates, files).rpartition("today: ")
+    assert re.search("dated in the future .*2033", said)
     subprocess.run(command, shell=True, check=True, cwd="/")
-    refuse_future_dates(files)
+    check_dates(files)

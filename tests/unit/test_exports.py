@@ -24,7 +24,7 @@ def results(tmp_path_factory) -> Path:
     return root / "results"
 
 
-def test_croissants_own_reader_finds_every_shard(results, tmp_path):
+def test_croissants_own_reader_finds_every_shard(results, tmp_path, caplog):
     section = Publish.of_param({"dataset": "me/it", "license": "cc0-1.0", "language": "en"})
     manifests = {
         split: Manifest.read(results / "manifests" / f"{split}.json")
@@ -37,6 +37,7 @@ def test_croissants_own_reader_finds_every_shard(results, tmp_path):
     assert [f.sha256 for f in read.distribution] == [s.sha256 for s in shards]
     assert [f.content_url for f in read.distribution] == [s.path for s in shards]
     assert read.url == "https://huggingface.co/datasets/me/it"
+    assert "@context" not in caplog.text
 
 
 def test_a_bill_of_materials_is_valid_and_names_weights_text_and_packages(results):

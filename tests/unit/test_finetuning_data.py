@@ -150,6 +150,50 @@ def intervals_of(examples):
     return {name: model.all.interval for name, model in found["models"].items()}
 
 
+def test_a_published_encoder_is_compared_with_the_pretrained_model():
+    examples = [Example(f"r{i}", "t", "0", fold=i % 2) for i in range(8)]
+    wrong = {name: str(i) for i, name in enumerate((*NAMES, "minilm"), 1)}
+    predictions = {
+        name: [Prediction(e.id, e.fold, "0", (by,)) for e in examples] for name, by in wrong.items()
+    }
+    histories = {name: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for name in (*STARTS, "minilm")}
+    found = scores_of(examples, predictions, histories, Finetune(folds=2, resamples=200), 0)
+    assert [*found["models"]] == [*NAMES, "minilm"] and found["models"]["minilm"].curves
+    *_, last = found["differences"]
+    assert (last.model, last.beside, last.all.score) == ("pretrained", "minilm", 1 - 4)
+    assert "is better than the published encoder minilm" in found["verdicts"][-1].text
+
+
+def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first_job(tmp_path):
+    files = {"config.json": '{"model_type": "bert"}', "tokenizer.json": "", "model.safetensors": ""}
+    faults = {
+        "good": {},
+        "untokenised": {"tokenizer.json": None},
+        "pickled": {"model.safetensors": None, "pytorch_model.bin": ""},
+        "electra": {"config.json": '{"model_type": "electra"}'},
+        "damaged": {"config.json": "["},
+        "coded": {"config.json": '{"model_type": "bert", "auto_map": {"AutoModel": "x"}}'},
+        "a name": {},
+    }
+    for name, changes in faults.items():
+        (tmp_path / name).mkdir()
+        for file, text in (files | changes).items():
+            (tmp_path / name / file).write_text(text) if text is not None else None
+    also = [str(tmp_path / name) for name in faults]
+    said = [
+        *("untokenised has no tokenizer.json", "pickled has no model.safetensors"),
+        *(
+            "electra is of the family 'electra'; expected bert",
+            "damaged/config.json: no model_type",
+        ),
+        *("coded brings its own code", "a name: 'a name' cannot be its name"),
+    ]
+    found = [*Finetune(also=also).contradictions()]
+    assert len(found) == len(said)
+    for i, (line, words) in enumerate(zip(found, said, strict=True), 1):
+        assert line.startswith(f"also[{i}]: {tmp_path}/{words}")
+
+
 def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
     data = FinetuneData(source="embedded", passage_words=60, passages_per_speech=3)

@@ -1,3 +1,4 @@
+import re
 import tempfile
 from dataclasses import replace
 from functools import cache
@@ -8,7 +9,8 @@ import report_artefacts as made
 from report_results import results_in
 
 from mlm.finetuning.comparison import finetuning_verdicts
-from mlm.finetuning.finetuning_metrics import Finetuning
+from mlm.finetuning.finetuned_card import finetuned_card
+from mlm.finetuning.finetuning_metrics import NAMES, Finetuning
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 
@@ -19,8 +21,15 @@ def measured(score):
     return {"score": score, "interval": [score - 0.01, score + 0.01]}
 
 
-def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded", seeds=2, groups=4):
-    trained, classes = ("pretrained", "random"), task == "classification"
+def metrics(
+    task="regression",
+    parts=("all", "unseen", "seen"),
+    kind="embedded",
+    seeds=2,
+    groups=4,
+    also=(),
+):
+    trained, classes = ("pretrained", "random", *also), task == "classification"
     row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
     of_training = {"seeds": [0.5] * seeds, "curves": [{"epoch": e} | row for e in (1, 2)]}
     models = {
@@ -30,9 +39,9 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
         | ({"macro_f1": 0.321} if classes else {})
         for i, name in enumerate((*trained, "tfidf_ridge"))
     }
-    shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in models}}
+    shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in NAMES}}
     if classes:
-        shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in models}}
+        shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in NAMES}}
     sizes = {"examples": 40, "groups": groups}
     data = sizes | {"source": {"kind": kind}, "task": task, "words": 900, "folds": [20, 20]}
     content = {
@@ -42,8 +51,10 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
         "parts": dict.fromkeys(parts, sizes),
         "models": models,
         "differences": [
-            {"model": "pretrained", "beside": "random", **{p: measured(-0.1) for p in parts}}
+            {"model": "pretrained", "beside": name, **{p: measured(-0.1) for p in parts}}
+            for name in ("random", *also)
         ],
+        **({"also": {name: made.sha(name) for name in also}} if also else {}),
         "best_fold": 1,
         "shown": shown,
         "settings": {"epochs": 2, "seeds": seeds},
@@ -112,3 +123,24 @@ def test_classes_are_shown_as_text(tmp_path):
     assert "<b>a" not in page
     assert "0.321" in page
     assert "75% right" in drawn["finetuning_predictions"].alternative
+
+
+def test_published_encoders_are_rows_and_curves_with_their_digests(tmp_path):
+    label = "owner/name@01234567"
+    rows = re.compile(r'<th scope="row">base</th><td class="words">(.+?)</td><td>0')
+    found = metrics(also=(label,))
+    results = results_with(tmp_path, found)
+    drawn = figures(results)
+    page = render(results, drawn)
+    assert rows.findall(page.partition('id="finetune"')[2])[:4] == [
+        *NAMES.values(),
+        f"the published encoder {label}",
+    ]
+    assert f'<td class="words">the published encoder {label}</td><td>−0.1' in page
+    assert f"is better than the published encoder {label} on all passages" in page
+    assert (
+        made.sha(label) in page
+        and "Which of the passages its pretraining has read is unknown" in page
+    )
+    assert f"; {label}: held-out loss" in drawn["finetuning_curves"].alternative
+    assert f"the published encoder {label} | 0.700" in finetuned_card(found, "bert")

@@ -8,14 +8,14 @@ import pytest
 from jax.sharding import Mesh
 from tiny_encoder import LENGTH, VOCABULARY, tiny_config
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import MaskingPlan
 from mlm.training.in_jax.devices import AXIS
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import Computation, on_mesh, train_step
-from mlm.training.optimisation import with_lengths
+from mlm.training.learning_rate import with_lengths
 
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 

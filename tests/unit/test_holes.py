@@ -22,16 +22,15 @@ from asked_project import (
 )
 
 from mlm.asking.answer import ask
-from mlm.asking.forgetting import forgetting, forgetting_in_words
-from mlm.asking.in_words import in_words
+from mlm.asking.forgetting import forgetting
+from mlm.asking.in_words import forgetting_in_words, in_words
 from mlm.asking.replay import chosen_uses
 from mlm.config.merging import merged
 from mlm.config.model import Initialisation
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
-from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import MlmError
 from mlm.samples.documents_in_samples import holes_of
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest
@@ -227,7 +226,7 @@ def test_without_an_early_state_the_run_begins_anew(project):
     assert words in forgetting_in_words(answer)
     content = json.loads(marker.read_text())
     shutil.rmtree(marker.parent)
-    content["basis"]["code"]["mlm.training.optimisation"] = "0" * 16
+    content["basis"]["code"]["mlm.training.learning_rate"] = "0" * 16
     write_json(marker.parents[1] / f"step-{first_of(what) - 1:08d}" / "complete.json", content)
     answer = asked_to_forget(what)
     assert answer.states == () and answer.go_on_from is None
@@ -310,19 +309,3 @@ def test_what_cannot_be_forgotten_is_told(unedited, what, words):
     with pytest.raises(MlmError, match=words):
         asked_to_forget(what)
     assert not Path("results/holes").exists()
-
-
-def test_shards_without_text_forget_no_document(project):
-    manifest = json.loads(Path("results/manifests/train.json").read_text())
-    write_artefact("results/manifests/train.json", manifest | {"corpus_sha256": None})
-    with pytest.raises(MlmError, match=r"train\.json: its shards came without text"):
-        asked_to_forget("document:1")
-    prebuilt = {
-        "source": "prebuilt",
-        "prebuilt": dict.fromkeys(("train", "validation", "test"), "x"),
-    }
-    runs = {"less": {"pretraining": {"forget": ["document:1"]}}}
-    with pytest.raises(
-        ConfigError, match=r"less: pretraining\.forget: prebuilt shards have no text"
-    ):
-        resolve(merged(CONFIG, {"shards": prebuilt, "runs": runs}))

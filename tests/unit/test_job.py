@@ -1,4 +1,7 @@
+import io
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +13,8 @@ import pytest
 from mlm.foundations.artefacts import made_from, record_job, write_artefact
 from mlm.foundations.errors import MlmError
 from mlm.foundations.job import run
+from mlm.foundations.job_log import stage_name
+from mlm.foundations.snakemake_output import shorten
 
 
 class Files(dict):
@@ -18,7 +23,9 @@ class Files(dict):
 
 
 def job(tmp_path, **files):
-    named = {kind: Files(files.get(kind, {})) for kind in ("input", "output", "params")}
+    named = {
+        kind: Files(files.get(kind, {})) for kind in ("input", "output", "params", "wildcards")
+    }
     return SimpleNamespace(log=[str(tmp_path / "logs" / "x.log")], rule="x", **named)
 
 
@@ -94,7 +101,7 @@ from types import SimpleNamespace
 from mlm.foundations.atomic import replacing
 def main(job):
     {does}
-job = SimpleNamespace(log=["x.log"], rule="x", input={{}}, output={{}}, params={{}})
+job = SimpleNamespace(log=["x.log"], rule="x", input={{}}, output={{}}, params={{}}, wildcards={{}})
 job_adapter.run(main, job)
 """
 WAITS = """print('at work', sys.argv[1], flush=True)
@@ -137,7 +144,7 @@ def test_a_signal_ends_a_job_through_its_clean_up_in_one_line(tmp_path, number):
     ran = started(PROGRAM.format(does=KILLS_ITSELF.format(int(number))), tmp_path)
     said = ran.communicate(timeout=60)[1]
     assert ran.returncode == 128 + number
-    assert said == f"\nStopped by {number.name}. The same command continues.\n"
+    assert said == f"x: started\n\nStopped by {number.name}. The same command continues.\n"
     assert [p.name for p in tmp_path.iterdir()] == ["x.log"]
 
 
@@ -163,6 +170,45 @@ def test_what_was_fetched_from_a_bucket_changes_no_record(here):
     record = recorded(manifest=manifest)
     assert recorded(manifest=manifest, staged=shard) == record
     assert list(record.inputs) == [manifest]
+
+
+def test_details_are_in_the_log_alone_and_the_terminal_shows_beginning_and_end(tmp_path):
+    does = """print('a detail', file=sys.stderr)
+    os.write(2, b'of a library in C\\n')
+    return job_adapter.Done('7 documents')"""
+    shown = started(PROGRAM.format(does=does), tmp_path).communicate(timeout=60)[1]
+    assert re.fullmatch(r"x: started\nx: done in [\d.]+ m?s \(7 documents\)\n", shown)
+    first, *details, last = (tmp_path / "x.log").read_text().splitlines()
+    assert [first, last] == shown.splitlines() and details == ["a detail", "of a library in C"]
+
+
+@pytest.mark.parametrize(
+    ("how", "is_shown"),
+    [
+        ("returned non-zero exit status 1.", False),
+        ("returned non-zero exit status 137.", True),
+        ("died with <Signals.SIGKILL: 9>.", True),
+    ],
+)
+def test_of_a_failed_job_snakemake_shows_what_the_job_did_not_say_and_its_log(how, is_shown):
+    stream, logger = io.StringIO(), logging.Logger("snakemake")
+    logger.addHandler(logging.StreamHandler(stream))
+    logger.handlers[0].name = "DefaultStreamHandler"
+    logger.handlers[0].setFormatter(logging.Formatter())
+    said = SimpleNamespace(quiet=None, verbose=False, show_failed_logs=False)
+    shorten(logger, SimpleNamespace(output_settings=said, local_exec=True))
+    cause = f"RuleException:\nCalledProcessError in file x.smk, line 1:\nCommand 'x' {how}"
+    logger.error(cause)
+    event = SimpleNamespace(value="job_error")
+    logger.error("Error in rule x", extra={"event": event, "rule_name": "x", "log": ["x.log"]})
+    logger.error("Exiting because a job execution failed. Look above for error messages")
+    assert stream.getvalue() == is_shown * f"{cause}\n" + "Failed: x, log: x.log\n"
+
+
+def test_a_stage_is_named_in_words():
+    wildcards = {"split": "train", "shard": "00001", "shards": "00004"}
+    assert stage_name("shard", wildcards) == "shard train 2 of 4"
+    assert stage_name("keep_model", {"run": "base"}) == "keep model base"
 
 
 def test_what_a_job_prints_cannot_control_the_terminal(tmp_path, capsys):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.asking.past_run import SHOWING_MODULES
+from mlm.asking.training_records import SHOWING_MODULES
 from mlm.foundations.code_digests import code_digests, imported_names
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -25,15 +25,18 @@ COMPUTES_NO_BITS = {
     f"mlm.{module}": reason
     for reason, modules in {
         "messages": "model.architecture foundations.errors "
-        "foundations.progress_line foundations.environment foundations.supported_python",
+        "foundations.progress_line foundations.terminal foundations.phrasing "
+        "foundations.environment foundations.supported_python",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
-        "foundations.typed_artefacts samples.artefacts samples.object_storage "
-        "training.state_storage",
-        "what a state is compared by": "foundations.code_digests foundations.digests",
+        "foundations.hub_snapshots "
+        "foundations.typed_artefacts samples.artefacts training.gfile",
+        "what a state is compared by": "foundations.code_digests foundations.differences "
+        "foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
-        "training.in_tensorflow.devices training.local_devices training.processes",
+        "training.devices training.in_tensorflow.devices training.local_devices "
+        "training.processes",
         "the digests of manifests and tokenizer are part of the state": "samples.manifests "
-        "samples.tfrecord tokenizer.encoding tokenizer.pieces",
+        "samples.tfrecord tokenizer.encoding tokenizer.pieces tokenizer.pretrained",
         "reads samples, and says which of them validation looks at": "samples.split_samples",
     }.items()
     for module in modules.split()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,12 +7,7 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.memory import (
-    LARGEST_MODEL,
-    memory_of_evaluation,
-    memory_of_training,
-    parameters,
-)
+from mlm.config.memory import LARGEST_MODEL, memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import ModelOfRun
 from mlm.config.resolution import model_of_run, resolve
 from mlm.model.architecture import Architecture, parameter_shapes
@@ -107,7 +103,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
     import jax
     from jax.sharding import Mesh
 
-    from mlm.accelerators.described_steps import AXIS, described_steps, lowered_step
+    from mlm.accelerators.described_steps import AXIS, described_steps, traced_step
 
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     given = {
@@ -118,14 +114,15 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
         },
         "pretraining": {"engine": "jax", "per_replica_batch_size": 1024},
     }
-    run = small_pretraining(
-        tmp_path,
-        {"per_replica_batch_size": 1024},
+    run = replace(
+        small_pretraining(tmp_path),
         model_config=configuration_of(given["model"]),
         plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
     )
-    description = json.loads(described_steps(run, "float32")["training"])
+    section = run.pretraining.model_copy(update={"per_replica_batch_size": 1024})
+    run = replace(run, pretraining=section)
+    description = json.loads(described_steps(run, "float32", "xla")["training"])
     mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
-    found = lowered_step(mesh, description).compile().memory_analysis()
+    found = traced_step(mesh, description).lower().compile().memory_analysis()
     taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6
     assert 3500 < taken < asked(given) - 1500

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import rounded
+from mlm.evaluation.artefacts import METRICS, Means, rounded
 from mlm.evaluation.bootstrap import Resampling, bundled, interval, resampled_means
 from mlm.evaluation.extreme_samples import best_and_worst
 from mlm.evaluation.metrics import (
@@ -13,6 +13,7 @@ from mlm.evaluation.metrics import (
     calibration_of,
     frequency_bands,
     gap_between,
+    means_over,
     paired_difference,
     position_bins,
     summary_of,
@@ -46,13 +47,22 @@ def test_the_summary_holds_the_means_over_predictions():
     assert found.loss == pytest.approx(3.0)
     assert found.perplexity == pytest.approx(math.exp(3))
     assert (found.accuracy, found.top5_accuracy) == pytest.approx((1 / 3, 2 / 3))
-    assert (found.num_predictions, found.num_samples, found.num_groups) == (3, 2, 2)
+    assert (found.num_predictions, found.num_samples, found.num_groups) == (3, 1, 1)
     assert (found.hidden.loss, found.hidden.num_predictions) == (pytest.approx(1.5), 2)
+    assert found.hidden.perplexity == pytest.approx(math.exp(1.5))
+    assert (found.hidden.accuracy, found.hidden.top5_accuracy) == (0.5, 1.0)
     assert found.bits_per_character == pytest.approx(1.5 / math.log(2) * 30 / 90)
     assert found.loss_interval[0] <= found.loss <= found.loss_interval[1]
     # Half as many tokens, each of twice the loss: the same text costs the same.
     assert bits_per_character(2.0, 200 / 600) == pytest.approx(bits_per_character(4.0, 100 / 600))
     assert bits_per_character(2.0, None) is None
+
+
+def test_the_metrics_are_those_that_are_computed_and_no_other_has_a_place():
+    found = means_over(_scores([1.0, 2.0], [1, 6]))
+    assert found.keys() == METRICS.keys() and Means(**found).top5_accuracy == 0.5
+    with pytest.raises(TypeError, match="top6"):
+        Means(**found, top6=0.5)
 
 
 def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
@@ -110,8 +120,7 @@ def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50),
-    st.integers(2, 20),
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50), st.integers(2, 20)
 )
 @example([(0.0, False), (1.0, True), (1.0000001, True)], 4)
 def test_every_prediction_is_in_the_one_bin_that_holds_its_confidence(pairs, count):

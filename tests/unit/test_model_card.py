@@ -1,4 +1,4 @@
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import report_artefacts as made
@@ -22,13 +22,17 @@ def test_the_hub_reads_the_header_and_the_figures(tmp_path):
     assert {r.dataset_split for r in card.data.eval_results} == {"validation"}
     for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
         assert words in text
-    test = asdict(made.evaluation("base", 4.9).test)
-    text = model_card(made.training("base"), "files", test, language="en")
+    test = {"loss": ("Masked loss", 4.9), "accuracy": ("Right", 0.26)}
+    papers = {"loss": ("Masked loss", 4.6), "accuracy": ("Right", 0.31)}
+    text = model_card(made.training("base"), "files", test, ("80/10/10", papers), language="en")
     data, card = read(tmp_path, text)
     assert data["language"] == "en"
     found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}
     assert found["test", "loss"] == 4.9 and found["test", "accuracy"] == 0.26
-    assert "| test | 4.900 | 26.0% |" in text
+    assert "name: Right (test)" in text
+    rows = "| test, answers hidden | 4.900 | 26.0% |\n"
+    rows += "| test, as papers report it (80/10/10) | 4.600 | 31.0% |"
+    assert rows in text and "| validation (80/10/10) | 4.900 |" in text
     corpus = 'a "quoted": name\n---\nlicense: mit'
     data, _ = read(tmp_path, model_card(made.training("base"), corpus))
     assert data["license"] == "other"

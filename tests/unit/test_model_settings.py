@@ -106,3 +106,40 @@ def test_a_missing_jax_is_told_with_all_other_problems(monkeypatch):
     seed, missing = caught.value.problems
     assert seed.startswith("seed: found -1")
     assert missing.startswith("JAX is not installed here, which pretraining.engine: jax")
+
+
+def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(
+    config_file, tmp_path
+):
+    start = {"start_from": str(tmp_path)}
+    found = model(start | {"config": {"hidden_dropout_prob": 0.2}})
+    assert found["config_file"] == {"model_type": "bert", **SIZES}
+    assert found["config"] == {"hidden_dropout_prob": 0.2}
+    assert found["initialisation"]["attention"] == "standard"
+    beside = {"family": "roberta", "config": {"hidden_size": 8}, "config_file": str(config_file)}
+    with pytest.raises(ConfigError) as error:
+        model(start | beside)
+    for name in ("family", "config_file", "config.hidden_size"):
+        assert f"model.{name}: model.start_from has an architecture of its own" in str(error.value)
+
+
+HUB = "some/encoder@" + "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("start", "engine", "problem"),
+    [
+        ("no-such-directory", "jax", "is no directory here, nor owner/name@COMMIT"),
+        ("some/encoder@main", "jax", "is no directory here, nor owner/name@COMMIT"),
+        (HUB, "auto", "Set pretraining.engine: jax"),
+        (HUB, "jax", None),
+    ],
+)
+def test_a_checkpoint_on_the_hub_needs_a_commit_and_an_engine(start, engine, problem):
+    given = {"model": {"start_from": start}, "pretraining": {"engine": engine}}
+    if problem is None:
+        # Whether it is here already makes no other job of it.
+        assert model_of_run(resolve(given), "base")["config_file"] is None
+        return
+    with pytest.raises(ConfigError, match=problem):
+        resolve(given)

@@ -5,15 +5,11 @@ from tensorflow.python.framework import ops
 from transformers import AutoConfig
 
 from mlm.accelerators.lowering import train_step_of
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model
-from mlm.training.in_tensorflow.optimizers import (
-    Muon,
-    build_optimizer,
-    is_hidden_matrix,
-)
-from mlm.training.optimisation import with_lengths
+from mlm.training.in_tensorflow.optimizers import Muon, build_optimizer, is_hidden_matrix
+from mlm.training.learning_rate import with_lengths
 
 RATE, DECAY, MOMENTUM = 0.1, 0.5, 0.9
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from corpus_files import SPLITS
 
-from mlm.config.resolution import resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 from mlm.foundations.errors import MlmError
@@ -161,9 +160,6 @@ def test_a_setting_by_which_nearly_all_are_duplicates_is_refused(tmp_path):
     with pytest.raises(MlmError, match=message):
         build(tmp_path, splits, threshold=0.3, words=2, rows=1)
     assert not list(tmp_path.glob("*.parquet"))
-    with pytest.raises(MlmError, match=r"near_duplicates\.enabled: true, but dedup"):
-        filters = {"deduplicate": False, "near_duplicates": {"enabled": True}}
-        resolve({"corpus": {"filters": filters}})
 
 
 def test_words_are_compared_without_case_punctuation_and_compatibility_forms():

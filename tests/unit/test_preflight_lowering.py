@@ -3,8 +3,8 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.accelerators.artefacts import failed
-from mlm.accelerators.described_steps import model_figures
 from mlm.accelerators.lowering import lower, tile_advice, train_step_of
+from mlm.accelerators.step_sizes import model_figures
 from mlm.accelerators.xla_rules import check_graph
 from mlm.foundations.tensorflow_setup import tf
 from mlm.training.in_tensorflow.model import number_of_parameters
@@ -109,7 +109,8 @@ def test_both_engines_count_the_same_weights_and_products_of_muon(tmp_path):
 def test_odd_sizes_get_a_warning_with_their_waste():
     found = tile_advice({"batch": 12, "sequence": 64, "width": 256})
     assert [f.severity for f in found] == ["warning", "advice"]
-    assert "batch is 12, no multiple of 8: 25% of the tiles is padding. Try 16" in found[0].message
+    said = "batch is 12, no multiple of 8: 25% of a TPU's tiles is padding. Try 16"
+    assert said in found[0].message
 
 
 @pytest.mark.slow
@@ -117,7 +118,7 @@ def test_accumulated_batches_are_one_loop_however_many(tmp_path):
     """A step whose graph grew with their number would take hours to compile."""
     programs = []
     for accumulation in (2, 8):
-        run = small_pretraining(tmp_path, {"per_replica_batch_size": 2}, accumulated=accumulation)
+        run = small_pretraining(tmp_path, accumulated=accumulation, per_replica_batch_size=2)
         step = train_step_of(run)
         program, findings = lower(step.function, step.signature)
         assert failed(findings) == []

@@ -1,7 +1,6 @@
 """The script of rule `pretrain` asks for a passed preflight before a TPU that `auto` found."""
 
 import importlib
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -21,8 +20,7 @@ from mlm.config.resolution import RunConfiguration, resolve
 def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
     kind, found, required, asked, monkeypatch
 ):
-    from mlm.accelerators import artefacts
-    from mlm.publishing import background
+    from mlm.accelerators import required_preflight
     from mlm.training import pretrain
 
     devices = SimpleNamespace(
@@ -31,8 +29,7 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
     run = SimpleNamespace(name="base", step_sizes=lambda: {"slots": 5})
     prepared = SimpleNamespace(run=run, devices=devices, states=SimpleNamespace(path="state"))
     gates, trained = [], []
-    monkeypatch.setattr(artefacts, "require_passed", lambda *of: gates.append(of))
-    monkeypatch.setattr(background, "background_pushes", lambda *_: nullcontext(None))
+    monkeypatch.setattr(required_preflight, "require_passed", lambda *of: gates.append(of))
     monkeypatch.setattr(pretrain, "prepare", lambda *_: prepared)
     monkeypatch.setattr(pretrain, "pretrain", lambda *of: trained.append(of))
     config = RunConfiguration.of(resolve({"accelerator": {"kind": kind}}), "base")
@@ -41,10 +38,9 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
             "config": config.model_dump(),
             "files": {"tokenizer": "t/tokenizer.json", "manifests": {}},
             "results": {"model_directory": "m", "log": "l", "summary": "s"},
-            "push": {"checkpoints": {"every": None}},
             "preflight": "preflight.json" if required else None,
         }
     )
     step = {"engine": "jax", "precision": "bfloat16", "slots": 5}
     assert gates == ([("preflight.json", "base", step)] if asked else [])
-    assert len(trained) == 1 and trained[0][2] == []
+    assert len(trained) == 1

@@ -1,19 +1,13 @@
 from dataclasses import replace
 
 import pytest
+from tests.conftest import refusal
 
 from mlm.asking.answer import Answer, Passage
+from mlm.asking.in_words import replay_in_words
 from mlm.asking.passages import Masked, Part, Token, Use
 from mlm.asking.past_run import TrainingSoFar
-from mlm.asking.replay import (
-    Guess,
-    Replay,
-    ReplayedToken,
-    ReplayedUse,
-    chosen_uses,
-    replay_in_words,
-)
-from mlm.foundations.errors import MlmError
+from mlm.asking.replay import Guess, Replay, ReplayedToken, ReplayedUse, chosen_uses
 
 TOKEN, MASKED = Token(3, 17, "Ocean"), Masked(3, "mask", 4, "[MASK]")
 
@@ -60,13 +54,11 @@ def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
         (answer((140, False, True)), None, f"{MADE} none of them used the passage"),
         (answer(), None, f"{MADE} none of them used the passage"),
         (MANY, 3, "36, 38, 40, 29 more did"),
-        (HIDDEN, 3, "--most 1245 takes in all"),
+        (HIDDEN, 3, "--most 1245 examines all"),
     ],
 )
 def test_a_step_that_cannot_be_made_again_is_refused_with_the_reason(of, step, words):
-    with pytest.raises(MlmError) as refused:
-        chosen_uses(of, step)
-    assert words in str(refused.value)
+    assert words in refusal(chosen_uses, of, step)
 
 
 def test_a_replay_is_told_in_words():
@@ -85,7 +77,7 @@ def test_a_replay_is_told_in_words():
     assert replay_in_words(replayed, HIDDEN).splitlines() == [
         "Step 19 made again, 3 steps from state/base/abc/step-00000016: its loss was "
         "5.250000, the mean over its 8 samples.",
-        "Of the 1,245 passages only the 1 above were looked at: --most 1245 takes in all.",
+        "Only 1 of the 1,245 passages were examined: --most 1245 examines all.",
         "Sample 5, as it was shown to step 19, and the answers before it:",
         "  Ocean → [MASK]: loss 7.125; “sea” 25.0 %, “Ocean” 10.0 %",
         "Sample 6: none of its tokens was asked for.",

@@ -13,8 +13,13 @@ from report_results import page_of, results_in, written
 from mlm.accelerators.artefacts import Finding, Memory, PreflightVerdict, Step, Target
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
+from mlm.evaluation.artefacts import BASELINES, Difference, FurtherText, Verdict
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report.glossary import FIGURES
+from mlm.report.other_runs import OtherRun
+from mlm.report.page import numbers_of
 from mlm.report.report_inputs import read_run
+from mlm.report.run_comparison import with_short_names
 
 VOID = {"meta", "link", "br", "path", "use", "rect", "wbr"}
 
@@ -117,13 +122,6 @@ def test_sections_are_those_asked_for_in_that_order(tmp_path):
     assert [a["id"] for a in found.all("section")] == [*asked, "glossary"]
 
 
-def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
-    results = replace(results_in(tmp_path), corpus={}, tokenizer=None)
-    found = Page(page_of(results))
-    assert {"corpus", "tokenizer"}.isdisjoint(a["id"] for a in found.all("section"))
-    assert "shards made elsewhere" in found.text
-
-
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     memory = Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0)
     target = Target("v5e:2x2", "compiled", fits=False, memory=memory, muon_share=0.0214)
@@ -148,14 +146,65 @@ def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
 def test_the_best_run_is_marked_and_differences_are_judged(page, html):
     best = re.search(r'<tr class="best">.*?</tr>', html, re.DOTALL)[0]
     assert "wide" in best and html.count('<tr class="best">') == 1
-    assert page.text.count("worse beyond chance") >= 2
+    table = re.search(r"Table: Runs compared.*?</table>", html, re.DOTALL)[0].replace("<wbr>", "")
+    assert re.findall(r"</span>(base|seed-1|wide)", table) == ["wide", "base", "seed-1"]
+    headings = re.findall(r'<th scope="col"[^>]*><a[^>]*>(.*?)</a>', table)
+    assert headings[1:5] == ["hidden_size", "seed", "Validation loss", "Test loss"]
+    assert table.count('interval worse">worse') == 2
     assert "4.920 ± 0.028" in page.text
 
 
+def test_the_better_on_validation_is_named_best_though_it_is_worse_on_test(tmp_path):
+    results = results_in(tmp_path, {"one": {}, "other": {"pretraining": {"seed": 1}}}, {"one": 4.5})
+    runs = []
+    for run, loss in zip(results.runs, (4.6, 4.4), strict=True):
+        final = replace(run.training.final, validation_loss=loss)
+        verdicts = [Verdict("plain", f"Said of {run.name}.")]
+        evaluation = replace(run.evaluation, verdicts=verdicts)
+        runs.append(
+            replace(run, training=replace(run.training, final=final), evaluation=evaluation)
+        )
+    html = page_of(replace(results, runs=runs))
+    best = re.search(r'<tr class="best">.*?</tr>', html, re.DOTALL)[0]
+    assert "other <span" in best and "4.400" in best and "4.900" in best
+    table = re.search(r"Table: Runs compared.*?</table>", html, re.DOTALL)[0]
+    assert re.findall(r"</span>(one|other)\b", table) == ["other", "one"]
+    summary = html[: html.index('<section id="pipeline"')]
+    assert "Of 2 runs, other has the lowest validation loss" in summary
+    assert '<span class="number">4.900</span>' in summary
+    assert "Said of other." in summary and "Said of one." not in summary
+    assert numbers_of(replace(results, runs=runs))["comparison"]["best"] == "other"
+
+
+def test_long_names_of_a_sweep_become_the_settings_that_differ(tmp_path):
+    runs = {
+        f"base_learning_rate-{rate}_optimizer-muon": {
+            "pretraining": {"optimizer": {"learning_rate": rate}}
+        }
+        for rate in (0.003, 0.006)
+    }
+    results = results_in(tmp_path, runs)
+    short = with_short_names(results)
+    assert [run.name for run in short.runs] == ["rate\u00a00.003", "rate\u00a00.006"]
+    assert short.digests_of_files() == results.digests_of_files()
+    page = page_of(results).replace("<wbr>", "")
+    assert all(f"The run {name}." in page for name in runs)
+    assert numbers_of(results)["runs"].keys() == runs.keys()
+    # Names that fit, equal settings, and those with other characters stay.
+    fitting = results_in(tmp_path, {"base": {}, "wide": runs[min(runs)]})
+    assert with_short_names(fitting) == fitting
+    for other in (results.runs[1].overrides, {"model": {"name": "<b>"}}):
+        kept = replace(results, runs=[replace(results.runs[0], overrides=other), results.runs[1]])
+        assert with_short_names(kept) == kept
+
+
+def test_one_run_is_compared_with_none(tmp_path):
+    assert 'id="runs"' not in page_of(results_in(tmp_path))
+
+
 def test_the_page_says_what_intervals_resample_and_how_many_answers_are_shown(page):
-    assert "95 % interval 4.500 to 4.600, by 12 groups (speech)" in page.text
+    assert "95 % interval 4.500 to 4.600, by 12 groups (speech); as papers report it" in page.text
     assert "Intervals resample 12 groups (speech) of the test text." in page.text
-    assert re.search(r"Masking leaves 10\.1\s% of the answers in sight of the model", page.text)
 
 
 @pytest.mark.parametrize(
@@ -176,23 +225,107 @@ def test_how_much_of_the_test_text_train_has_too_is_told_if_measured(tmp_path, s
     assert said in html.replace("\u00a0", " ")
 
 
-def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):
-    verdict = "Not better than the unigram baseline: worse by 0.100 nats per prediction."
+def test_bits_by_group_are_shown_worst_first_and_few_samples_are_named(tmp_path, page, html):
+    assert "Of 40 groups, the worst and the best" in page.text.replace("\u00a0", " ")
+    rows = re.findall(
+        r"<bdi>(19\d\d-Roosevelt)</bdi>.*?left:([\d.]+)%.*?interval\">(.*?)</span>", html
+    )
+    assert [name for name, *_ in rows] == [
+        "1990-Roosevelt",
+        *(f"19{n}-Roosevelt" for n in (90, 89, 88)),
+    ]
+    assert [float(left) for _, left, _ in rows] == [66.7, 66.7, 33.3, 0.0]
+    words = [said for *_, said in rows]
+    assert words[0] == "1.150 to 1.250" and words[1] == "1.150 to 1.250"
+    assert words[2] == "1.050 to 1.150" and html.count("from 7 samples") == 1
+    assert 'class="whole"' not in html
+    evaluation = made.evaluation("base", by_group=None, context=None)
+    bare = page_of(results_in(tmp_path, evaluation=evaluation))
+    assert "a character by group" not in bare and "figure-context" not in bare
+
+
+def test_the_whole_test_split_is_a_line_if_it_is_among_the_groups(tmp_path):
+    found = made.evaluation("base")
+    whole = replace(found, test=replace(found.test, bits_per_character=1.1))
+    assert 'class="whole" style="left:50.0%"' in page_of(results_in(tmp_path, evaluation=whole))
+
+
+def cards_of(html: str) -> dict[str, tuple[str, str]]:
+    """Colour and text of the card against each baseline."""
+    found = re.findall(r'<div class="card (\w*)"><dt>.{,60}?Against the (.*?)</a>(.*?)</div>', html)
+    return {name: (colour, Page(text).text) for colour, name, text in found}
+
+
+def test_a_losing_model_has_all_its_cards_and_each_says_so(tmp_path):
+    verdict = "Against the unigram: behind in loss by 0.100 nats."
     evaluation = made.evaluation("base", 6.80, verdicts=[{"tone": "worse", "text": verdict}])
-    html = page_of(results_in(tmp_path, evaluation=evaluation))
-    assert f'<li class="worse">{verdict}</li>' in html
-    card = re.search(r'<div class="card worse"><dt>.{,60}Beside the unigram.*?</div>', html)[0]
-    assert "+0.10" in card and "worse beyond chance" in card
+    names = {name.heading for name in BASELINES.values()}
+    behind = {"accuracy_difference": -0.02, "accuracy_difference_interval": (-0.03, -0.01)}
+    baselines = {k: replace(b, **behind) for k, b in evaluation.baselines.items()}
+    html = page_of(results_in(tmp_path, evaluation=replace(evaluation, baselines=baselines)))
+    assert f'<li class="worse">{verdict} <a href="#term-limits">' in html
+    cards = cards_of(html)
+    assert cards.keys() == names and {colour for colour, _ in cards.values()} == {"worse"}
+    assert all("loss: behind; accuracy: behind (−2.0 points)" in text for _, text in cards.values())
+    assert "+0.10" in cards["unigram"][1]
+    tied = replace(baselines["trigram"], difference=0.01, difference_interval=(-0.01, 0.03))
+    evaluation = replace(evaluation, baselines=baselines | {"trigram": tied})
+    colour, text = cards_of(page_of(results_in(tmp_path, evaluation=evaluation)))[
+        "trigram, all neighbours"
+    ]
+    assert colour == "even" and "loss: cannot be told apart" in text
 
 
 def test_the_numbers_for_machines_hold_what_the_page_shows(three):
     numbers = json.loads(three["report.json"])
-    assert numbers["format_version"] == 2
+    assert numbers["format_version"] == 3
     assert numbers["comparison"]["best"] == "wide"
-    assert numbers["runs"]["base"]["evaluation"]["test"]["loss"] == 4.90
+    assert numbers["runs"]["base"]["evaluation"]["test"]["hidden"]["loss"] == 4.90
     assert len(numbers["runs"]["base"]["curves"]["loss"]) == len(made.curves())
     assert numbers["artefacts"]["results/tokenizer/tokenizer.json"] == made.sha("tokenizer")
     assert "tokens_per_second" not in three["report.json"].decode()
+
+
+def test_of_a_run_of_another_vocabulary_the_page_shows_bits_and_never_nats_or_accuracy(tmp_path):
+    other = made.evaluation("base", 7.777, digests={"text": "another"} | {"manifest": "b"})
+    results = results_in(tmp_path)
+    own = replace(results.runs[0].evaluation, digests={"text": "text", "manifest": "a"})
+    results = replace(
+        results,
+        runs=[replace(results.runs[0], evaluation=own)],
+        also=[OtherRun("coarse", {}, made.training("base", 7.777), other)],
+    )
+    page = Page(page_of(results))
+    assert "coarse does not compare with base. The held-out documents differ" in page.text
+    assert f"{other.test.bits_per_character:.3f}" in page.text
+    assert "7.777" not in page.text and "7.477" not in page.text
+    numbers = numbers_of(results)
+    assert numbers["comparison"]["best"] == "base" and "coarse" in numbers["also"]
+    assert numbers["comparison"]["also"][0]["unpaired"].startswith("The held-out documents differ")
+
+
+def test_further_text_has_a_row_for_each_run_and_shows_what_was_forgotten(tmp_path):
+    model, before = (made.evaluation("base", loss).test for loss in (5.125, 4.5))
+    text = FurtherText(1234, 5678, 1500, "ab", model)
+    forgotten = replace(text, before=before, change=Difference(0.25, (0.125, 0.5)))
+    results = results_in(tmp_path, {"base": {}, "b": {"pretraining": {"seed": 1}}})
+    evaluations = [
+        made.evaluation("base", also={"<i>news": as_json(one)}) for one in (text, forgotten)
+    ]
+    pairs = zip(results.runs, evaluations, strict=True)
+    runs = [replace(run, evaluation=evaluation) for run, evaluation in pairs]
+    html = page_of(replace(results, runs=runs))
+    shown = " ".join(Page(html).text.split())
+    row, rest = "<i>news{}1.6071.557 to 1.657{}", "5.12520.0 %17,7001,2345,6784.825"
+    assert row.format("base", "––") + rest in shown
+    assert row.format("b", "1.4111.361 to 1.461+0.2500.125 to 0.500 worse") + rest in shown
+    circle, dot = (
+        f'<span class="dot{x}%">' for x in (' before" style="left:0.0', '" style="left:100.0')
+    )
+    assert circle in html and dot in html
+    (first, *_) = runs
+    alone = page_of(replace(results, runs=[first]))
+    assert "its circle has forgotten" in html and "its circle has forgotten" not in alone
 
 
 def test_every_artefact_has_its_digest_in_the_page(page):
@@ -213,7 +346,8 @@ def test_hostile_text_makes_no_element(hostile):
     page = Page(hostile)
     assert not page.all("script") and not page.all("img")
     assert len(page.all("style")) == 1
-    assert len(page.all("svg")) == len(FIGURES)
+    # One run has no settings that differ.
+    assert len(page.all("svg")) == len(FIGURES) - 1
     assert not [a for _, a, _ in page.elements if any(k.startswith("on") for k in a)]
 
 
@@ -291,8 +425,6 @@ def test_text_near_the_prompts_is_shown_or_why_it_is_not(tmp_path):
     assert "hidden there: <b><bdi>report</bdi></b> 1×" in page_of(results)
     assert "word for word · never shown" in page_of(results)
     without = [replace(run, asked=None) for run in results.runs]
-    page = page_of(replace(results, corpus={}, tokenizer=None, runs=without))
-    assert "came without their text" in page
     large = [replace(r, asked=replace(r.asked, texts=(), too_large=10**9)) for r in results.runs]
     assert "has 1,000 MB of text, which is not searched" in page_of(replace(results, runs=large))
     assert 'id="asked"' not in page_of(replace(results, runs=without))

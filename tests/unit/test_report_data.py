@@ -12,7 +12,7 @@ from mlm.report.report_inputs import read_curves
 def test_another_format_version_or_none_is_refused_by_name(tmp_path, content, found):
     path = tmp_path / "evaluation.json"
     write_artefact(path, {"run": "base"} | content)
-    with pytest.raises(MlmError, match=rf"evaluation\.json: format version 2 .* found {found}"):
+    with pytest.raises(MlmError, match=rf"evaluation\.json: format version 4 .* found {found}"):
         EvaluationFigures.read(path)
 
 

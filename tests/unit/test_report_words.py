@@ -5,7 +5,7 @@ import report_artefacts as made
 from report_results import page_of, results_in
 
 from mlm.corpus.artefacts import FilesSource, SourceFile
-from mlm.report.phrasing import count, decimal, percent, rate, short, size, value
+from mlm.report.template_filters import count, decimal, percent, rate, short, size, value
 
 
 def test_numbers_are_written_as_a_reader_writes_them():

@@ -1,12 +1,13 @@
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.conftest import ended
 
+from mlm.accelerators.compiler import GPU_COMPILER
 from mlm.foundations.environment import PACKAGES, pinned_versions
 from mlm.foundations.supported_python import NEWEST_PYTHON, OLDEST_PYTHON
 
@@ -27,7 +28,9 @@ def lacking(pins, name):
     return {p: v for p, v in pins.items() if extended.get(p) != v}
 
 
-@pytest.mark.parametrize("name", ["preflight", "slurm", "gcs", "gcs-test", "gke", "test"])
+@pytest.mark.parametrize(
+    "name", ["preflight", "preflight-gpu", "slurm", "gcs", "gcs-test", "gke", "test"]
+)
 def test_an_extended_environment_holds_the_default_one(name):
     assert lacking(PINS, name) == {}
 
@@ -36,12 +39,21 @@ def test_the_environments_in_which_preflights_run_hold_the_preflights():
     pins = pinned_versions(ENVS / "requirements-preflight.txt")
     # The compiler that the figures of docs/tpu.md and the tests are of.
     assert pins == PINS | {"libtpu": "0.0.42.1"}
+    gpu = pinned_versions(ENVS / "requirements-preflight-gpu.txt")
+    assert set(gpu) - set(PINS) == set(GPU_COMPILER) and lacking(
+        gpu, "gpu"
+    ).keys() <= FOR_WINDOWS | {"tensorflow-cpu"}
     assert lacking(pins, "test") == lacking(pins, "gke") == {}
     assert lacking(PLAIN | {"libtpu": "0.0.42.1"}, "conda") == {}
 
 
 def test_gpus_and_conda_get_the_tensorflow_of_the_same_version():
     assert set(lacking(PLAIN, "gpu")) <= FOR_WINDOWS
+    both = pinned_versions(ENVS / "requirements-slurm.txt") | pinned_versions(
+        ENVS / "requirements-gpu.txt"
+    )
+    absent = FOR_WINDOWS | {"tensorflow-cpu"}
+    assert set(lacking(both, "slurm-gpu")) <= absent
     for name in ("gpu", "conda"):
         pins = pinned_versions(ENVS / f"requirements-{name}.txt")
         assert pins["tensorflow"] == PINS["tensorflow-cpu"] == PINS["tensorflow"]
@@ -66,10 +78,7 @@ def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, py
     # The two that are built: there is only their source, and only Python in it.
     command += ["--only-binary", ":all:", "--no-binary", "connection-pool"]
     command += ["--no-binary", "jsonpath-rw"]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"}
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = ended(*command, env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"})
     versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", ran.stdout, re.MULTILINE))
     kind = "tensorflow-cpu" if platform.startswith("x86_64") else "tensorflow"
     assert versions[kind] == PINS[kind] and ("tensorflow" in versions) == (kind == "tensorflow")
@@ -118,7 +127,7 @@ def test_a_profile_names_rules_that_there_are(profile):
     rules = {
         name
         for file in (ROOT / "rules").glob("*.smk")
-        for name in re.findall(r"^ *rule (\w+):", file.read_text(), re.M)
+        for name in re.findall(r"^ *(?:use rule \w+ as|rule) (\w+)\b", file.read_text(), re.M)
     }
     settings = yaml.safe_load((profile / "config.yaml").read_text())
     named = set(settings.get("set-resources", {}))

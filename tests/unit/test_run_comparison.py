@@ -1,9 +1,25 @@
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import report_artefacts as made
 
+from mlm.config.resolution import resolve
+from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
+from mlm.report.other_runs import OtherRun, files_of_other_runs
 from mlm.report.report_inputs import RunResults
-from mlm.report.run_comparison import comparable, seed_groups, standings
+from mlm.report.run_comparison import (
+    best_run,
+    comparable,
+    differing_settings,
+    others_in_bits,
+    seed_groups,
+    setting_names,
+    standings,
+)
 
 
 def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:
@@ -12,7 +28,7 @@ def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResul
         overrides=overrides or {},
         curves=[],
         digests={},
-        training=made.training(name),
+        training=made.training(name, loss),
         evaluation=made.evaluation(name, loss, interval, **evaluation),
         fill_mask=made.fill_mask(name),
     )
@@ -32,14 +48,42 @@ def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_inter
     worse = run("worse", 4.52, group_sums=sums([352.0, 402.0, 452.0, 502.0, 552.0]))
     even = run("even", 4.52, group_sums=sums([380.0, 400.0, 450.0, 500.0, 530.0]))
     rows = standings([best, worse, even])
-    assert [(r.run, r.best, r.apart) for r in rows] == [
+    assert [(r.run, r.best, r.difference and r.difference.tone) for r in rows] == [
         ("best", True, None),
-        ("worse", False, True),
-        ("even", False, False),
+        ("worse", False, "worse"),
+        ("even", False, "even"),
     ]
-    assert rows[1].interval == pytest.approx((0.02, 0.02))
-    assert rows[2].interval[0] < 0 < rows[2].interval[1]
-    assert abs(rows[1].difference - 0.02) < 1e-12
+    assert rows[1].difference.difference_interval == pytest.approx((0.02, 0.02))
+    assert abs(rows[1].difference.difference - 0.02) < 1e-12
+
+
+def test_validation_alone_names_the_best_whatever_test_says():
+    better, worse = run("better", 4.9), run("worse", 4.5)
+    final = replace(better.training.final, validation_loss=4.2)
+    better = replace(better, training=replace(better.training, final=final))
+    assert best_run([worse, better]).name == "better"
+    rows = standings([worse, better])
+    assert [(r.best, r.validation_loss, r.loss) for r in rows] == [
+        (False, 4.5, 4.5),
+        (True, 4.2, 4.9),
+    ]
+    assert rows[0].difference.difference == pytest.approx(-0.4)
+
+
+def test_settings_that_differ_are_those_of_each_run_as_it_is_resolved():
+    config = resolve({})
+    runs = [
+        run("a", overrides={"pretraining": {"seed": 1, "steps": 2400}}),
+        run("b", overrides={"pretraining": {"seed": 2, "epochs": 3}}),
+        run("c", overrides={"pretraining": {"steps": 9, "validation": {"samples": 9}}}),
+    ]
+    assert differing_settings(runs, config) == {
+        "pretraining.epochs": [None, 3, None],
+        "pretraining.seed": [1, 2, 0],
+        "pretraining.steps": [2400, None, 9],
+        "pretraining.validation.samples": [2000, 2000, 9],
+    }
+    assert "validated on different samples" in comparable(runs, config)[0]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +99,14 @@ def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_inter
 )
 def test_runs_that_were_asked_other_questions_are_not_paired(other):
     (_, row) = standings([run("best", 4.5), run("other", 4.9, **other)])
-    assert row.interval is None and row.apart is None
-    assert abs(row.difference - 0.4) < 1e-12
+    assert row.difference is None
+
+
+def test_settings_have_short_names():
+    paths = ["pretraining.optimizer.name", "pretraining.seed", "evaluation.seed"]
+    names = ["optimizer.name", "pretraining.seed", "evaluation.seed"]
+    assert setting_names(paths) == dict(zip(paths, names, strict=True))
+    assert setting_names(["pretraining.seed"]) == {"pretraining.seed": "seed"}
 
 
 def test_runs_that_differ_in_the_seed_alone_are_put_together():
@@ -75,7 +125,80 @@ def test_runs_that_differ_in_the_seed_alone_are_put_together():
 def test_other_masks_or_other_text_are_not_compared_in_silence():
     other_seed = run("b", settings=SETTINGS | {"seed": 1})
     other_text = run("c", digests=DIGESTS | {"manifest": "another"})
-    assert comparable([run("a"), run("b")]) == []
-    (reason,) = comparable([run("a"), other_seed])
+    assert comparable([run("a"), run("b")], {}) == []
+    (reason,) = comparable([run("a"), other_seed], {})
     assert "different masks (mlm_probability, mask_token, random_token, seed)" in reason
-    assert "different test data" in comparable([run("a"), other_text])[0]
+    assert "different test data" in comparable([run("a"), other_text], {})[0]
+
+
+TEXT = DIGESTS | {"text": "the held-out text"}
+#: Of a vocabulary with half as many tokens, twice as hard: as many bits but in the last group,
+#: which has a hidden token in one of the two vocabularies alone.
+FINE = {"tokens": [50, 60, 70, 80, 9], "characters": [200, 240, 280, 320, 30]}
+COARSE = FINE | {"tokens": [25, 30, 35, 40, 5]}
+HERE = sums([200.0, 210.0, 220.0, 230.0, 50.0]) | FINE
+THERE = sums([440.0, 462.0, 484.0, 506.0, 0.0]) | COARSE | {"predictions": [100] * 4 + [0]}
+
+
+def in_bits(**other):
+    """How a run of another directory stands to the one here, whose group sums are HERE."""
+    here = run("base", digests=TEXT, group_sums=HERE)
+    there = run("there", **{"digests": TEXT | {"manifest": "x"}, "group_sums": THERE} | other)
+    also = [OtherRun("there", {}, there.training, there.evaluation)]
+    (found,) = others_in_bits(SimpleNamespace(runs=[here], also=also))
+    return found
+
+
+def test_runs_of_two_vocabularies_are_paired_in_bits_by_group():
+    """Each group needs a tenth more bits, whatever groups are drawn."""
+    found = in_bits()
+    assert in_bits(settings=SETTINGS | {"bootstrap": {"resamples": 9, "confidence": 0.5}}) == found
+    assert found.unpaired is None and found.difference.tone == "worse"
+    low, high = found.difference.difference_interval
+    bits = [2.0 / math.log(2) / 4, 2.3 / math.log(2) / 4]
+    assert 0.1 * bits[0] <= low < high <= 0.1 * bits[1]
+
+
+@pytest.mark.parametrize(
+    "other, reason",
+    [
+        (
+            {"digests": TEXT | {"text": "f" * 64}},
+            "The held-out documents differ: sha256 ffffffffffff…",
+        ),
+        (
+            {"settings": SETTINGS | {"mlm_probability": 0.2}},
+            "evaluation.mlm_probability differs: 0.2 ",
+        ),
+        ({"group_sums": sums([1.0] * 5)}, "All held-out text is one group"),
+    ],
+)
+def test_why_two_vocabularies_do_not_compare_is_said_by_name(other, reason):
+    found = in_bits(**other)
+    assert found.difference is None and reason in found.unpaired
+
+
+@pytest.mark.parametrize(
+    "directory, words",
+    [
+        ("nowhere", "nowhere lacks training.json and evaluation.json; expected such as"),
+        ("other", "other lacks training.json and evaluation.json; expected such as other/res"),
+        ("results/runs/base", "is of this working directory itself"),
+        ("other/results/runs/base", None),
+    ],
+)
+def test_a_directory_without_results_is_named_and_a_near_one_proposed(
+    directory, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    made.write_run(tmp_path / "other", "base")
+    if words is None:
+        assert len(files_of_other_runs({"name": directory})) == 2
+        path = tmp_path / directory / "evaluation.json"
+        path.write_text(path.read_text().replace("0.2", "0.3"))
+        remade = "base: .* is damaged: .*--directory other/ .*--force results/runs/base/evaluation"
+        with pytest.raises(MlmError, match=remade):
+            OtherRun.read("base", directory)
+        return
+    with pytest.raises(MlmError, match=re.escape(words)):
+        files_of_other_runs({"name": directory})

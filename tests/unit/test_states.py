@@ -1,10 +1,12 @@
+import re
 import subprocess
 
 import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf
-from mlm.training.state_storage import Lease, read_bytes, write_bytes
+from mlm.training.gfile import read_bytes, write_bytes
+from mlm.training.state_locks import Lease
 from mlm.training.states import StateDirectory
 
 
@@ -106,6 +108,10 @@ def test_states_of_the_run_with_other_settings_are_named(place):
     tf.io.gfile.makedirs(f"{place}/base/cccc")
     states = saved(f"{place}/base/bbbb", steps=(5,))
     assert states.others() == [f"{place}/base/aaaa"]
+    (words,) = saved(f"{place}/base/bbbb", rate=0.2).abandoned()
+    remove = "gcloud storage rm --recursive" if "://" in place else "rm -r"
+    assert words.startswith(f"{place}/base/aaaa: ") and "settings.rate: 0.1 then, 0.2 now" in words
+    assert re.search(r": \d+ kB; ", words) and words.endswith(f"{remove} {place}/base/aaaa")
     assert StateDirectory(f"{place}/new/dddd", 2).others() == []
 
 

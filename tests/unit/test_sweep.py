@@ -50,24 +50,6 @@ def test_a_value_has_one_name_however_it_is_written_and_paths_of_one_end_are_tol
     ]
 
 
-@pytest.mark.parametrize(
-    "sweep, words",
-    [
-        ({"pretraining.seeds": [1]}, "sweep: pretraining.seeds: unknown key; did you mean 'seed'?"),
-        ({"corpus.source": ["files"]}, "sweep: corpus: unknown key; known keys: evaluation, model"),
-        ({RATE: ["fast"]}, f"sweep: {RATE}: found 'fast', expected number"),
-        ({SEED: 3}, f"sweep.{SEED}: found 3, expected list with at least one item"),
-        ({SEED: [1, 1]}, f"sweep: {SEED}: 1 is named twice; keep one"),
-        ({"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
-        ({"evaluation.prompts": [["a [MASK]"]]}, "['a [MASK]'] cannot be part of a run's name"),
-        (3, "sweep: found 3, expected section of keys and values"),
-    ],
-)
-def test_what_is_wrong_with_a_sweep_is_told_once(sweep, words):
-    (problem,) = problems({"sweep": sweep})
-    assert words in problem
-
-
 def test_a_run_may_not_set_what_is_swept():
     runs = {"own": {"pretraining": {"seed": 7}}, "other": None}
     assert problems({"sweep": {SEED: [1, 2]}, "runs": runs}) == [

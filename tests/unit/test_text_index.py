@@ -1,12 +1,12 @@
 import os
 import random
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from asked_project import CONFIG, SPLITS, copied, lines, new_project, write_project
+from tests.conftest import ended
 
 from mlm.asking.answer import ask
 from mlm.asking.artefacts import IndexRecord
@@ -149,6 +149,4 @@ def test_the_index_works_in_a_process_that_has_imported_tensorflow():
         "sqlite3.connect(':memory:').execute('CREATE VIRTUAL TABLE texts USING fts5(words)')"
     )
     place = str(Path(__file__).parents[2] / "scripts")
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": place}
-    )
+    ended(sys.executable, "-c", program, env=os.environ | {"PYTHONPATH": place})

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,27 +14,44 @@ from mlm.evaluation.verdicts import (
     verdicts_on,
 )
 
+AHEAD = (-0.5, (-0.6, -0.4)), (0.05, (0.04, 0.06))
+BEHIND = (0.5, (0.4, 0.6)), (-0.05, (-0.06, -0.04))
+TIED = (-0.004, (-0.02, 0.01)), (-0.003, (-0.01, 0.004))
+TIE = (
+    "cannot be told apart in loss (−0.004 nats, 95 %: −0.020 to +0.010), "
+    "cannot be told apart in accuracy (−0.3 points, −1.0 to +0.4)"
+)
+
 
 @pytest.mark.parametrize(
-    ("difference", "interval", "tone", "words"),
+    ("loss", "accuracy", "tone", "words"),
     [
-        (-0.5, (-0.6, -0.4), "better", "Better than X by 0.500 nats per prediction (95 % interval"),
-        (0.5, (0.4, 0.6), "worse", "Not better than X: worse by 0.500 nats"),
-        (
-            -0.004,
-            (-0.02, 0.01),
-            "even",
-            "Not better than X: the difference of 0.004 nats is within",
-        ),
+        (AHEAD[0], AHEAD[1], "better", "ahead in loss by 0.500 nats (95 %: 0.400 to 0.600), ahead"),
+        (BEHIND[0], BEHIND[1], "worse", "behind in loss by 0.500 nats (95 %: 0.400 to 0.600), beh"),
+        (AHEAD[0], BEHIND[1], "even", "), behind in accuracy by 5.0 points (4.0 to 6.0)."),
+        (TIED[0], TIED[1], "even", f"Against the X: {TIE}."),
+        (BEHIND[0], TIED[1], "even", "cannot be told apart in accuracy"),
     ],
 )
-def test_a_difference_is_judged_by_its_interval_and_a_tie_is_neither(
-    difference, interval, tone, words
+def test_loss_and_accuracy_are_judged_by_their_intervals_and_only_two_losses_are_bad_news(
+    loss, accuracy, tone, words
 ):
-    found = against_baseline("X", Difference(difference, interval), 0.95)
-    assert found.tone == tone and found.text.startswith(words)
-    ends = {"better": "0.400 to 0.600).", "worse": "0.400 to 0.600).", "even": "-0.020 to 0.010)."}
-    assert found.text.endswith(ends[tone])
+    difference, share = Difference(*loss), Difference(*accuracy)
+    found = replace(
+        made.evaluation("base").baselines["trigram_hidden"],
+        **asdict(difference),
+        accuracy_difference=share.difference,
+        accuracy_difference_interval=share.difference_interval,
+    )
+    said = against_baseline("X", found, 0.95)
+    assert said.tone == tone and words in said.text
+
+
+def test_a_trigram_that_is_ahead_in_accuracy_is_said_to_be():
+    figures = made.evaluation("base", 3.7)
+    (said,) = [v for v in verdicts_on(figures, False, 70, 70) if "trigram, same view" in v.text]
+    assert said.text.startswith("Against the trigram, same view: ahead in loss by 0.300 nats")
+    assert "behind in accuracy by 9.0 points (8.0 to 10.0)" in said.text and said.tone == "even"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +64,7 @@ def test_a_difference_is_judged_by_its_interval_and_a_tie_is_neither(
     ],
 )
 def test_only_a_large_gap_is_called_memorising(test, train, interval, tone, words):
-    summary = made.evaluation("base").test
-    losses = replace(summary, loss=test), replace(summary, loss=train)
-    found = between_train_and_test(*losses, Difference(test - train, interval), 0.95)
+    found = between_train_and_test(test, train, Difference(test - train, interval), 0.95)
     assert found.tone == tone and found.text.startswith(words)
 
 
@@ -87,6 +102,7 @@ def test_samples_of_a_carved_split_are_said_to_be_harder_beside_the_gap():
 
 def test_few_predictions_are_mentioned():
     figures = made.evaluation("base")
-    few = replace(figures, test=replace(figures.test, num_predictions=12, num_samples=3))
+    hidden = replace(figures.test.hidden, num_predictions=12)
+    few = replace(figures, test=replace(figures.test, hidden=hidden, num_samples=3))
     assert any("12 in 3 samples" in text for text in _said(few))
     assert not any("Few predictions" in text for text in _said(figures))

@@ -1,12 +1,8 @@
-import dataclasses
-
 import numpy as np
-import pytest
 from test_manifests import made  # noqa: F401
+from tests.conftest import refusal
 
-from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import Verification
-from mlm.samples.manifests import check_shards, shards_remedy
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.verification import (
     SampleSchema,
@@ -30,7 +26,7 @@ def test_shards_as_they_were_made_have_no_problem(made, tmp_path):  # noqa: F811
     directory, _, manifest = made
     result = verify_split(manifest, SCHEMA, directory)
     assert result.problems == ()
-    raise_problems([result], shards_remedy(manifest))
+    raise_problems([result])
     assert (result.num_samples, result.num_tokens) == (manifest.num_samples, manifest.num_tokens)
     said = verification_text([result])
     assert "3 shards" in said and "as the manifest says" in said
@@ -47,25 +43,13 @@ def test_every_problem_of_every_shard_is_named(made):  # noqa: F811
     files[1].write_bytes(bytes(damaged))
     files[2].write_bytes(files[2].read_bytes()[:-5])
     result = verify_split(manifest, SCHEMA, directory)
-    with pytest.raises(MlmError) as caught:
-        raise_problems([result], shards_remedy(manifest))
-    text = str(caught.value)
+    text = refusal(raise_problems, [result])
     assert f"{files[0].name}: is missing" in text
     assert f"{files[1].name}: its content changed" in text
     last = manifest.shards[1].num_samples - 1
     assert f"{files[1].name}: record {last} at byte" in text
     assert f"{files[2].name}: has {manifest.shards[2].num_bytes - 5} bytes" in text
     assert f"{files[2].name}: num_samples is {manifest.shards[2].num_samples - 1}" in text
-
-
-def test_for_shards_made_elsewhere_the_advice_is_not_to_delete_them(made):  # noqa: F811
-    _, _, manifest = made
-    prebuilt = dataclasses.replace(manifest, corpus_sha256=None)
-    assert "Delete the shards" in shards_remedy(manifest)
-    advice = shards_remedy(manifest, prebuilt)
-    assert "Delete" not in advice and "rm results/manifests/train.json," in advice
-    with pytest.raises(MlmError, match=r"is missing\nThis workflow did not make them"):
-        check_shards(prebuilt, "nowhere")
 
 
 def test_samples_whose_groups_are_missing_are_named(made):  # noqa: F811

@@ -60,7 +60,7 @@ def test_a_prediction_shows_the_truth_and_the_guess():
     assert pieces(PredictedSample(0, 1.0, 0.5, tokens)) == [
         ("our", "plain", None),
         ("Union", "wrong", "country"),
-        ("␠", "right", "␠"),
+        ("‹space›", "right", "‹space›"),
     ]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import users_environment
+from tests.conftest import ended, users_environment, waited_for
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake"]
@@ -37,7 +37,9 @@ model:
 pretraining:
   {steps: 12, per_replica_batch_size: 8, log_every: 4, checkpoint: {every: 4},
    validation: {every: 6, samples: 16}}
-evaluation: {bootstrap: {resamples: 100}, train_samples: 32, samples: 2}
+evaluation:
+  {bootstrap: {resamples: 100}, train_samples: 32, samples: 2,
+   minimal_pair_files: [data/pairs.tsv], also: {further: [data/further.txt]}}
 """)
 
 
@@ -48,6 +50,14 @@ def speeches(count: int) -> list[str]:
     return [" ".join(p.read_text(encoding="utf-8").split())[:6000] for p in texts[:count]]
 
 
+def write_further_text(place: Path) -> None:
+    """What TINY evaluates beside the test split, unless it is there."""
+    file = place / "data" / "further.txt"
+    file.parent.mkdir(exist_ok=True)
+    if not file.exists():
+        file.write_text("We have peace, and they have war.\n" * 40)
+
+
 @dataclass(frozen=True)
 class Project:
     """A copy of the repository with a corpus of its own, where tests may edit everything."""
@@ -55,7 +65,9 @@ class Project:
     path: Path
 
     def write_config(self, config: dict) -> None:
+        """Write it, with the further text that TINY names."""
         (self.path / "tiny.yaml").write_text(yaml.safe_dump(config))
+        write_further_text(self.path)
 
     @contextlib.contextmanager
     def configured(self, config: dict):
@@ -116,12 +128,7 @@ class Project:
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run Python, a script of the project as a rule, to a good end."""
-        command, environment = [sys.executable, *arguments], users_environment()
-        ran = subprocess.run(
-            command, cwd=self.path, env=environment, capture_output=True, text=True
-        )
-        assert ran.returncode == 0, ran.stderr[-6000:]
-        return ran
+        return ended(sys.executable, *arguments, cwd=self.path, env=users_environment())
 
     def _forked(self, arguments: tuple[str, ...], log: Path) -> int:
         """Run Snakemake, its output in `log`; the exit status.
@@ -142,7 +149,7 @@ class Project:
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
                     del sys.modules[name]
-                sys.path[:] = [p for p in sys.path if Path(p) != ROOT / "scripts"]
+                sys.path[:] = [p for p in sys.path if not Path(p).is_relative_to(ROOT / "scripts")]
                 snakemake.cli.main(["--cores=2", "--configfile=tiny.yaml", *arguments])
                 status = 0
             except SystemExit as end:
@@ -154,6 +161,58 @@ class Project:
                 sys.stderr.flush()
                 os._exit(status)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@dataclass(frozen=True)
+class Run:
+    """A workflow under way; its output goes to a file."""
+
+    process: subprocess.Popen
+    log: Path
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, condition, seconds: float = 900):
+        """What `condition()` returns once it is true. Fails when the workflow ends before."""
+
+        def while_it_runs():
+            found = condition()
+            assert found or self.process.poll() is None, self.output()[-6000:]
+            return found
+
+        return waited_for(while_it_runs, seconds, self.output)
+
+    def finished(self, seconds: float = 1800, status: int | None = 0) -> str:
+        """The output, once the workflow has ended with `status`."""
+        try:
+            self.process.wait(seconds)
+        finally:
+            self.process.terminate()
+        assert status is None or self.process.returncode == status, self.output()[-9000:]
+        return self.output()
+
+
+def start(
+    project: Project,
+    *arguments: str,
+    python: str = sys.executable,
+    program: tuple[str, ...] = ("-m", "snakemake"),
+    environment: dict[str, str] | None = None,
+    log: str = "run.log",
+) -> Run:
+    """Start snakemake on the tiny configuration of `project`, in a session of its own."""
+    place = project.path / log
+    with place.open("w") as output:
+        process = subprocess.Popen(
+            [python, *program, "--configfile", "tiny.yaml", *arguments],
+            cwd=project.path,
+            env=users_environment() | (environment or {}),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Run(process, place)
 
 
 @functools.cache
@@ -172,9 +231,8 @@ def imported_snakemake():
 
 def copy_of_the_repository(place: Path) -> Project:
     """Every file that git would carry, with the tiny configuration and its text."""
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.splitlines():
+    listed = ended("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT)
+    for name in listed.stdout.splitlines():
         if (ROOT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
@@ -183,11 +241,11 @@ def copy_of_the_repository(place: Path) -> Project:
     texts = speeches(24)
     parts = {"train-a": texts[:10], "train-b": texts[10:20]}
     parts |= {"validation": texts[20:22], "test": texts[22:24]}
-    (place / "data").mkdir()
     for name, part in parts.items():
         # Sentences as documents: a document is a line.
         lines = [s.strip() for t in part for s in t.split(". ") if s.strip()]
         (place / "data" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (place / "data" / "pairs.tsv").write_text("sen\twrong_sen\nWe have peace.\tWe has peace.\n")
     return project
 
 

@@ -3,25 +3,20 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.parts import divided
 from mlm.foundations.digests import file_sha256
-from tests.conftest import users_environment, waited_for
 
-from .conftest import ROOT, TINY, speeches
+from .conftest import ROOT, TINY, Project, Run, speeches, start
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
-COMMAND = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
 TARGETS = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
 FINISHED = re.compile(r"Finished jobid: \d+ \(Rule: (\w+)\)")
 PARTS = "results/corpus/parts"
@@ -68,25 +63,18 @@ def write_project(place: Path, parts: int) -> None:
 
 
 def configure(place: Path, parts: int) -> None:
-    (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": FILES | {"parts": parts}}))
+    Project(place).write_config(TINY | {"corpus": FILES | {"parts": parts}})
 
 
-def start(place: Path, *more: str, cores: int = 2) -> subprocess.Popen:
-    """Snakemake on the corpus below `place`, its output in log.txt."""
-    command = [*COMMAND, f"--cores={cores}", *TARGETS, "--configfile", "own.yaml", *more]
-    with open(place / "log.txt", "w") as out:
-        environment = users_environment()
-        return subprocess.Popen(
-            command, cwd=place, env=environment, stdout=out, stderr=out, start_new_session=True
-        )
+def started(place: Path, *more: str, cores: int = 2) -> Run:
+    """Snakemake on the corpus below `place`."""
+    command = ("-s", str(ROOT / "Snakefile"), "--quiet=host", f"--cores={cores}", *TARGETS)
+    return start(Project(place), *command, *more)
 
 
 def said(place: Path, *more: str, cores: int = 2) -> str:
     """What Snakemake says as it ends well."""
-    status = start(place, *more, cores=cores).wait(600)
-    text = (place / "log.txt").read_text()
-    assert status == 0, text[-6000:]
-    return text
+    return started(place, *more, cores=cores).finished()
 
 
 def planned(place: Path) -> dict[str, int]:
@@ -96,17 +84,12 @@ def planned(place: Path) -> dict[str, int]:
 
 def killed(place: Path, rule: str, cores: int) -> list[str]:
     """The jobs that ended before a SIGKILL of Snakemake and all its jobs, while `rule` ran."""
-    run = start(place, cores=cores)
-
-    def begun() -> bool:
-        """The first that a job does is to open its log."""
-        assert run.poll() is None, (place / "log.txt").read_text()
-        return any((place / "logs" / rule).glob("*.log"))
-
-    waited_for(begun)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    return FINISHED.findall((place / "log.txt").read_text())
+    run = started(place, cores=cores)
+    # The first that a job does is to open its log.
+    run.wait_for(lambda: any((place / "logs" / rule).glob("*.log")))
+    os.killpg(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    return FINISHED.findall(run.output())
 
 
 def digests(place: Path) -> dict[str, str]:
@@ -163,7 +146,7 @@ def test_each_source_of_a_mix_is_read_in_parts_if_it_can_be(tmp_path):
     sources = {"files": {"files": FILES["files"]}, "embedded": {}}
     mix = {name: {"source": name, "weight": 2.5} | own for name, own in sources.items()}
     corpus = {"source": "mix", "mix": mix, "parts": 3}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus}))
+    Project(tmp_path).write_config(TINY | {"corpus": corpus})
     text = said(tmp_path, "--dry-run")
     assert "corpus.parts: 3, but the source embedded is read in 1: it cannot be divided fur" in text
     assert re.search(r"^corpus_read +4$", text, re.M)

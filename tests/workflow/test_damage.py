@@ -65,8 +65,7 @@ def intact(built):
 
 @pytest.mark.parametrize("results", [RECORDS, OTHERS], ids=["records", "others"])
 @pytest.mark.parametrize(
-    "damage",
-    [pytest.param(d, marks=[] if "flipped" in d else [pytest.mark.slow]) for d in DAMAGES],
+    "damage", [pytest.param(d, marks=[] if "flipped" in d else [pytest.mark.slow]) for d in DAMAGES]
 )
 def test_damage_is_named_with_the_command_that_mends_it(built, results, damage):
     with built.edited(*results, by=DAMAGES[damage], date="same" if "same" in damage else "new"):

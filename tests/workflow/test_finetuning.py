@@ -1,5 +1,8 @@
 """`snakemake finetune` on a CSV of one's own, from the pretrained model to the report."""
 
+import json
+import re
+import shutil
 import sys
 
 import pytest
@@ -7,15 +10,41 @@ import pytest
 from .conftest import ROOT, TINY
 
 sys.path.append(str(ROOT / "tests" / "finetuning"))
-from tiny_task import write_csv
+from tiny_task import SECTION, write_csv
 
 pytestmark = pytest.mark.workflow
 
+DATA = {"source": "csv", "file": "labels.csv"}
+
 
 def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(copied):
-    write_csv(copied.path / "labels.csv", 200, classes=False)
-    data = {"source": "csv", "file": "labels.csv"}
-    finetune = {"enabled": True, "task": "regression", "data": data, "max_length": 16}
+    write_csv(copied.path / "labels.csv", 200)
+    finetune = {"enabled": True, "task": "regression", "data": DATA, "max_length": 16}
     copied.write_config(TINY | {"finetune": finetune})
     stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "merge")}
     assert copied.would_run("finetune") == stages | {"finetune", "report"}
+
+
+@pytest.mark.slow
+def test_a_classifier_has_the_names_of_the_csv_and_a_card_with_the_pipeline(copied):
+    write_csv(copied.path / "labels.csv", 48, classes=True)
+    published = shutil.copytree(copied.path / "results/runs/base/model", copied.path / "known")
+    finetune = SECTION | {"enabled": True, "task": "classification", "data": DATA, "epochs": 1}
+    copied.write_config(TINY | {"finetune": finetune | {"also": ["known"]}})
+    shown = copied.snakemake("finetune").stdout
+    done = r"(?:fold base|published) \w+ \d: done in .+ \(accuracy 0\.\d{3}\)\n"
+    assert len(re.findall(done, shown)) == 6
+    made = copied.path / "results/runs/base/finetune"
+    scores = json.loads((made / "metrics.json").read_text())["models"]
+    assert scores["known"] == scores["pretrained"], "the same weights, tokenizer and seeds"
+    ended = (f"{scores[start]['all']['score']:.3f}" for start in ("pretrained", "random"))
+    assert "(accuracy {}; from random weights {})\n".format(*ended) in shown
+    names = json.loads((made / "model/config.json").read_text())["id2label"]
+    assert list(names.values()) == ["easy", "fair", "hard"]
+    assert 'pipeline("text-classification"' in (made / "model/README.md").read_text()
+    assert "the published encoder known" in (made / "model/README.md").read_text()
+    (published / "model.safetensors").touch()
+    assert copied.would_run("finetune") == set()
+    (published / "config.json").write_text((published / "config.json").read_text() + "\n")
+    changed = {"finetune_published", "finetune_merge", "report", "finetune"}
+    assert copied.would_run("finetune") == changed

@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import users_environment
+from tests.conftest import ended, users_environment
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -21,19 +20,12 @@ OWN = "corpus: {source: files, files: {train: [a.txt]}}"
 
 def said(directory: Path, *command: str, prefix=(), left=False, **environment: str) -> str:
     """What a command says in `directory`, where it fails and leaves no result, or those `left`."""
-    ran = subprocess.run(
-        [*prefix, sys.executable, *command],
-        cwd=directory,
-        env=users_environment() | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-    )
-    assert ran.returncode != 0, ran.stdout
-    assert "Traceback (most recent" not in ran.stdout, ran.stdout
+    how = {"cwd": directory, "env": users_environment() | environment}
+    ran = ended(*prefix, sys.executable, *command, status=1, **how)
+    shown = ran.stdout + ran.stderr
+    assert "Traceback (most recent" not in shown, shown
     assert left or not [file for file in directory.glob("results/**/*") if file.is_file()]
-    return ran.stdout
+    return shown
 
 
 def snakemake(directory: Path, *words: str, config="", before="", prefix=(), left=False) -> str:
@@ -97,8 +89,8 @@ def test_a_result_of_the_future(tmp_path):
     """As one that was copied from a machine whose clock is wrong."""
     (tmp_path / "a.txt").write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
     (tmp_path / "own.yaml").write_text(OWN)
-    command = [sys.executable, *SNAKEMAKE, "results/corpus/train.json", "--configfile=own.yaml"]
-    subprocess.run(command, cwd=tmp_path, env=users_environment(), check=True, timeout=300)
+    command = (sys.executable, *SNAKEMAKE, "results/corpus/train.json", "--configfile=own.yaml")
+    ended(*command, cwd=tmp_path, env=users_environment())
     dated = tmp_path / "results/corpus/train.parquet"
     os.utime(dated, (2_000_000_000, 2_000_000_000))
     answer = snakemake(tmp_path, "results/tokenizer/tokenizer.json", config=OWN, left=True)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import write_small_data
+from tests.conftest import ended
 from tests.workflow.conftest import ROOT, TINY
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -26,6 +27,7 @@ module mlm:
 
 use rule * from mlm
 """
+OF_TAG = 'github("owner/mlm", path="Snakefile", tag="v0")'
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +46,9 @@ def call(plain, tmp_path):
     """Runs a program of the plain environment in an empty directory."""
 
     def called(program, *arguments, status=0, **environment) -> str:
-        ran = subprocess.run(
-            [plain / program, *map(str, arguments)],
-            cwd=tmp_path,
-            env={"HOME": str(tmp_path), "PATH": f"{plain}:/usr/bin:/bin"} | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert (ran.returncode != 0) == bool(status), ran.stdout
-        return ran.stdout
+        own = {"HOME": str(tmp_path), "PATH": f"{plain}:/usr/bin:/bin"} | environment
+        ran = ended(plain / program, *arguments, status=status, cwd=tmp_path, env=own)
+        return ran.stdout + ran.stderr
 
     return called
 
@@ -102,8 +97,21 @@ def deploy(place: Path, snakefile: str) -> None:
     (place / "workflow" / "Snakefile").write_text(DEPLOYED.format(snakefile=snakefile))
 
 
+@pytest.mark.parametrize("snakefile", [f'"{ROOT}/Snakefile"', OF_TAG], ids=["path", "tag"])
+def test_another_workflow_uses_it_as_a_module(call, hosted, tmp_path, snakefile):
+    deploy(tmp_path, snakefile)
+    assert "rule pretrain:" in call("snakemake", "--dry-run", **hosted)
+
+
+def test_snakemakes_own_report_is_made_of_results(call, built, tmp_path):
+    here = ("--directory", built.path, "--configfile", built.path / "tiny.yaml")
+    report = tmp_path / "x.html"
+    call("snakemake", "--snakefile", built.path / "Snakefile", *here, "--report", report)
+    assert "test_loss" in report.read_text()
+
+
 def test_a_job_without_its_packages_names_the_two_ways_to_get_them(call, hosted, tmp_path):
-    deploy(tmp_path, 'github("owner/mlm", path="Snakefile", tag="v0")')
+    deploy(tmp_path, OF_TAG)
     for output in (
         call("snakemake", "--cores", "1", "--snakefile", ROOT / "Snakefile", status=1),
         call("snakemake", "--cores", "1", status=1, **hosted),
@@ -114,13 +122,16 @@ def test_a_job_without_its_packages_names_the_two_ways_to_get_them(call, hosted,
 
 
 def test_a_deployment_of_a_tag_makes_results(hosted, tmp_path):
-    deploy(tmp_path, 'github("owner/mlm", path="Snakefile", tag="v0")')
+    deploy(tmp_path, OF_TAG)
     write_small_data(tmp_path)
     (tmp_path / "config" / "config.yaml").write_text(yaml.safe_dump(TINY))
     wanted = "results/manifests/validation.json"
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", wanted]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | hosted, check=True)
+    command = (sys.executable, "-m", "snakemake", "--cores", "1", wanted)
+    how = {"cwd": tmp_path, "env": os.environ | hosted}
+    ended(*command, **how)
     assert (tmp_path / wanted).exists()
+    again = ended(*command, "-n", **how)
+    assert "Nothing to be done" in again.stdout + again.stderr
 
 
 def test_conda_is_called_for_the_environment_of_jobs(call, tmp_path):

@@ -1,17 +1,18 @@
 """`snakemake publish` on a built project, against a Hub on this machine."""
 
 import json
+import re
 import shutil
 
 import pytest
 
-from tests.publishing.hub_server import Account, Fault, HubServer
+from tests.publishing.conftest import TOKEN, hub  # noqa: F401
+from tests.publishing.hub_server import Fault
 
 from .conftest import TINY, Project
 
 pytestmark = pytest.mark.workflow
 
-TOKEN = "hf_" + "Workflow" * 4
 PUBLISH = {
     "tokenizer": "me/tokenizer",
     "dataset": "me/shards",
@@ -22,20 +23,6 @@ PUBLISH = {
 RULES = {"publish", "publish_tokenizer", "publish_dataset", "publish_model"}
 
 
-@pytest.fixture
-def hub(monkeypatch):
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    with HubServer({TOKEN: Account("me")}) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address)
-        yield server
-    assert server.wrong == []
-
-
-@pytest.fixture
-def project(copied, hub) -> Project:
-    return copied
-
-
 def files_with(project: Project, text: str) -> list[str]:
     """Files below the project, .snakemake and logs included, tests apart, that hold `text`."""
     own = project.path / "tests"
@@ -44,7 +31,9 @@ def files_with(project: Project, text: str) -> list[str]:
     return [str(f) for f in found if text.encode() in f.read_bytes()]
 
 
-def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monkeypatch):
+def test_publishing_from_the_first_time_to_nothing_to_be_done(copied, hub, monkeypatch):  # noqa: F811
+    project = copied
+    monkeypatch.delenv("HF_TOKEN")
     # Not asked for, not done; asked for without a repository or a token: told so.
     project.write_config(TINY | {"publish": PUBLISH})
     assert not project.would_run() & RULES
@@ -69,7 +58,8 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monk
 
     # The same command goes on: no large file is sent a second time.
     hub.faults.clear()
-    project.snakemake("publish")
+    shown = project.snakemake("publish").stdout
+    assert re.search(r"publish model base: done in .+ \(me/model-base, commit \w{7}\)\n", shown)
     assert hub.uploads == uploads
     results = project.path / "results"
     for name, local in (("me/tokenizer", "tokenizer"), ("me/model-base", "runs/base/model")):
@@ -96,27 +86,3 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monk
     assert commits == {key: repo.branches["main"] for key, repo in hub.repos.items()}
     # Nor is a token, or the signature of an upload link, in any file.
     assert files_with(project, TOKEN) == files_with(project, "signed-secret") == []
-
-
-@pytest.mark.slow
-def test_checkpoints_are_pushed_while_the_workflow_trains(project, hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    before = project.digests()
-    asked = {"model": "me/model", "checkpoints": {"every": 6}}
-    project.write_config(TINY | {"publish": asked})
-    shutil.rmtree(project.path / "state")
-    project.snakemake("--forcerun", "pretrain", "--until", "pretrain")
-    assert project.digests() == before
-    repo = hub.repos["model", "me/model"]
-    assert repo.private
-    titles = [repo.titles[c] for c in repo.history("checkpoints")]
-    assert titles[0] == "Step 12"
-    # The last checkpoint is the model that the training ended in.
-    pushed = hub.files("me/model", branch="checkpoints")
-    names = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
-    assert set(pushed) == names | {"special_tokens_map.json"}
-    for name in ("model.safetensors", "config.json", "tokenizer.json"):
-        assert pushed[name] == (project.path / "results/runs/base/model" / name).read_bytes()
-    log = (project.path / "logs/pretrain/base.log").read_text()
-    assert repo.branches["checkpoints"] in log
-    assert files_with(project, TOKEN) == []

@@ -96,12 +96,7 @@ def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them
     config["accelerator"] = {"join_seconds": 20}
     config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
     config["preflight"] = {"required": False}
-    config["publish"] = {
-        "model": "me/a-model",
-        "private": False,
-        "attempts": 9,
-        "checkpoints": {"every": 2, "branch": "another", "wait": 1},
-    }
+    config["publish"] = {"model": "me/a-model", "private": False, "attempts": 9}
     config["shards"]["read_batch"] = 10
     with built.configured(config):
         assert built.would_run() == {"report"}
@@ -153,16 +148,23 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         ("data/train-a.txt", "new", ALL),
         # As `mv`, `cp -a`, `rsync -a`, `tar` and a checkout of git leave it.
         ("data/train-b.txt", "1970", ALL),
+        ("data/pairs.tsv", "1970", downstream("evaluate")),
+        ("data/further.txt", "1970", downstream("evaluate")),
         ("report/style.css", "1970", {"report"}),
         ("scripts/jobs/evaluate.py", "new", downstream("evaluate")),
         ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
-        ("scripts/mlm/training/optimisation.py", "new", downstream("pretrain")),
+        ("scripts/mlm/training/learning_rate.py", "new", downstream("pretrain")),
         ("scripts/mlm/evaluation/bootstrap.py", "new", downstream("evaluate")),
         ("scripts/mlm/report/page.py", "new", {"report"}),
     ],
 )
 def test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing(built, file, date, expected):
-    line = {".txt": b"Another line.\n", ".css": b"b {color: red}\n", ".py": b"EDITED = True\n"}
+    line = {
+        ".txt": b"Another line.\n",
+        ".tsv": b"He is.\tHe are.\n",
+        ".css": b"b {color: red}\n",
+        ".py": b"EDITED = True\n",
+    }
     with built.edited(file, by=lambda content: content + line[Path(file).suffix], date=date):
         assert built.would_run() == expected
     with built.edited(file, by=lambda content: content):

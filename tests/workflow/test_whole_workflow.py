@@ -1,12 +1,16 @@
 """From a fresh copy to a report: what a newcomer sees, and the same bytes in the next copy."""
 
 import json
+import re
 
 import pytest
 
 from .conftest import TINY, copy_of_the_repository
 
 pytestmark = pytest.mark.workflow
+
+#: What libraries print, and Snakemake's account of jobs.
+OF_LIBRARIES = "tensorflow/|XLA|transformers|rule |jobid"
 
 
 def test_every_declared_result_is_there(built):
@@ -18,6 +22,22 @@ def test_every_declared_result_is_there(built):
         *("shards/train/train-00001-of-00002.tfrecord", "runs/base/model/model.safetensors"),
         *("runs/base/model/README.md", "runs/base/model/1_Pooling/config.json", *of_run),
     } <= built.digests().keys()
+
+
+def test_a_run_prints_the_beginning_and_the_end_of_each_stage_and_little_more(built):
+    shown = (built.path / "built.log").read_text()
+    begun = re.findall(r"^(.+): started$", shown, re.M)
+    ended = re.findall(r"^(.+): done in [\d.]+ (?:ms|s|min)(?: \(.+\))?$", shown, re.M)
+    assert "pretrain base" in begun and sorted(begun) == sorted(ended)
+    assert f"{len(begun)} jobs: corpus, tokenizer, 4 × shard, " in shown
+    assert len(shown.splitlines()) <= 2 * len(begun) + 8, shown
+    assert not re.search(OF_LIBRARIES, shown), shown
+    for stage in ("tokenizer", "fill mask base", "asked base"):
+        assert re.search(f"^{stage}: done in .+ \\(.+\\)$", shown, re.M), shown
+    assert "The report: results/report.html\n" in shown
+    (own,) = (built.path / ".snakemake/log").glob("*.log")
+    assert "rule pretrain:" in own.read_text()
+    assert "step 12/12" in (built.path / "logs/pretrain/base.log").read_text()
 
 
 def test_another_copy_at_another_number_of_cores_has_the_same_bytes(built, built_again):
@@ -74,9 +94,11 @@ def test_snakemakes_own_report_and_graph_are_made(built):
     assert "digraph" in graph and "pretrain" in graph
 
 
-def test_verify_and_preview_are_targets(built):
-    shown = built.snakemake("verify", "preview").stdout
-    assert "rule verify" in shown and "[MASK]" in shown
+def test_check_verify_and_preview_are_targets(built):
+    shown = built.snakemake("verify", "preview", "check").stdout
+    assert "verify: done in " in shown and "[MASK]" in shown
+    assert "No problem was found." in shown
+    assert not re.search(OF_LIBRARIES, shown), shown
 
 
 def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path):
@@ -96,7 +118,11 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
     assert ran.returncode != 0 and "Traceback" not in ran.stdout
     place = "train-a.txt, line 1001, byte offset 5004: byte 0xff is not UTF-8"
     assert "Error in rule corpus: " in ran.stdout and place in ran.stdout
-    assert place in (tmp_path / "logs/corpus/corpus.log").read_text(encoding="utf-8")
+    # Nothing follows but where to read on.
+    log = "logs/corpus/corpus.log"
+    end = ran.stdout.split("Error in rule corpus: ")[1].split("\n\n")[1]
+    assert re.fullmatch(f"Failed: corpus, log: {log}\nComplete log.+\nElapsed time.+\n", end), end
+    assert place in (tmp_path / log).read_text(encoding="utf-8")
     assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
 
 

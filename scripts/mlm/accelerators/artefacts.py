@@ -4,16 +4,17 @@ Imports nothing of the compiler: a training reads preflight.json.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from mlm.foundations.errors import MlmError
+from mlm.config.global_batch import GlobalBatch
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 ERROR, WARNING, ADVICE = "error", "warning", "advice"
 #: The steps that are compiled.
 TRAINING, VALIDATION, EVALUATION, FINETUNING = "training", "validation", "evaluation", "finetuning"
 LABEL = "compiler and datasheet estimate, not measured"
+#: The rule of findings that only a TPU has.
+TILE_SIZES = "tile_sizes"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class Step:
     outputs: int | None = field(default=None, metadata=OPTIONAL)
     examples: int | None = field(default=None, metadata=OPTIONAL)
 
+    def batch_on(self, replicas: int) -> GlobalBatch:
+        accumulated = self.gradient_accumulation_steps or 1
+        return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
+
 
 @dataclass(frozen=True)
 class Lowering(Artefact):
@@ -114,7 +119,8 @@ class Memory:
     """Bytes of one replica, by XLA's `get_compiled_memory_stats`.
 
     `peak` is the most that is alive at any time, without the program's `code` and with buffers in
-    the core's own memory (128 MiB on a v5e); `allocated` is all that is set aside.
+    the core's own memory (128 MiB on a v5e); `allocated` is all that is set aside. On a GPU,
+    where the temporaries are one allocation, both are the same.
     """
 
     arguments: int
@@ -169,6 +175,7 @@ class Target:
     replicas: int = 0
     chips: int = 0
     hosts: int = 0
+    precision: str | None = field(default=None, metadata=OPTIONAL)
     fits: bool | None = None
     hbm_per_replica: int | None = None
     memory: Memory | None = None
@@ -198,32 +205,3 @@ class PreflightVerdict(Artefact):
     targets: list[Target]
     chips: list[dict[str, Any]]
     packages: dict[str, str]
-
-
-def require_passed(report: str, run: str, step: dict) -> None:
-    """Raise MlmError unless the preflight.json `report` says that run `run` passed with `step`.
-
-    For a TPU that `accelerator.kind: auto` found, which is known only on the machine that trains.
-    `step` shapes the step that is to be trained, by the names in that file.
-    """
-    if fault := _reason_to_wait(report, step):
-        raise MlmError(
-            f"{run}: accelerator.kind: auto came to this machine's TPU, and preflight.required "
-            f"asks for a preflight that passed before a TPU trains: {fault}. Make it with "
-            f"'snakemake --cores 2 results/runs/{run}/preflight/passed.txt' (in the environment "
-            "of envs/requirements-preflight.txt, on any machine with Linux on x86-64), set "
-            "accelerator.kind: tpu, with which it is made by itself, or set preflight.required: "
-            "false"
-        )
-
-
-def _reason_to_wait(report: str, step: dict) -> str | None:
-    if not Path(report).exists():
-        return f"{report} does not exist"
-    found = PreflightVerdict.read(report)
-    if not found.passed:
-        return f"{report} says that it failed"
-    for name, value in step.items():
-        if (told := getattr(found.step, name)) != value:
-            return f"{report} was made for {name} {told}, and this training has {value}"
-    return None

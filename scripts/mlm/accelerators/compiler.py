@@ -1,16 +1,18 @@
-"""XLA's TPU compiler on a machine without a TPU.
+"""XLA's compilers for TPUs and GPUs on a machine without either.
 
-libtpu holds the compiler for every TPU generation and can be given the description of a
-topology instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
+libtpu and JAX's CUDA plugin hold compilers that can be given the description of a topology or of
+a card instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
 Compilations run in a process of their own (`python -m mlm.accelerators.compiler`), so that one
 that dies, or is killed for its memory, takes no other target with it.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -20,11 +22,19 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mlm.accelerators.artefacts import Collective, Memory
-from mlm.accelerators.roofline import collectives_of
+from mlm.accelerators.hlo_collectives import collectives_of
 from mlm.accelerators.stablehlo import compile_stablehlo
-from mlm.config.chips import CHIP_CONFIGURATIONS, generation_of
-from mlm.foundations.environment import child_environment, install_command
+from mlm.config.chips import CHIPS, GPU_MEMORY_SHARE, GPUS, GpuFacts
+from mlm.config.targets import (
+    CHIP_CONFIGURATIONS,
+    generation_of,
+    is_gpu,
+    memory_of_a_replica,
+    number_of_chips,
+)
+from mlm.foundations.environment import child_environment, install_command, installed_version
 from mlm.foundations.errors import MlmError
+from mlm.foundations.phrasing import in_binary_bytes
 
 #: Environment that lets libtpu load where there is no TPU and no metadata server. The first
 #: one alone would leave a lock file that a second process stumbles over.
@@ -38,9 +48,15 @@ ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 
+#: XLA would time kernels to choose among them, and some of its own only it can build, on a card.
+_GPU_FLAGS = (
+    "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
+)
+
 #: How a compilation can end.
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
 UNKNOWN_TARGET, HOST_MEMORY = "unknown_target", "out_of_host_memory"
+NOT_COMPILED = "not_compiled"
 
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)
@@ -52,11 +68,18 @@ _NO_HOST_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+#: Lines that say nothing about a compilation.
+_NOISE = re.compile(r"I\d{4} |WARNING: All log messages before")
+
 #: Begins a line of a compiling process that is an answer.
 _ANSWER = "answer: "
 
-#: The lock that has the compiler.
-_LOCK = "requirements-preflight.txt"
+#: The locks that have the compilers.
+_LOCK, _GPU_LOCK = "requirements-preflight.txt", "requirements-preflight-gpu.txt"
+#: The packages of the GPU's: XLA's backend, ptxas and the library of its attention.
+GPU_COMPILER = (
+    *("jax-cuda12-pjrt", "jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12", "nvidia-cudnn-cu12"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +88,7 @@ class Compilation:
 
     `outcome` is one of the names above, `message` says why if it is not "compiled". `flops`,
     `bytes_accessed` and `collectives` are those of one step of one replica, in which a loop's body
-    counts once.
+    counts once; the `flops` of a described step have all of a loop.
     """
 
     outcome: str
@@ -106,7 +129,8 @@ def compile_for(target: str, *programs: Program, quick: bool = False) -> list[Co
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
-    last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
+    lines = [line for line in process.stderr.strip().splitlines() if not _NOISE.match(line)]
+    last = _first_lines("\n".join(lines[-3:]))
     if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
         return _out_of_host_memory(last)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
@@ -115,9 +139,10 @@ def _died(process: subprocess.CompletedProcess) -> Compilation:
 def _out_of_host_memory(said: str) -> Compilation:
     return Compilation(
         HOST_MEMORY,
-        "the compiler ran out of this machine's memory. Give the job more (--set-resources "
-        "compile_train_step:mem_mb=8000, or a larger machine), or name fewer targets in "
-        "preflight.targets" + (f". Its last words: {said}" if said else ""),
+        "the compiler ran out of this machine's memory, or was killed. Run it again with more "
+        "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=8000, or a "
+        "larger machine), or name fewer targets in preflight.targets"
+        + (f". Its last words: {said}" if said else ""),
     )
 
 
@@ -129,12 +154,27 @@ def _first_lines(text: str) -> str:
 
 
 def compiler_versions() -> dict[str, str]:
-    """Versions of the packages that the compiler comes from."""
-    return {p: version(p) for p in ("jax", "jaxlib", "libtpu") if find_spec(p) is not None}
+    """Versions of the packages that the compilers come from."""
+    versions = {p: installed_version(p) for p in ("jax", "jaxlib", "libtpu", *GPU_COMPILER)}
+    return {package: version for package, version in versions.items() if version}
 
 
-def require_compiler() -> None:
-    """Raise MlmError, with the command that installs it, if the compiler is missing or unfit."""
+def require_compilers(targets: Iterable[str]) -> None:
+    """Raise MlmError, with the command that installs it, if a compiler that `targets` need is
+    missing or unfit."""
+    of_gpus = {is_gpu(target) for target in targets}
+    missing = [package for package in GPU_COMPILER if installed_version(package) is None]
+    if True in of_gpus and missing:
+        raise MlmError(
+            f"The preflight for GPUs needs {', '.join(missing)}, missing in {sys.prefix}. No GPU "
+            "and no driver is needed, and they are made for Linux. One command installs them: "
+            f"{install_command(_GPU_LOCK)}"
+        )
+    if False in of_gpus:
+        _require_libtpu()
+
+
+def _require_libtpu() -> None:
     if find_spec("libtpu") is None:
         raise MlmError(
             "The preflight needs libtpu, the TPU compiler, which is not installed in "
@@ -156,29 +196,35 @@ def compile_here(target: str, program: Program, quick: bool) -> Compilation:
         from mlm.training.in_jax.devices import prepare_jax
 
         prepare_jax("cpu", 1, None)
+        if is_gpu(target):
+            os.environ["XLA_FLAGS"] += f" {_GPU_FLAGS}"
     shape = {}
     try:
         devices = _devices_of(target)
         shape = {
             "replicas": len(devices),
             "hosts": len({d.process_index for d in devices}),
-            "chips": len({tuple(d.coords) for d in devices}),
+            "chips": number_of_chips(target),
         }
         if description is None:
             executable = compile_stablehlo(devices, program, quick)
+            costs = executable.cost_analysis()
         else:
             from mlm.accelerators.described_steps import compile_description
 
-            executable = compile_description(devices, description, quick)
-    except (MlmError, RuntimeError, ValueError) as error:  # JaxRuntimeError too
+            executable, costs = compile_description(devices, description, quick)
+    except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
         return _fault(target, str(error), shape)
-    costs = executable.cost_analysis()
+    memory = _memory(executable.get_compiled_memory_stats(), is_gpu(target))
+    # A TPU's compiler refuses what does not fit; a GPU's does not know what else takes memory.
+    fits = not is_gpu(target) or memory.allocated <= memory_of_a_replica(target)
     return Compilation(
-        COMPILED,
+        COMPILED if fits else NO_MEMORY,
+        "" if fits else _too_large(target, memory.allocated),
         **shape,
-        memory=_memory(executable.get_compiled_memory_stats()),
-        flops=float(costs["flops"]),
-        bytes_accessed=float(costs["bytes accessed"]),
+        memory=memory,
+        flops=float(costs.get("flops", 0)),
+        bytes_accessed=float(costs.get("bytes accessed", 0)),
         collectives=[
             found
             for module in executable.hlo_modules()
@@ -187,13 +233,23 @@ def compile_here(target: str, program: Program, quick: bool) -> Compilation:
     )
 
 
-def _memory(stats) -> Memory:
+def _memory(stats, at_once: bool) -> Memory:
+    """`at_once`: a GPU's temporaries are one allocation, and exist as long as the step."""
     arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes
     aliased, code = stats.alias_size_in_bytes, stats.generated_code_size_in_bytes
     temporaries = stats.temp_size_in_bytes
     allocated = arguments + outputs - aliased + temporaries + code
-    peak = stats.peak_memory_in_bytes
+    peak = allocated if at_once else stats.peak_memory_in_bytes
     return Memory(arguments, outputs, aliased, temporaries, code, peak, allocated)
+
+
+def _too_large(target: str, needed: int) -> str:
+    whole, share = CHIPS[generation_of(target)].hbm_bytes, GPU_MEMORY_SHARE
+    return (
+        f"one replica needs {in_binary_bytes(needed)}, and JAX takes "
+        f"{in_binary_bytes(memory_of_a_replica(target))} of the card's "
+        f"{in_binary_bytes(whole)} ({share:.0%})"
+    )
 
 
 def _fault(target: str, text: str, shape: dict[str, int]) -> Compilation:
@@ -207,6 +263,35 @@ def _fault(target: str, text: str, shape: dict[str, int]) -> Compilation:
     return Compilation(NO_MEMORY if memory else REFUSED, words, **shape)
 
 
+def target_config(facts: GpuFacts) -> str:
+    """The card as XLA's GPU compiler asks for it: a GpuTargetConfigProto (xla/stream_executor/
+    device_description.proto) as text. A block of threads has 1 KiB less of a core's shared memory
+    than there is, up to compute capability 7.5 all of it."""
+    major, minor = facts.compute_capability
+    reserved = 1024 if major >= 8 else 0
+    return f"""
+        gpu_device_info {{
+          threads_per_block_limit: 1024 threads_per_warp: 32
+          threads_per_core_limit: {facts.threads_per_core}
+          core_count: {facts.cores} fpus_per_core: {facts.units_per_core}
+          clock_rate_ghz: {facts.clock_ghz}
+          shared_memory_per_block: 49152
+          shared_memory_per_core: {facts.shared_bytes_per_core}
+          shared_memory_per_block_optin: {facts.shared_bytes_per_core - reserved}
+          registers_per_core_limit: 65536 registers_per_block_limit: 65536
+          block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+          memory_bandwidth: {facts.hbm_bytes_per_second:.0f}
+          device_memory_size: {facts.usable_bytes}
+          l2_cache_size: {facts.l2_bytes}
+          cuda_compute_capability {{ major: {major} minor: {minor} }}
+        }}
+        platform_name: "CUDA"
+        runtime_version {{ major: 12 minor: 9 patch: 0 }}
+        dnn_version_info {{ major: 9 minor: 10 }}
+        device_description_str: "{facts.description}"
+    """
+
+
 def _description_in(program: str | Path) -> dict | None:
     """The description of a step in the file `program`, None for StableHLO."""
     content = Path(program).read_bytes()
@@ -216,6 +301,12 @@ def _description_in(program: str | Path) -> dict | None:
 def _devices_of(target: str) -> list:
     from jax.experimental import topologies
 
+    if is_gpu(target):
+        described = {
+            "target_config": target_config(GPUS[generation_of(target)]),
+            "topology": f"1x1x{number_of_chips(target)}",
+        }
+        return topologies.get_topology_desc(platform="cuda", **described).devices
     configuration = CHIP_CONFIGURATIONS.get(generation_of(target))
     options = {"chip_config_name": configuration} if configuration else {}
     return topologies.get_topology_desc(platform="tpu", topology_name=target, **options).devices

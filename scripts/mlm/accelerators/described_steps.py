@@ -5,9 +5,9 @@ Whoever compiles builds the very functions of `mlm.training.in_jax`, `mlm.evalua
 """
 
 import json
-import math
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 
 import jax
@@ -15,17 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mlm.accelerators.artefacts import EVALUATION, FINETUNING, TRAINING, VALIDATION, ForwardRows
+from mlm.accelerators.artefacts import EVALUATION, FINETUNING, TRAINING, VALIDATION
+from mlm.accelerators.product_flops import product_flops
+from mlm.accelerators.step_sizes import evaluation_plan, forward_rows
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.evaluation.in_jax import masked_answers
-from mlm.evaluation.scoring import rows_of_a_replica
-from mlm.finetuning.fold_engine import adamw, first_state, lowered_fold
+from mlm.finetuning.fold_engine import adamw, first_state, traced_fold
 from mlm.finetuning.sequence_model import sequence_model
-from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
+from mlm.training.in_jax.attention import has_cudnn_attention
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
@@ -35,49 +38,29 @@ from mlm.training.in_jax.train_step import (
     train_step,
     validation_step,
 )
-from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import Run
 
+_HOST = "calls Python on the host, which no device waits for"
+#: What the text of a lowered step shows of faults that a compiler lets pass.
+_FAULTS = {
+    r"custom_call @\w*callback\w*|stablehlo\.send": _HOST,
+    r"tensor<(?:\d+x)*f64>": "computes in float64, which is emulated or slow",
+}
 #: Of TRAINING, of VALIDATION, and of the evaluation by the number of replicas; empty if a step
 #: could not be lowered.
 Programs = dict[str | int, bytes]
 
 
-def evaluation_plan(run: Run, section: Evaluation) -> MaskingPlan:
-    """How the evaluation masks."""
-    asked = ("mlm_probability", "mask_token", "random_token")
-    return replace(run.validation_plan, **{key: getattr(section, key) for key in asked})
-
-
-def forward_rows(run: Run, section: Evaluation, replicas: Sequence[int]) -> ForwardRows:
-    """The samples that a replica gets in the steps without gradients.
-
-    They may take more samples at once, or logits for more positions, than a train step.
-    """
-    plan = evaluation_plan(run, section)
-    sizes = section.batch_size, plan.slots, plan.vocabulary_size
-    evaluation = {n: rows_of_a_replica(sizes[0], n, *sizes[1:]) for n in replicas}
-    return ForwardRows(run.pretraining.per_replica_batch_size, evaluation)
-
-
-def model_figures(run: Run) -> dict:
-    """The fields `parameters` and `muon_flops` (None with adamw) of `Step`."""
-    architecture = Architecture.of(run.model_config.to_dict())
-    shapes, flops = parameter_shapes(architecture), None
-    if run.pretraining.optimizer.name == "muon":
-        matrices = [
-            (shapes[name][0] // parts, shapes[name][1])
-            for name, parts in hidden_parts(architecture).items()
-            for _ in range(parts)
-        ]
-        flops = orthogonalising_flops(matrices)
-    return {"parameters": sum(map(math.prod, shapes.values())), "muon_flops": flops}
-
-
 def described_steps(
-    run: Run, precision: str, section: Evaluation | None = None, replicas: Sequence[int] = ()
+    run: Run,
+    precision: str,
+    attention_on_gpu: str,
+    section: Evaluation | None = None,
+    replicas: Sequence[int] = (),
+    cudnn_or_nothing: bool = False,
 ) -> Programs:
-    """The run's train step and, with section `evaluation`, its steps without gradients."""
+    """The run's train step and, with section `evaluation`, its steps without gradients. Cards
+    without `attention_on_gpu` have XLA's, or with `cudnn_or_nothing` no step."""
     steps = {TRAINING: (TRAINING, run.plan, precision, run.batch_size)}
     if section:
         size, plan = run.validation_batch_size, evaluation_plan(run, section)
@@ -94,6 +77,8 @@ def described_steps(
             attend=pretraining.attend,
             rematerialise=pretraining.rematerialise,
             precision=shown_precision,
+            attention_on_gpu=attention_on_gpu if step != EVALUATION else "xla",
+            cudnn_or_nothing=cudnn_or_nothing and step != EVALUATION,
             begins_document=run.model_config.cls_token_id,
             samples=samples,
             seed=run.seed,
@@ -117,15 +102,41 @@ def description_of(
 
 
 def compile_description(devices, description: dict, quick: bool):
-    """XLA's executable of the described step for all `devices`."""
+    """XLA's executable of the described step for all `devices`, and its count of the costs.
+
+    FLOPs are those of its products, with all loops; bytes are XLA's count of the optimised program.
+    Raises MlmError for a step that a device cannot run alone.
+    """
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
-    lowered = lowered_step(Mesh(np.array(devices), (AXIS,)), description)
-    return lowered.compile().runtime_executable()
+    on_tpu = devices[0].platform == "tpu"
+    by_cudnn = not on_tpu and has_cudnn_attention(devices[0])
+    if description.get("cudnn_or_nothing") and not on_tpu and not by_cudnn:
+        raise MlmError("accelerator.attention: cudnn needs an Ampere card or a newer one")
+    description["attention"] = description.get("attention_on_gpu", "xla") if by_cudnn else "xla"
+    try:
+        traced = traced_step(Mesh(np.array(devices), (AXIS,)), description)
+        lowered = traced.lower()
+    except RuntimeError as error:
+        if "Unknown backend" in str(error):  # JAX looks for the GPU that would call
+            raise MlmError(f"the step {_HOST}") from error
+        raise
+    for fault, said in _FAULTS.items():
+        if found := re.search(fault, lowered.as_text()):
+            raise MlmError(f"the step {said} ({found[0]})")
+    executable = lowered.compile().runtime_executable()
+    if on_tpu:
+        costs = executable.cost_analysis()
+    else:  # whose compiler counts nothing
+        from jaxlib.xla_client import _xla
+
+        (module,) = executable.hlo_modules()
+        costs = _xla.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
+    return executable, costs | {"flops": product_flops(traced.jaxpr) / len(devices)}
 
 
-def lowered_step(mesh, description: dict):
-    """The described step, lowered by JAX for the devices of `mesh`.
+def traced_step(mesh, description: dict):
+    """The described step, traced by JAX for the devices of `mesh`.
 
     Raises MlmError for a model that cannot be fine-tuned.
     """
@@ -162,8 +173,9 @@ def _stored(mesh, architecture: Architecture, plan: MaskingPlan, description: di
 
 
 def _computation(architecture: Architecture, description: dict) -> Computation:
-    settings = (description[name] for name in ("attend", "rematerialise", "precision"))
-    return Computation(architecture, *settings, description["begins_document"])
+    names = "attend", "rematerialise", "precision", "begins_document"
+    settings = (description[name] for name in names)
+    return Computation(architecture, *settings, description.get("attention", "xla"))
 
 
 def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
@@ -179,14 +191,14 @@ def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: 
     step = jax.jit(on_mesh(step, mesh), donate_argnums=0)
     state = _shaped(state, shardings(mesh)[0])
     batch = _stored(mesh, architecture, plan, description, epoch=((), np.uint32))
-    return step.lower(state, batch)
+    return step.trace(state, batch)
 
 
 def _validation(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
     step = validation_step(_computation(architecture, description), plan, VALIDATION_SEED)
     parameters = _shaped(_parameters(architecture), shardings(mesh)[0])
     batch = _stored(mesh, architecture, plan, description)
-    return jax.jit(on_mesh(step, mesh)).lower(parameters, batch)
+    return jax.jit(on_mesh(step, mesh)).trace(parameters, batch)
 
 
 def _evaluation(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
@@ -197,7 +209,7 @@ def _evaluation(mesh, architecture: Architecture, plan: MaskingPlan, description
     answers = masked_answers(architecture, description["begins_document"] if within else None)
     step = jax.jit(answers, out_shardings=divided)
     parameters = _shaped(_parameters(architecture), whole)
-    return step.lower(parameters, _batch(mesh, description, **asked))
+    return step.trace(parameters, _batch(mesh, description, **asked))
 
 
 def _finetuning(mesh, description: dict):
@@ -212,4 +224,4 @@ def _finetuning(mesh, description: dict):
     parameters = jax.eval_shape(partial(model.parameters, 0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
     size = section.per_device_batch_size * mesh.size, model.length(section.max_length)
-    return lowered_fold(mesh, model, optimizer, state, *size)[0]
+    return traced_fold(mesh, model, optimizer, state, *size)[0]

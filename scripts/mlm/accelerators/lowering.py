@@ -16,6 +16,7 @@ from mlm.accelerators.artefacts import (
     ADVICE,
     ERROR,
     EVALUATION,
+    TILE_SIZES,
     TRAINING,
     VALIDATION,
     WARNING,
@@ -23,13 +24,8 @@ from mlm.accelerators.artefacts import (
     Lowering,
     Step,
 )
-from mlm.accelerators.described_steps import (
-    Programs,
-    described_steps,
-    evaluation_plan,
-    forward_rows,
-    model_figures,
-)
+from mlm.accelerators.described_steps import Programs, described_steps
+from mlm.accelerators.step_sizes import evaluation_plan, forward_rows, model_figures
 from mlm.accelerators.xla_rules import check_graph, source_line
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
@@ -39,14 +35,14 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
-from mlm.samples.manifests import Manifest
+from mlm.training.in_jax.attention import attention_on
 from mlm.training.in_tensorflow.devices import open_strategy
 from mlm.training.in_tensorflow.engine import validation_dataset
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
 from mlm.training.in_tensorflow.train_step import replica_train_step, replica_validation_step
-from mlm.training.optimisation import orthogonalising_flops
-from mlm.training.run import Run, RunFiles, run_of
+from mlm.training.muon import orthogonalising_flops
+from mlm.training.run import Run, RunFiles, read_manifests, run_of
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2
@@ -100,9 +96,10 @@ def train_step_of(run: Run) -> TrainStep:
     optimizer = build_optimizer(run.pretraining.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.pretraining.optimizer))
     signature = training_batches(run.train, run.plan, run.order_from(0)).element_spec
-    muon = run.pretraining.optimizer.name == "muon"
     hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
-    return TrainStep(step, signature, model, orthogonalising_flops(hidden) if muon else None)
+    orthogonal = run.pretraining.optimizer.kind.orthogonal
+    flops = orthogonalising_flops(hidden) if orthogonal else None
+    return TrainStep(step, signature, model, flops)
 
 
 def one_of_many(step: Callable) -> Callable:
@@ -172,9 +169,7 @@ def lower_run(
     by the number of replicas. A step that breaks a rule is an answer, not an error: programs that
     could not be lowered are empty files.
     """
-    # A TPU has bfloat16 if the choice is left to the accelerator.
-    precision = settings.accelerator.precision
-    precision = "bfloat16" if precision == "auto" else precision
+    precision = settings.accelerator.precision_on("tpu")
     paths: dict[str | int, str] = {TRAINING: program}
     replicas = list(evaluation_programs or {})
     if evaluation:
@@ -182,15 +177,18 @@ def lower_run(
     described: dict = {"engine": settings.engine, "precision": precision, "lowered": False}
     model, programs, findings = None, {}, []
     try:
-        manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+        manifests = read_manifests(files, settings.sequence_length)
         run = run_of(settings, files, manifests, replicas=1)
+        if settings.engine == "jax":
+            attention = attention_on(settings.accelerator, "gpu", run)
     except MlmError as error:
         findings.append(Finding("settings", ERROR, str(error)))
     else:
         model = json.loads(run.model_config.to_json_string())
         described |= run.step_sizes()
         if settings.engine == "jax":
-            programs = described_steps(run, precision, evaluation, replicas)
+            only_cudnn = settings.accelerator.attention == "cudnn"
+            programs = described_steps(run, precision, attention, evaluation, replicas, only_cudnn)
             described |= model_figures(run)
         else:
             figures, programs, findings = _lowered_steps(run, precision, evaluation, replicas)
@@ -264,9 +262,9 @@ def tile_advice(sizes: dict[str, int]) -> list[Finding]:
         for multiple, severity in ((8, WARNING), (128, ADVICE)):
             if waste := -size % multiple / (size + -size % multiple):
                 message = (
-                    f"{name} is {size}, no multiple of {multiple}: {waste:.0%} of the tiles is "
+                    f"{name} is {size}, no multiple of {multiple}: {waste:.0%} of a TPU's tiles is "
                     f"padding. Try {size + -size % multiple}"
                 )
-                findings.append(Finding("tile_sizes", severity, message))
+                findings.append(Finding(TILE_SIZES, severity, message))
                 break
     return findings

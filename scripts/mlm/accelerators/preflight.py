@@ -4,18 +4,21 @@ Nothing is executed, so numerics, the speed of a target's kernels and of the inp
 the network stay unseen.
 """
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from mlm.accelerators.artefacts import (
+    ADVICE,
     ERROR,
     EVALUATION,
     FINETUNING,
     LABEL,
+    TILE_SIZES,
     TRAINING,
     VALIDATION,
     WARNING,
@@ -31,18 +34,21 @@ from mlm.accelerators.artefacts import (
 from mlm.accelerators.compiler import (
     COMPILED,
     NO_MEMORY,
+    NOT_COMPILED,
     Compilation,
     Program,
     compile_for,
     compiler_versions,
 )
-from mlm.accelerators.roofline import estimate
+from mlm.accelerators.roofline import add_times
 from mlm.accelerators.verdict_table import largest_in_words
 from mlm.config.accelerator import Preflight
-from mlm.config.chips import CHIPS, generation_of, hosts_of, replicas_of
+from mlm.config.chips import CHIPS
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Pretraining
+from mlm.config.targets import generation_of, hosts_of, is_gpu, memory_of_a_replica, replicas_of
 from mlm.finetuning.tables import Example, classes_of, read_rows
+from mlm.foundations.phrasing import in_binary_bytes, in_exact_time
 from mlm.samples.manifests import Manifest
 
 #: Bytes of StableHLO from which a compilation is quick if that is left open: with full effort a
@@ -52,7 +58,7 @@ _LARGE_PROGRAM = 400_000
 _LARGE_MODEL = 30_000_000
 UNSEEN = (
     "nothing is executed: numerics and loss curves",
-    "the speed of the kernels that a production TPU runs, and of the input pipeline",
+    "the speed of the kernels that a device runs, and of the input pipeline",
     "the network, the storage and the rights of the machine that trains",
 )
 #: The setting of each step's batch.
@@ -62,6 +68,10 @@ _BATCH_KEYS = {
     EVALUATION: "evaluation.batch_size",
     FINETUNING: "finetune.per_device_batch_size",
 }
+_TENSORFLOW = (
+    "the TensorFlow engine is not compiled for GPUs. With pretraining.engine: jax the preflight "
+    "tells whether this run fits"
+)
 #: As `compile_for`.
 Compiler = Callable[..., list[Compilation]]
 
@@ -75,6 +85,7 @@ def preflight(
     evaluation_programs: dict[int, str],
     *,
     state_directory: str,
+    gpu_precision: str,
     batches: Batches | None = None,
     compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
@@ -82,29 +93,46 @@ def preflight(
 
     `programs` are the files of the steps "training" and "validation", `evaluation_programs` those
     of the evaluation by the number of replicas. Without a program (the step could not be lowered)
-    no target is compiled for.
+    no target is compiled for. The precision on a GPU is `gpu_precision`, that on a TPU the one of
+    `lowering`.
     """
-    step, findings, targets = lowering.step, list(lowering.findings), []
+    lowered, targets = lowering.step, []
+    on_gpus = all(map(is_gpu, preflight.targets))
+    findings = [f for f in lowering.findings if not (on_gpus and f.rule == TILE_SIZES)]
     size = Path(programs[TRAINING]).stat().st_size
-    quick = is_quick(preflight, size > _LARGE_PROGRAM or (step.parameters or 0) > _LARGE_MODEL)
+    quick = is_quick(preflight, size > _LARGE_PROGRAM or (lowered.parameters or 0) > _LARGE_MODEL)
     for name in preflight.targets if size else ():
+        step = replace(lowered, precision=gpu_precision) if is_gpu(name) else lowered
         forward = _forward_programs(step, replicas_of(name), programs, evaluation_programs)
-        asked = [programs[TRAINING], *(path for path, _ in forward.values())]
-        found, *others = _compiled(compiler, name, asked, quick)
+        asked = {TRAINING: programs[TRAINING]} | {kind: path for kind, (path, _) in forward.items()}
+        if is_gpu(name) and step.engine != "jax":
+            found, *others = [Compilation(NOT_COMPILED, _TENSORFLOW)] * len(asked)
+        else:
+            if is_gpu(name):
+                asked = {kind: _for_gpu(path, kind, gpu_precision) for kind, path in asked.items()}
+            found, *others = _compiled(compiler, name, list(asked.values()), quick)
         target = describe(name, found, step)
         target.largest_batch = batches and batches.targets[name]
         if found.replicas:
             findings += check_data(manifest, step, target, state_directory)
         target.fits, faults = judge(target, found, step)
         findings += faults
-        if target.memory and manifest.num_samples >= target.global_batch_size:
+        if target.fits and manifest.num_samples >= target.global_batch_size:
             samples, length = manifest.num_samples, manifest.sequence_length
-            add_times(target, pretraining.updates(samples, length, target.global_batch_size))
+            updates = pretraining.updates(samples, length, target.global_batch_size)
+            add_times(target, updates)
+            findings += check_bandwidth(target)
         for (kind, (_, rows)), answer in zip(forward.items(), others, strict=True):
             target.forward[kind], faults = judge_forward(target, kind, rows, answer)
             findings += faults
         targets.append(target)
-    return _verdict(lowering.run, step, quick, preflight, findings, targets)
+    return _verdict(lowering.run, lowered, quick, preflight, findings, targets)
+
+
+def _for_gpu(program: str, kind: str, precision: str) -> dict:
+    """The description of a step in the file `program`, with the precision that a GPU has."""
+    description = json.loads(Path(program).read_text(encoding="utf-8"))
+    return description if kind == EVALUATION else description | {"precision": precision}
 
 
 def preflight_finetuning(
@@ -112,18 +140,19 @@ def preflight_finetuning(
     finetune: Finetune,
     pretraining: Lowering,
     examples: str,
-    precision: str,
+    precisions: dict[str, str],
     compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
     """Compile the step of one fold for every target; the verdict, with the figures of one fold.
 
-    `pretraining` has the model, and `examples` is the table of the passages.
+    `pretraining` has the model, `examples` is the table of the passages, and `precisions` are those
+    on a "tpu" and on a "gpu".
     """
     passages = read_rows(examples, Example)
     learned = len(passages) - min(Counter(e.fold for e in passages).values())
     step = Step(
         model_type=pretraining.step.model_type,
-        precision=precision,
+        precision=precisions["tpu"],
         per_replica_batch_size=finetune.per_device_batch_size,
         sequence_length=finetune.max_length,
         outputs=len(classes_of(passages, finetune.task)) or 1,
@@ -134,19 +163,21 @@ def preflight_finetuning(
         "config": pretraining.model_configuration,
         "section": finetune.model_dump(),
         "outputs": step.outputs,
-        "precision": precision,
     }
     quick, findings, targets = is_quick(preflight, large=True), [], []
     if program["config"] is None:
         message = "the model could not be built; the preflight of its pretraining says why"
         findings.append(Finding("settings", ERROR, message))
     for name in preflight.targets if program["config"] is not None else ():
-        (found,) = _compiled(compiler, name, [program], quick)
-        target = describe(name, found, step)
-        target.fits, faults = judge(target, found, step, FINETUNING)
+        on = replace(step, precision=precisions["gpu" if is_gpu(name) else "tpu"])
+        asked = [program | {"precision": on.precision}]
+        (found,) = _compiled(compiler, name, asked, quick)
+        target = describe(name, found, on)
+        target.fits, faults = judge(target, found, on, FINETUNING)
         findings += faults
-        if target.memory:
-            add_times(target, finetune.epochs * -(-learned // target.global_batch_size))
+        if target.fits:
+            updates = finetune.epochs * -(-learned // target.global_batch_size)
+            add_times(target, updates)
         targets.append(target)
     run = f"{pretraining.run}, a fold of fine-tuning"
     return _verdict(run, step, quick, preflight, findings, targets)
@@ -184,6 +215,7 @@ def describe(name: str, found: Compilation, step: Step) -> Target:
     """A target as the compiler describes it, with what it counts of the step."""
     target = Target(
         target=name,
+        precision=step.precision,
         outcome=found.outcome,
         message=found.message,
         replicas=found.replicas,
@@ -194,15 +226,14 @@ def describe(name: str, found: Compilation, step: Step) -> Target:
     )
     accumulated = step.gradient_accumulation_steps or 1
     if found.replicas:
-        target.global_batch_size = step.per_replica_batch_size * found.replicas * accumulated
-        hbm = CHIPS[generation_of(name)].hbm_bytes
-        target.hbm_per_replica = hbm * found.chips // found.replicas
+        target.global_batch_size = step.batch_on(found.replicas).samples
+        target.hbm_per_replica = memory_of_a_replica(name)
     if found.memory:
-        # The compiler counts a loop's body once. What is outside of it, the update of the weights,
-        # is counted as often here, except for Muon's products: less than 0.1 % of the FLOPs, some
-        # of the bytes.
-        once = step.muon_flops or 0
-        target.flops_per_step = (found.flops - once) * accumulated + once
+        # XLA counts a loop's body once. What is outside, the update of the weights, is counted as
+        # often here, except for Muon's products: less than 0.1 % of the FLOPs, some of the bytes.
+        # The FLOPs of a step in JAX have all of its loops.
+        once, times = step.muon_flops or 0, 1 if step.engine == "jax" else accumulated
+        target.flops_per_step = (found.flops - once) * times + once
         if once:
             target.muon_share = once / target.flops_per_step
         target.bytes_accessed = found.bytes_accessed * accumulated
@@ -219,34 +250,32 @@ def check_data(
     def find(rule: str, message: str, severity: str = ERROR) -> None:
         found.append(Finding(rule, severity, message, target=target.target))
 
-    if manifest.num_samples < target.global_batch_size:
-        batch = step.per_replica_batch_size
-        largest = manifest.num_samples * batch // target.global_batch_size
-        find(
-            "full_global_batch",
-            f"the train split has {manifest.num_samples} samples; one step of {target.replicas} "
-            f"replicas takes {target.global_batch_size}. "
-            + (
-                f"Lower pretraining.per_replica_batch_size from {batch} to {largest} or less"
-                if largest
-                else "Not even a batch of 1 is filled: take a smaller slice, or accumulate less"
-            ),
-        )
+    if problem := step.batch_on(target.replicas).unfilled(manifest.num_samples):
+        find("full_global_batch", problem)
     if target.hosts > 1 and step.engine != "jax":
         find(
             "engine_for_hosts",
             f"the target has {target.hosts} hosts, and only JAX trains on several: set "
             "pretraining.engine: jax, or take a target of one host",
         )
-    local = any(not shard.path.startswith("gs://") for shard in manifest.shards)
-    if target.hosts > 1 and (local or not state_directory.startswith("gs://")):
+    if target.hosts > 1 and not state_directory.startswith("gs://"):
         find(
             "readable_paths",
-            f"{target.hosts} hosts read the shards and write the state, each on its own disk: "
-            "put both on gs:// or on a file system that all hosts share",
+            f"{target.hosts} hosts write the state, each on its own disk: put it on gs:// or on a "
+            "file system that all hosts share",
             WARNING,
         )
     return found
+
+
+def check_bandwidth(target: Target) -> list[Finding]:
+    """Advice where a chip's memory, not its arithmetic, is what bounds the time of `target`."""
+    found = target.estimate
+    if found.bandwidth_seconds <= found.step_seconds[0]:
+        return []
+    least = in_exact_time(found.bandwidth_seconds * found.steps)
+    message = f"by XLA's count, moving the run's data through memory takes {least} at least"
+    return [Finding("bandwidth", ADVICE, message, target=target.target)]
 
 
 def judge(
@@ -256,7 +285,8 @@ def judge(
     fitting."""
     fits, message = _fits(target, found)
     if fits is None:
-        return None, [Finding("compiles", ERROR, message, target=target.target)]
+        severity = WARNING if found.outcome == NOT_COMPILED else ERROR
+        return None, [Finding("compiles", severity, message, target=target.target)]
     if fits:
         return True, []
     advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}"
@@ -276,8 +306,9 @@ def _fits(target: Target, found: Compilation) -> tuple[bool | None, str]:
     The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     """
     hbm = target.hbm_per_replica
-    if hbm and found.memory and (needed := found.memory.peak + found.memory.code) > hbm:
-        return False, f"one replica needs {needed} bytes and has {hbm}"
+    if found.outcome == COMPILED and (needed := found.memory.peak + found.memory.code) > hbm:
+        sizes = in_binary_bytes(needed), in_binary_bytes(hbm)
+        return False, "one replica needs {} and has {}".format(*sizes)
     return {COMPILED: True, NO_MEMORY: False}.get(found.outcome), found.message
 
 
@@ -290,24 +321,10 @@ def judge_forward(
     if fits is False:
         text += f". Lower {_BATCH_KEYS[kind]}"
         findings.append(Finding("fits", ERROR, text, target=target.target))
-    elif fits is None:
+    elif fits is None and found.outcome != NOT_COMPILED:
         findings.append(Finding("compiles", ERROR, text, target=target.target))
     peak = found.memory.peak if found.memory else 0
     return ForwardReport(rows, found.outcome, message, fits, peak), findings
-
-
-def add_times(target: Target, updates: int) -> None:
-    """Add the FLOPs and the estimated times of a run of so many `updates` to `target`."""
-    target.flops_per_run = target.flops_per_step * target.replicas * updates
-    target.estimate = estimate(
-        CHIPS[generation_of(target.target)],
-        flops=target.flops_per_step,
-        bytes_accessed=target.bytes_accessed,
-        replicas=target.replicas,
-        chips=target.chips,
-        steps=updates,
-        collectives=target.collectives,
-    )
 
 
 def _verdict(

@@ -1,14 +1,17 @@
 """The verdicts of preflights for the terminal: a table of targets, and what is wrong in words."""
 
+from collections.abc import Mapping
+
 from mlm.accelerators.artefacts import ADVICE, ForwardReport, PreflightVerdict, Target, failed
+from mlm.config.targets import generation_of
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.phrasing import in_binary_bytes, in_exact_time
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
-    *("target", "verdict", "replicas", "peak HBM", "validation", "evaluation", "HBM"),
-    *("largest batch", "FLOPs/step", "collectives/step", "time of the run"),
+    *("target", "verdict", "replicas", "precision", "peak memory", "validation", "evaluation"),
+    *("available", "largest batch", "FLOPs/step", "collectives/step", "time of the run", "cost"),
 )
 
 
@@ -16,13 +19,14 @@ def _size(number: int | None) -> str:
     return "?" if number is None else in_binary_bytes(number)
 
 
-def table(report: PreflightVerdict) -> str:
-    """All targets of one preflight.json, and its findings, as text."""
-    rows = [HEADINGS, *(row(t) for t in report.targets)]
+def table(report: PreflightVerdict, prices: Mapping[str, float]) -> str:
+    """All targets of one preflight.json, and its findings, as text; `prices` are those of an hour
+    of one chip."""
+    rows = cells(report, prices)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
-        *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
+        *("  ".join(map(str.ljust, each, widths)).rstrip() for each in rows),
     ]
     if muon := muon_in_words(report):
         lines.append(f"  {muon}")
@@ -32,6 +36,13 @@ def table(report: PreflightVerdict) -> str:
     ]
     lines.append(f"{report.run}: {'passed' if report.passed else 'FAILED'}")
     return "\n".join(lines)
+
+
+def cells(report: PreflightVerdict, prices: Mapping[str, float]) -> list[tuple[str, ...]]:
+    """HEADINGS and the `row` of every target, without the columns that have nothing to say."""
+    rows = HEADINGS, *(row(target, prices) for target in report.targets)
+    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"-"}]
+    return list(zip(*columns, strict=True))
 
 
 def muon_in_words(report: PreflightVerdict) -> str | None:
@@ -44,17 +55,22 @@ def muon_in_words(report: PreflightVerdict) -> str | None:
     return f"Muon's update: {' to '.join(ends)} % of the step's FLOPs"
 
 
-def row(target: Target) -> tuple[str, ...]:
+def row(target: Target, prices: Mapping[str, float]) -> tuple[str, ...]:
     """One target of preflight.json, as text in the order of HEADINGS."""
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
-    time = collectives = "?"
+    time, collectives, cost = "?", "-" if target.replicas == 1 else "?", "-"
     if target.estimate:
         time = " to ".join(map(in_exact_time, target.estimate.run_seconds))
-        collectives = in_exact_time(target.estimate.collective_seconds)
+        if target.replicas > 1:
+            collectives = in_exact_time(target.estimate.collective_seconds)
+        if price := prices.get(generation_of(target.target)):
+            ends = (end / 3600 * target.chips * price for end in target.estimate.run_seconds)
+            cost = " to ".join(f"{end:,.2f}" for end in ends)
     return (
         target.target,
         verdict[target.fits],
         str(target.replicas or "?"),
+        target.precision or "?",
         _size(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         _size(target.hbm_per_replica),
@@ -62,6 +78,7 @@ def row(target: Target) -> tuple[str, ...]:
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         collectives,
         time,
+        cost,
     )
 
 
@@ -74,16 +91,16 @@ def largest_in_words(target: Target) -> str:
 def _forward(said: ForwardReport | None) -> str:
     if said is None:
         return "-"
-    return _size(said.peak) if said.fits else "does not fit"
+    return "does not fit" if said.fits is False else _size(said.peak or None)
 
 
-def show_and_require(reports: list[str], passed: str) -> None:
-    """Print every preflight.json of `reports` as a table, and write the tables to `passed`.
+def show_and_require(reports: list[str], passed: str, prices: Mapping[str, float]) -> None:
+    """Print every preflight.json of `reports` as a `table`, and write the tables to `passed`.
 
     If one did not pass, nothing is written and MlmError has every reason.
     """
     found = [PreflightVerdict.read(path) for path in reports]
-    text = "\n\n".join(map(table, found)) + "\n"
+    text = "\n\n".join(table(report, prices) for report in found) + "\n"
     print(text)
     reasons = [f"{r.run}: {finding.in_words()}" for r in found for finding in failed(r.findings)]
     if reasons:

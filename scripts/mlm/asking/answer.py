@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, UsedBatches, packed_parts
-from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
+from mlm.asking.past_run import PastRun, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts, sources_of
 from mlm.asking.text_index import open_indexes
+from mlm.asking.training_inputs import RESULTS
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import prepared
 from mlm.foundations.errors import MlmError
+from mlm.foundations.phrasing import plural
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,12 @@ def _parts(stretches: Sequence[Stretch], past: PastRun) -> dict[Stretch, tuple[P
 
 def _notes(past: PastRun) -> list[str]:
     notes = []
-    if past.run.model.initialisation.embeddings == "cooccurrence":
+    if past.run.model.start_from:
+        notes.append(
+            "Before step 1 the weights were those of a published encoder (model.start_from). What "
+            "it was trained on is not known here, and may hold what is asked about."
+        )
+    elif past.run.model.initialisation.embeddings == "cooccurrence":
         notes.append(
             "Before step 1 the word embeddings were set from counts of the train split "
             "(model.initialisation.embeddings), where a sample may count that no step uses."
@@ -109,3 +116,14 @@ def _notes(past: PastRun) -> list[str]:
     if "test" not in past.manifests:
         notes.append("The test split is not packed yet, so that its samples are not known.")
     return notes
+
+
+def not_looked_at(answer: Answer) -> str:
+    """That the answer holds only some of the passages, if so."""
+    shown = len(answer.passages)
+    if answer.found <= shown:
+        return ""
+    return (
+        f"Only {shown:,} of the {plural(answer.found, 'passage')} were examined: --most "
+        f"{answer.found} examines all."
+    )

@@ -8,19 +8,17 @@ from typing import Any
 
 import yaml
 
-from mlm.asking.in_words import training_in_words
-from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
+from mlm.asking.past_run import PastRun, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts
+from mlm.asking.training_inputs import RESULTS
 from mlm.config.merging import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.errors import on_one_line
-from mlm.foundations.phrasing import plural
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.documents_in_samples import holes_of
 from mlm.samples.holes import Holes
-from mlm.training.branching import first_difference
+from mlm.training.left_out import first_difference
 from mlm.training.states import marker_or_fault
 
 
@@ -136,47 +134,3 @@ def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> It
         yield "The code was edited since the states were saved: no training can go on from them."
     if "://" in section["checkpoint"]["directory"]:
         yield "States in a bucket are not looked at."
-
-
-def forgetting_in_words(answer: Forgetting) -> str:
-    """`answer` as text that ends without a line feed."""
-    share = 100 * answer.tokens / max(answer.of_tokens, 1)
-    lines = [
-        training_in_words(answer.run, answer.training),
-        f"To be forgotten: {plural(answer.documents, 'document')} of {answer.of_documents:,}, "
-        f"{plural(answer.tokens, 'token')} ({share:.2g} %), in "
-        f"{plural(answer.samples, 'sample')}.",
-    ]
-    for one in answer.left_out if len(answer.left_out) > 1 else ():
-        documents, tokens = plural(one.documents, "document"), plural(one.tokens, "token")
-        lines.append(f"  {on_one_line(one.what)}: {documents}, {tokens}")
-    lines += _depends(answer)
-    if answer.configuration is not None:
-        begun = "A run without it, in an overlay to give to snakemake beside the others:"
-        lines += [begun, "", answer.configuration]
-    return "\n".join([*lines, "", *answer.notes])
-
-
-def _depends(answer: Forgetting) -> Iterator[str]:
-    first = answer.first_step
-    if first is None:
-        yield "No step of this run uses it: its weights do not depend on it."
-    elif not first:
-        yield "The weights depend on it from the beginning, before step 1."
-    else:
-        far = "" if first <= answer.training.reached else ", which is not reached yet"
-        yield f"The weights depend on it from step {first:,} on{far}."
-        if answer.go_on_from is not None:
-            run, step = answer.go_on_from
-            yield f"The last saved state before that is that of run {run} after step {step:,}."
-            return
-        kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
-        yield (
-            f"No saved state is from before that (states that are left: {kept}), so that a run "
-            "without it begins at its first step."
-        )
-        if first > 1:
-            yield (
-                f"pretraining.checkpoint.keep_steps: [{first - 1}] would keep the state that it "
-                "could have gone on from."
-            )

@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 
 from mlm.asking.documents import Documents, Stretch
-from mlm.asking.past_run import RESULTS, PastRun
+from mlm.asking.past_run import PastRun
+from mlm.asking.training_inputs import RESULTS
 from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.document_groups import OWN

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mlm.asking.answer import Answer
-from mlm.asking.in_words import not_looked_at
+from mlm.asking.answer import Answer, not_looked_at
 from mlm.asking.passages import Masked, Part, Token, Use, text_of
-from mlm.asking.past_run import configuration_of, files_of_training
+from mlm.asking.training_inputs import configuration_of, files_of_training
 from mlm.config.resolution import Settings
-from mlm.foundations.errors import SAME_COMMAND, MlmError, listed, on_one_line, printable
+from mlm.foundations.errors import SAME_COMMAND, MlmError, listed, printable
 from mlm.foundations.phrasing import plural
 from mlm.foundations.progress_line import Progress
-from mlm.samples.manifests import Manifest, shards_root
+from mlm.samples.manifests import Manifest, project_root
 from mlm.samples.masking import mask_batch
 from mlm.samples.split_samples import read_samples
 from mlm.tokenizer.encoding import Encoder
@@ -198,7 +197,7 @@ def _answered(
     """What a model, by its `logits`, says of the chosen uses as the step was shown them."""
     run, files = prepared.run, prepared.files
     encoder, manifest = Encoder.load(files.tokenizer), Manifest.read(files.manifests["train"])
-    root = shards_root(manifest, files.manifests["train"])
+    root = project_root(files.manifests["train"])
     for passage, part, use in chosen:
         (stored,) = read_samples(manifest, root, np.array([part.sample]))
         stored = stored.input_ids, stored.attention_mask.astype(np.int32), stored.index
@@ -224,32 +223,3 @@ def _answer(logits: np.ndarray, token: Token, masked: Masked, encoder: Encoder) 
     best = np.argsort(-of_tokenizer, kind="stable")[:FIRST].tolist()
     first = (Guess(i, text_of(encoder, i), float(np.exp(log_probabilities[i]))) for i in best)
     return ReplayedToken(token, masked, -float(log_probabilities[token.id]), tuple(first))
-
-
-def replay_in_words(replay: Replay, answer: Answer) -> str:
-    """`replay` as text that ends without a line feed."""
-    steps = plural(replay.step - replay.begun_at, "step")
-    lines = [
-        f"Step {replay.step:,} made again, {steps} from {replay.state or 'the initial weights'}: "
-        f"its loss was {replay.loss:.6f}, the mean over its {replay.samples:,} samples.",
-    ]
-    if unseen := not_looked_at(answer):
-        lines.append(unseen)
-    for use in replay.uses:
-        number = f"Passage {use.passage + 1}, sample" if len(answer.passages) > 1 else "Sample"
-        if not use.tokens:
-            lines.append(f"{number} {use.sample:,}: none of its tokens was asked for.")
-            continue
-        lines.append(
-            f"{number} {use.sample:,}, as it was shown to step {replay.step:,}, and the answers "
-            "before it:"
-        )
-        for one in use.tokens:
-            shown = "itself" if one.masked.kind == "itself" else one.masked.shown
-            first = ", ".join(
-                f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in one.first
-            )
-            lines.append(
-                f"  {on_one_line(f'{one.token.text} → {shown}')}: loss {one.loss:.3f}; {first}"
-            )
-    return "\n".join(lines)

@@ -11,7 +11,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
-from mlm.samples.manifests import Manifest, shards_root
+from mlm.samples.manifests import Manifest, project_root
 from mlm.samples.masking import masking_plan
 from mlm.samples.split_samples import ShardFiles
 from mlm.samples.stored_batches import BatchOrder
@@ -38,7 +38,7 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | No
     # For many questions at once an index is worth its making, also on a small text.
     documents = Documents({"train": corpus}, {"train": TextIndex.temporary("train", corpus)})
     manifest = Manifest.read(files["manifest"])
-    root = shards_root(manifest, files["manifest"])
+    root = project_root(files["manifest"])
     batches = _batches(files, holes, training, manifest, encoder)
     texts, near = list(_texts(files, encoder)), []
     for _, text, _, _, most in texts:
@@ -92,7 +92,7 @@ def _batches(
         holes=holes,
         manifest=files["manifest"],
     )
-    shards = ShardFiles.of(manifest, shards_root(manifest, files["manifest"]))
+    shards = ShardFiles.of(manifest, project_root(files["manifest"]))
     return UsedBatches(order, shards, plan, training.seed, encoder, training.steps)
 
 

@@ -11,23 +11,16 @@ from pathlib import Path
 
 import psutil
 
-from mlm.check.rehearsal import (
-    Data,
-    Size,
-    Stage,
-    Steps,
-    bytes_below,
-    estimated_size,
-    rehearse_data,
-    rehearse_steps,
-    usable_cores,
-)
+from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
+from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.phrasing import in_bytes, in_time
+from mlm.model.checkpoints import directory_of
 from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.gfile import bytes_below
 
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
@@ -77,6 +70,8 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None, "start": "here"})
+        if run.model.start_from:
+            directory_of(run.model.start_from, "model.start_from")
         model_configuration(run.model, encoder, run.sequence_length, run.engine)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
@@ -86,21 +81,17 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     judge_machine(settings, forecast)
 
 
-def own_updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
-    """Updates of global batches of `batch` that `run` makes, less those that another run has made
-    for it; None if that depends on a size that is not known. MlmError if the split has too few
-    samples for one."""
-    section, length = run.pretraining, run.sequence_length
+def own_updates(run: RunConfiguration, sizes: dict[str, Size] | None, replicas: int) -> int | None:
+    """Updates that `run` makes, less those that another run has made for it; None if that depends
+    on a size that is not known. MlmError if the split has too few samples for one."""
+    section, batch = run.pretraining, run.pretraining.batch_on(replicas)
     if sizes is None and section.epochs:
         return None
     samples = sizes["train"].samples if sizes else 0
-    if sizes and batch > samples:
-        raise MlmError(
-            f"{run.name}: one step takes {batch:,} samples (batch × replicas × accumulation), and "
-            f"the train split will have about {samples:,} of {length} tokens. Lower "
-            "pretraining.per_replica_batch_size, or add text"
-        )
-    return section.updates(samples, length, batch) - (section.continue_from.step or 0)
+    if sizes and (problem := batch.unfilled(samples, has="will have about")):
+        raise MlmError(f"{run.name}: {problem}")
+    number = section.updates(samples, run.sequence_length, batch.samples)
+    return number - (section.continue_from.step or 0)
 
 
 def stages_of_run(
@@ -115,17 +106,16 @@ def stages_of_run(
     train, test = tokens.get("train"), tokens.get("test")
     trained_mb = memory_of_training(settings, run.name, train)
     evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
-    of_replica = section.per_replica_batch_size * section.optimizer.gradient_accumulation_steps
-    number = own_updates(run, sizes, of_replica * steps.replicas)
+    number = own_updates(run, sizes, steps.replicas)
     if number is None:
         return [Stage(names[0], memory_mb=trained_mb), Stage(names[1], memory_mb=evaluated_mb)]
     size = estimated_size(settings, run) / steps.size
     checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)
     kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
-    # float32: the model, which is there twice, and states with two moments.
-    disk = 4 * size * steps.parameters * (2 + 3 * kept)
-    sample = size * steps.step
-    seconds, evaluated = _START_PRETRAIN + steps.begun + sample * of_replica * number, None
+    # float32: the model, which is there twice, and states with its moments.
+    disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * kept)
+    sample, samples, evaluated = size * steps.step, section.batch_on(1).samples * number, None
+    seconds = _START_PRETRAIN + steps.begun + sample * samples
     if sizes:
         # Without the gradient: a third of an update.
         validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
@@ -205,7 +195,7 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
         return
     runs = [RunConfiguration.of(settings, run) for run in settings["runs"]]
     places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
-    there = sum(bytes_below(Path(place)) for place in places if "://" not in place)
+    there = sum(bytes_below(place) for place in places if "://" not in place)
     free = shutil.disk_usage(".").free
     forecast.lines.append(
         f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "
@@ -240,7 +230,7 @@ def show(forecast: Forecast) -> None:
             f"{count} thing{'s' if count > 1 else ''} to change before a run can succeed:\n"
             f"{listed(forecast.problems)}"
         )
-    print("Nothing was found that stands in the way.")
+    print("No problem was found.")
 
 
 def _table(stages: list[Stage]) -> str:

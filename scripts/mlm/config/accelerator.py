@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.chips import target_problem
-from mlm.config.fields import Section, Text, Threads, named_twice
+from mlm.config.chips import CHIPS
+from mlm.config.fields import Positive, Section, Text, Threads, did_you_mean, named_twice
+from mlm.config.targets import target_problem
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
 LEAST_IN_LANE = 16
@@ -32,6 +33,10 @@ class Accelerator(Section):
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
     fastest, so that two runs may end in different weights (engine: jax)."""
+    attention: Literal["auto", "xla", "cudnn"] = "auto"
+    """What computes attention to whole rows on a GPU, and part of the result (engine: jax). auto:
+    cuDNN (Ampere or newer) in bfloat16, without dropout of attention and with deterministic: false;
+    else XLA."""
 
     def lanes(self, batch: int) -> int:
         """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow, which is
@@ -41,12 +46,23 @@ class Accelerator(Section):
         most = max(1, min(self.cpu_threads, batch // LEAST_IN_LANE))
         return max(lanes for lanes in range(1, most + 1) if batch % lanes == 0)
 
+    def precision_on(self, kind: str, fast_bfloat16: bool = False) -> str:
+        """What `precision` comes to on a device of `kind`, or on a CPU with `fast_bfloat16`."""
+        if self.precision != "auto":
+            return self.precision
+        return "bfloat16" if kind == "tpu" or (kind == "cpu" and fast_bfloat16) else "float32"
+
     @property
     def together(self) -> bool:
         """Whether several processes train."""
         return self.start == "hosts" or (self.processes or 1) > 1
 
     def contradictions(self) -> Iterator[str]:
+        if self.attention == "cudnn":
+            if self.deterministic:
+                yield "attention: cudnn may give other bits in every run; set deterministic: false"
+            if self.precision != "bfloat16":
+                yield "attention: cudnn computes in bfloat16; set precision: bfloat16"
         if self.virtual_replicas and self.kind == "gpu":
             yield "virtual_replicas: these are logical CPU devices; set kind to cpu (or tpu)"
 
@@ -59,7 +75,10 @@ class Preflight(Section):
     targets: Annotated[list[Text], Field(min_length=1)] = [
         *("v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2")
     ]
-    """Topologies to compile for: a generation (v3, v4, v5e, v5p, v6e) and a grid of chips."""
+    """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
+    in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
+    prices: dict[Text, Positive] = {}
+    """Price of an hour of a chip, such as {h100: 2.5}: the verdict then says what a run costs."""
     effort: Literal["auto", "quick", "full"] = "auto"
     """full: compile as for a training. quick: in a quarter of the time. auto: quick if large."""
     find_batch: bool = False
@@ -68,3 +87,6 @@ class Preflight(Section):
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("targets", self.targets)
         yield from (f"targets: {line}" for t in self.targets if (line := target_problem(t)))
+        known = f"known chips: {', '.join(CHIPS)}"
+        for name in sorted(self.prices.keys() - CHIPS.keys()):
+            yield f"prices: {name!r} is no chip; {did_you_mean(name, CHIPS, known)}"

@@ -1,22 +1,31 @@
-"""What Google publishes of each TPU generation, and the names of its topologies.
+"""Datasheet figures of the chips that a preflight can compile for.
 
-From the page of each generation below https://cloud.google.com/tpu/docs/. The interconnect is
-that of one direction of all of a chip's links. A v3 chip is two replicas, each a core with half of
-the HBM; the driver joins the cores of a v4 or v5p chip ("megacore") to one replica
-(https://github.com/pytorch/xla/issues/5258).
+TPUs: the page of each generation below https://cloud.google.com/tpu/docs/. A v3 chip is two
+replicas, each a core with half of the HBM; the driver joins the cores of a v4 or v5p chip
+("megacore") to one replica (https://github.com/pytorch/xla/issues/5258).
+
+GPUs: NVIDIA's datasheets of the H100, H200, A100, L40S, L4 and T4, and its whitepapers of GA102
+(RTX 3090) and Ada (RTX 4090); rates are without sparsity and with sums in float32. Memory is what
+CUDA reports as a card's total, in messages of users; it is less than on the box. Cores, caches and
+shared memory: XLA's own descriptions of cards (xla/backends/gpu/target_config/specs) as far as
+there are any, else the whitepapers and the table of compute capabilities in the CUDA programming
+guide.
+
+Interconnects are those of one direction of all links: a GPU's NVLink, or PCIe where it has none.
 """
 
-import difflib
-import math
-import re
 from dataclasses import dataclass
 
 _GIB = 2**30
+#: The part of a GPU's memory that JAX takes when a training starts. The rest is for CUDA itself,
+#: its libraries and a desktop.
+GPU_MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class ChipFacts:
-    """Datasheet figures of one chip; `largest_grid` is that of the chips in one slice."""
+    """Figures of one chip; `largest_grid` is that of the chips in one slice, or of the GPUs in one
+    machine. `float32_flops` is None where all products are made of bfloat16's."""
 
     generation: str
     hbm_bytes: int
@@ -25,88 +34,85 @@ class ChipFacts:
     interconnect_bytes_per_second: float
     replicas_per_chip: int
     largest_grid: tuple[int, ...]
+    float32_flops: float | None = None
+
+    @property
+    def usable_bytes(self) -> int:
+        """The memory that a training can have."""
+        return self.hbm_bytes
+
+    def peak_flops(self, precision: str) -> float:
+        """Operations a second of products in `precision`."""
+        return (precision == "float32" and self.float32_flops) or self.bf16_flops
 
 
-CHIPS: dict[str, ChipFacts] = {
-    facts.generation: facts
-    for facts in (
-        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32)),
-        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16)),
-        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16)),
-        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24)),
-        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16)),
-    )
-}
+@dataclass(frozen=True)
+class GpuFacts(ChipFacts):
+    """Figures of one GPU, with those that its compiler asks for: streaming multiprocessors
+    ("cores") with their units for float32, threads and bytes of shared memory."""
 
-_FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
-_DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
-#: Topologies by generation: the usual ones, not all that there are.
-TOPOLOGIES = {
-    "v3": (*(grid for grid in _FLAT if grid != "2x4"), "16x32", "32x32"),
-    **{"v4": _DEEP, "v5e": _FLAT, "v5p": _DEEP, "v6e": _FLAT},
-}
+    compute_capability: tuple[int, int] = (0, 0)
+    cores: int = 0
+    units_per_core: int = 0
+    threads_per_core: int = 0
+    shared_bytes_per_core: int = 0
+    l2_bytes: int = 0
+    clock_ghz: float = 0.0
+    description: str = ""
 
-#: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
-CHIP_CONFIGURATIONS = {"v4": "megacore"}
-
-_TARGET = re.compile(r"([a-z0-9]+):(\d{1,9}(?:x\d{1,9})+)")
+    @property
+    def usable_bytes(self) -> int:
+        return int(self.hbm_bytes * GPU_MEMORY_SHARE)
 
 
-def generation_of(target: str) -> str:
-    """The part of a target's name before the colon: "v5e" of "v5e:2x2"."""
-    return target.split(":")[0]
+def _by_name(*facts: ChipFacts) -> dict:
+    return {each.generation: each for each in facts}
 
 
-def nearest_targets(target: str) -> list[str]:
-    """The three targets most like `target`: "v5e-8" counts chips or TensorCores, "v5e:2x4" is a
-    grid."""
-    names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
-    asked = target.strip().lower()
-    generation, chips = generation_of(asked), 0
-    if marketed := re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", asked):
-        generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
-        # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
-        chips = max(1, int(marketed[2]) // (1 if generation in ("v5e", "v6e") else 2))
-    elif _TARGET.fullmatch(asked):
-        chips = number_of_chips(asked)
-    if same := [n for n in names if generation_of(n) == generation]:
-        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:3]
-    return difflib.get_close_matches(asked, names, n=3, cutoff=0.0) or names[:3]
+TPUS: dict[str, ChipFacts] = _by_name(
+    ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32)),
+    ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16)),
+    ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16)),
+    ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24)),
+    ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16)),
+)
 
 
-def number_of_chips(target: str) -> int:
-    """Chips in the grid that a target names: 8 for "v5e:2x4"."""
-    return math.prod(_grid(target))
+def _gpu(name: str, gib: float, rates: tuple[float, float, float, float], *core) -> GpuFacts:
+    """A GPU with the `rates` of its memory (bytes), of bfloat16 and float32 (operations) and of its
+    interconnect (bytes), each 10^9 a second; `core` are the other fields in their order."""
+    memory, bf16, float32, interconnect = (1e9 * rate for rate in rates)
+    return GpuFacts(name, int(gib * _GIB), memory, bf16, interconnect, 1, (8,), float32, *core)
 
 
-def replicas_of(target: str) -> int:
-    """Replicas that a training on `target` has: 4 for "v5e:2x2", 8 for "v3:2x2"."""
-    return number_of_chips(target) * CHIPS[generation_of(target)].replicas_per_chip
+_HOPPER = (9, 0), 132, 128, 2048, 233_472, 50 * 2**20, 1.98
+_A100 = (8, 0), 108, 64, 2048, 167_936, 40 * 2**20, 1.41
+GPUS: dict[str, GpuFacts] = _by_name(
+    _gpu("h100", 79.1, (3352, 989_400, 66_900, 450), *_HOPPER, "NVIDIA H100 80GB HBM3"),
+    _gpu("h200", 139.7, (4800, 989_400, 66_900, 450), *_HOPPER, "NVIDIA H200"),
+    _gpu("a100-40gb", 39.3, (1555, 312_000, 19_500, 300), *_A100, "NVIDIA A100-SXM4-40GB"),
+    _gpu("a100-80gb", 79.1, (2039, 312_000, 19_500, 300), *_A100, "NVIDIA A100-SXM4-80GB"),
+    _gpu(
+        *("l40s", 44.3, (864, 362_000, 91_600, 32)),
+        *((8, 9), 142, 128, 1536, 102_400, 96 * 2**20, 2.52, "NVIDIA L40S"),
+    ),
+    _gpu(
+        *("l4", 22.0, (300, 121_000, 30_300, 32)),
+        *((8, 9), 58, 128, 1536, 102_400, 48 * 2**20, 2.04, "NVIDIA L4"),
+    ),
+    _gpu(
+        *("rtx4090", 23.6, (1008, 165_200, 82_600, 32)),
+        *((8, 9), 128, 128, 1536, 102_400, 72 * 2**20, 2.52, "NVIDIA GeForce RTX 4090"),
+    ),
+    _gpu(
+        *("rtx3090", 23.6, (936, 71_000, 35_600, 32)),
+        *((8, 6), 82, 128, 1536, 102_400, 6 * 2**20, 1.695, "NVIDIA GeForce RTX 3090"),
+    ),
+    # It has no units for bfloat16: those of float32 do the work.
+    _gpu(
+        *("t4", 14.5, (320, 8_100, 8_100, 16)),
+        *((7, 5), 40, 64, 1024, 65_536, 4 * 2**20, 1.59, "Tesla T4"),
+    ),
+)
 
-
-def hosts_of(target: str, described: int) -> int:
-    """Machines of `target`, of which libtpu describes `described`, one for every four chips. Those
-    with a v5e or v6e have up to eight."""
-    one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
-    return 1 if one_machine else described
-
-
-def target_problem(target: str) -> str | None:
-    """What is wrong with the name of a target, in words; None where it can be compiled for."""
-    if _TARGET.fullmatch(target) and (facts := CHIPS.get(generation_of(target))):
-        grid, largest = _grid(target), facts.largest_grid
-        within = all(1 <= side <= most for side, most in zip(grid, largest, strict=False))
-        # A machine holds 2 × 2 chips of a slice.
-        if within and len(grid) == len(largest) and grid[0] % 2 == grid[1] % 2 == 0:
-            return None
-    accepted = ", ".join(
-        f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()
-    )
-    return (
-        f"{target!r} is not a TPU topology; nearest: {', '.join(nearest_targets(target))}. Accepted"
-        f" are a generation and its grid of chips, whose first two sides are even: {accepted}"
-    )
-
-
-def _grid(target: str) -> tuple[int, ...]:
-    return tuple(int(side) for side in target.split(":")[1].split("x"))
+CHIPS: dict[str, ChipFacts] = TPUS | GPUS

@@ -10,7 +10,7 @@ from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.families import engine_for
-from mlm.config.fields import SPLITS, Section, Seed, section
+from mlm.config.fields import Section, Seed, section
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
@@ -43,7 +43,7 @@ class Configuration(Section):
     pretraining: Pretraining = section(Pretraining)
     accelerator: Accelerator = section(Accelerator)
     preflight: Preflight = section(Preflight)
-    """`snakemake --cores 2 preflight` compiles the steps for TPUs, on a machine without one."""
+    """`snakemake --cores 2 preflight` compiles the steps for GPUs and TPUs that are not here."""
     evaluation: Evaluation = section(Evaluation)
     finetune: Finetune = section(Finetune)
     report: Report = section(Report)
@@ -86,6 +86,8 @@ class Configuration(Section):
             for name in dict.fromkeys(getattr(self, part).runs or []):
                 if name not in self.runs:
                     yield _no_run(f"{part}.runs", name, self.runs)
+        for name in sorted(self.report.also.keys() & self.runs.keys()):
+            yield f"report.also: {name!r} is also the name of a run; choose another"
         yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
         for place, filters in self.corpus.all_filters().items():
             if "finetuning" in (filters.decontamination.also or ()) and not self.finetune.data.file:
@@ -93,17 +95,11 @@ class Configuration(Section):
                     f"corpus.{place}.decontamination.also: finetuning, but finetune.data.file names"
                     " no file. Name one, or take it from the list"
                 )
-        if self.publish.dataset and self.shards.source == "prebuilt":
-            for split in SPLITS:
-                if "://" in (place := getattr(self.shards.prebuilt, split) or ""):
-                    yield (
-                        f"publish.dataset: the {split} shards are in {place}; set it to null, or "
-                        "copy them to this machine"
-                    )
-        for name in self.runs:
+        named = [*(("runs", n) for n in self.runs), *(("report.also", n) for n in self.report.also)]
+        for key, name in named:
             if not _RUN_NAME.fullmatch(name):
                 yield (
-                    f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' "
+                    f"{key}: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' "
                     "(at most 64, the first a letter or digit)"
                 )
 
@@ -115,11 +111,6 @@ class Configuration(Section):
         yield from (f"model.{line}" for line in fitting)
         yield from (f"pretraining.{line}" for line in pretraining.unfit_engine(model.model_type))
         yield from (f"finetune.{line}" for line in self.finetune.cannot_tune(model.model_type))
-        if pretraining.forget and self.shards.source == "prebuilt":
-            yield (
-                "pretraining.forget: prebuilt shards have no text to find documents in. Set it to "
-                "[], or shards.source: corpus"
-            )
         if run.engine == "tensorflow" and self.accelerator.together:
             yield (
                 "accelerator: several processes, which pretraining.engine: tensorflow does not "

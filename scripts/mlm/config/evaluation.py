@@ -45,8 +45,19 @@ class Evaluation(fields.MaskedShares):
     """Best and worst predicted samples to show in the report, and masked ones."""
     train_samples: fields.NotNegativeCount | None = None
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
+    context_positions: fields.NotNegativeCount = 500
+    """Predicted positions to ask again with less context visible, at equal distances; 0: none."""
+    also: dict[str, Annotated[list[Text], Field(min_length=1)]] = {}
+    """Further held-out text, by a name the glob patterns of its files, read as those of
+    corpus.files, such as {news: [news/*.txt]}. Nothing of it is searched for in train."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
+    minimal_pair_files: list[Text] = []
+    """Files with more pairs: .jsonl with BLiMP's fields (sentence_good, sentence_bad, UID), .tsv
+    with MultiBLiMP's columns (sen, wrong_sen, phenomenon)."""
+    pseudo_log_likelihood: Literal["word_l2r", "plain"] = "word_l2r"
+    """word_l2r: with each token of a sentence, the later ones of its word are masked as well.
+    plain: it alone is masked, which flatters rare words of several tokens."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
@@ -55,6 +66,10 @@ class Evaluation(fields.MaskedShares):
         for first, second in self.minimal_pairs:
             if first == second:
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
+        yield from named_twice("minimal_pair_files", self.minimal_pair_files)
+        for file in self.minimal_pair_files:
+            if not file.endswith((".jsonl", ".tsv")):
+                yield f"minimal_pair_files: {file!r} ends neither in .jsonl nor in .tsv"
 
     def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
         """A line for each text that cannot fit, since a word is a token at least, and two special
@@ -85,6 +100,9 @@ class Report(Section):
     """Sections of the page, in this order; those with nothing to show are left out."""
     runs: list[str] | None = None
     """Runs to show; null: all."""
+    also: dict[str, Text] = {}
+    """Finished runs of other working directories to compare in bits per character, by a name:
+    {wordpiece: ../wordpiece/results/runs/base}. They are read only."""
 
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("sections", self.sections)

@@ -92,6 +92,12 @@ class MaskedShares(Section):
         if replaced > 1 + 1e-9:
             yield f"mask_token: it and random_token add up to {replaced:g}, more than 1"
 
+    @property
+    def replacement(self) -> str:
+        """Percent of the chosen tokens that are masked, random and visible, as in 80/10/10."""
+        shares = self.mask_token, self.random_token
+        return "/".join(f"{100 * share:.3g}" for share in (*shares, 1 - sum(shares)))
+
 
 def section(model: type[Section]) -> Any:
     """A field that holds the section `model`, all defaults unless something in it is set."""
@@ -156,6 +162,12 @@ def named_twice(key: str, names: Iterable[str] | None) -> Iterator[str]:
 def is_commit(revision: str | None) -> bool:
     """Whether `revision` is a commit's full hash: a branch or a tag can move."""
     return re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
+
+
+def hub_id(place: str) -> tuple[str, str] | None:
+    """The repository owner/name and the commit of `place`, if that is owner/name@COMMIT."""
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})", place)
+    return (found[1], found[2]) if found else None
 
 
 def unpinned(key: str, revision: str | None) -> Iterator[str]:

@@ -1,13 +1,20 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
+import json
+import re
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from mlm.config import fields
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.config.fields import BelowOne, Count, Positive, Section, Text, section
+from mlm.config.fields import BelowOne, Count, Positive, Section, Text, section, unpinned
+
+#: A published encoder's name in results, one that is a path and none of another row.
+_LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
 
 
 class FinetuneData(Section):
@@ -46,6 +53,9 @@ class FinetuneOptimizer(Section):
 class Finetune(Section):
     enabled: bool = False
     """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case."""
+    also: list[Text] = []
+    """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
+    with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
@@ -85,6 +95,11 @@ class Finetune(Section):
                 yield "data.file: missing; name the CSV file with your examples"
         elif self.task != "regression":
             yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
+        for i, place in enumerate(self.also):
+            yield from (f"also[{i}]: {line}" for line in _unfit_encoder(place))
+        for label, count in Counter(map(label_of, self.also)).items():
+            if count > 1:
+                yield f"also: {count} are called {label}; give them directories of other names"
 
     def cannot_tune(self, family: str) -> Iterator[str]:
         """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
@@ -93,3 +108,43 @@ class Finetune(Section):
                 f"enabled: {family!r} is not fine-tuned here; choose one of "
                 f"{', '.join(JAX_FAMILIES)}, or set it to false"
             )
+
+
+def label_of(place: str) -> str:
+    """What results call the published encoder `place`: the name of a directory, or a Hub id with
+    the first digits of its commit."""
+    name, at, commit = place.partition("@")
+    return f"{name}@{commit[:8]}" if at and not Path(place).is_dir() else Path(place).name
+
+
+def _unfit_encoder(place: str) -> Iterator[str]:
+    """Why `place` is no published encoder that can be fine-tuned, as far as it is known here."""
+    directory = Path(place)
+    if not directory.is_dir():
+        name, _, commit = place.partition("@")
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+            yield from (f"{place}, no directory here{line}" for line in unpinned("", commit))
+        else:
+            yield f"{place} is no directory here, and no owner/name@COMMIT of the Hub"
+        return
+    if not _LABEL.fullmatch(label_of(place)):
+        yield (
+            f"{place}: {label_of(place)!r} cannot be its name in tables and paths; name a "
+            "directory of letters, digits, '_', '-' and '.', or a link to it"
+        )
+    if not (directory / "tokenizer.json").is_file():
+        yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
+    if not [*directory.glob("model.safetensors*")]:
+        yield (
+            f"{place} has no model.safetensors; other formats, which can run code, are never opened"
+        )
+    try:
+        fields = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        family = fields["model_type"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        yield f"{place}/config.json: no model_type can be read there ({type(error).__name__})"
+        return
+    if family not in JAX_FAMILIES:
+        yield f"{place} is of the family {family!r}; expected {', '.join(JAX_FAMILIES)}"
+    if fields.get("auto_map"):
+        yield f"{place} brings its own code (auto_map in config.json), which is never run"

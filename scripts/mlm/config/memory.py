@@ -22,10 +22,11 @@ _MATRICES = defaultdict(lambda: 2, modernbert=3)
 
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
-#: Bytes of a parameter in training, in float32: weight, gradient, moments, what an update holds
-#: beside them, and a file's content while it is saved, measured with 58 million parameters; of its
-#: gradient, of which each thread has one; and as it is loaded: weight, content, transposed copy.
-_TRAINED_PARAMETER, _GRADIENT, _LOADED_PARAMETER = 36, 4, 12
+#: Bytes of a parameter in training, in float32: weight, gradient, what an update holds beside them,
+#: and a file's content while it is saved, measured with 58 million parameters; of each moment of
+#: it; of its gradient, of which each thread has one; and as it is loaded: weight, content,
+#: transposed copy.
+_TRAINED_PARAMETER, _MOMENT, _GRADIENT, _LOADED_PARAMETER = 28, 4, 4, 12
 #: Bytes of a token read from a shard, of one of the test split with its answers, and of one that is
 #: counted with its neighbours; all counts take no more than `_MOST_COUNTS`.
 _STORED_TOKEN, _SCORED_TOKEN, _COUNTED_TOKEN, _MOST_COUNTS = 8, 40, 130, 3_900_000_000
@@ -80,7 +81,9 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
     vocabulary = expected_vocabulary(settings)
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     width = _size(fields, "hidden_size", 2048)
-    a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
+    a_parameter = _TRAINED_PARAMETER + _MOMENT * section.optimizer.kind.moments
+    a_parameter += _GRADIENT * (accelerator.cpu_threads - 1) * on_host
+    a_parameter += _GRADIENT * bool(own.model.start_from)  # the checkpoint's
     total = replicas * a_parameter * parameters(own.model, vocabulary, length)
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
     total += samples * length * _STORED_TOKEN

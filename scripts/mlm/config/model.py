@@ -8,8 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from mlm.config.families import DEBERTA_FAMILY, first_position, unfit_family, unfit_neighbour_heads
-from mlm.config.fields import BelowOne, Count, NotNegativeCount, Section, Text, section
+from mlm.config.families import (
+    DEBERTA_FAMILY,
+    JAX_FAMILIES,
+    first_position,
+    unfit_family,
+    unfit_neighbour_heads,
+)
+from mlm.config.fields import BelowOne, Count, NotNegativeCount, Section, Text, hub_id, section
 from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -57,6 +63,9 @@ class Initialisation(Section):
     """neighbour_heads: heads that look at neighbouring tokens at first. standard: the family's."""
     embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
     """cooccurrence: from counts of neighbouring tokens in the train split. random: the family's."""
+    carry_over: Literal["pieces", "mean", "copy"] = "pieces"
+    """How a piece begins that the vocabulary of start_from lacks. pieces: the weighted mean of
+    those that its text falls into there. mean: the mean of all. copy: as embeddings says."""
 
 
 class Model(Section):
@@ -67,12 +76,15 @@ class Model(Section):
     differ from the defaults or that an overlay, the command line or a run sets."""
     config: ModelFields = section(ModelFields)
     """Fields of the transformers configuration, these and any that the family has."""
+    start_from: Text | None = None
+    """Start from a published encoder: a directory in the Hugging Face layout, or owner/name@COMMIT
+    on the Hub. It has its own architecture; of config, dropouts alone may be set beside it."""
     initialisation: Initialisation = section(Initialisation)
 
     def shown_fields(self) -> dict[str, Any]:
-        """The fields of `config` that count, null ones too: beside a config file only the user's
-        own."""
-        return self.config.model_dump(exclude_unset=bool(self.config_file))
+        """The fields of `config` that count, null ones too: beside a config file or a checkpoint
+        only the user's own."""
+        return self.config.model_dump(exclude_unset=bool(self.config_file or self.start_from))
 
     def overrides(self) -> dict[str, Any]:
         """The fields of `config` that count; null leaves a field to the family or the file."""
@@ -80,15 +92,46 @@ class Model(Section):
 
     def of_jobs(self) -> dict[str, Any]:
         """The section as jobs get it, in plain types, with the content of the config file."""
-        content = self.architecture() or None
-        return self.model_dump() | {"config": self.overrides(), "config_file": content}
+        # Whether a checkpoint of the Hub is here already changes no job.
+        content = None if self._on_hub else self.architecture() or None
+        plain = self.model_dump() | {"config": self.overrides(), "config_file": content}
+        if self.start_from:
+            plain["initialisation"]["attention"] = "standard"
+        return plain
+
+    @property
+    def _on_hub(self) -> bool:
+        return bool(self.start_from) and not os.path.exists(self.start_from)
+
+    @property
+    def _file(self) -> str | None:
+        """The file with the architecture; a checkpoint's of the Hub where it is once it is here."""
+        if not self._on_hub:
+            return f"{self.start_from}/config.json" if self.start_from else self.config_file
+        return f"{cached_snapshot(self.start_from)}/config.json"
 
     def architecture(self) -> dict[str, Any]:
-        """The content of the config file; empty without a readable one."""
+        """The content of that file; empty without a readable one."""
         try:
-            return _read(self.config_file) if self.config_file else {}
+            return _read(self._file) if self._file else {}
         except ValueError:
             return {}
+
+    def beginning(self) -> dict[str, Any]:
+        """Section `initialisation` as records have it: with carry_over where it says something."""
+        return self.initialisation.model_dump(exclude=set() if self.start_from else {"carry_over"})
+
+    def _beside_checkpoint(self) -> Iterator[str]:
+        """A line for what is set beside `start_from` that it decides, or that it cannot have."""
+        own = [
+            n for n in ("family", "config_file") if n in self.model_fields_set and getattr(self, n)
+        ]
+        own += [f"config.{name}" for name in self.overrides() if "dropout" not in name]
+        for name in own:
+            yield (
+                f"{name}: model.start_from has an architecture of its own. Leave {name} out, or "
+                "set it in those runs alone that start from scratch"
+            )
 
     @property
     def model_type(self) -> str:
@@ -100,15 +143,32 @@ class Model(Section):
         fields, family, where = self.overrides(), self.family, "family"
         for name in (name for name in _SET_BY_THE_WORKFLOW if name in fields):
             yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
-        if self.config_file:
-            where = f"config_file: {self.config_file}"
+        if self.start_from:
+            yield from self._beside_checkpoint()
+        if self._on_hub:
+            if hub_id(self.start_from) is None:
+                yield (
+                    f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, "
+                    "a checkpoint of the Hub with the 40 hexadecimal digits of a commit"
+                )
+            elif engine == "auto":
+                yield (
+                    f"start_from: {self.start_from} is on the Hub, and its family is known only "
+                    "once it is here. Set pretraining.engine: jax (for "
+                    f"{', '.join(JAX_FAMILIES)}), or tensorflow"
+                )
+            if not self.architecture():
+                return
+        if file := self._file:
+            where = "start_from" if self.start_from else "config_file"
+            where += f": {file}"
             try:
-                content = _read(self.config_file)
+                content = _read(file)
             except ValueError as error:
                 yield f"{where}: {error}; a config.json of transformers is expected"
                 return
             family, fields = content["model_type"], content | fields
-            if "family" in self.model_fields_set and self.family != family:
+            if self.config_file and "family" in self.model_fields_set and self.family != family:
                 yield (
                     f"family: {self.family} is set, but the model_type of {self.config_file} is "
                     f"{family}; leave family out, or set it to {family}"
@@ -127,7 +187,8 @@ class Model(Section):
 
     def _unfit_sizes(self, fields: dict, family: str, sequence_length: int) -> Iterator[str]:
         problem = unfit_neighbour_heads(family, fields)
-        if problem and self.initialisation.attention == "neighbour_heads":
+        standard = self.start_from or self.initialisation.attention == "standard"
+        if problem and not standard:
             yield f"initialisation.attention: {problem}"
         width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
         if width and heads and width % heads:
@@ -147,7 +208,7 @@ class ModelOfRun(Model):
     config_file: dict[str, Any] | None = None
 
     def architecture(self) -> dict[str, Any]:
-        return self.config_file or {}
+        return self.config_file or (super().architecture() if self._on_hub else {})
 
 
 def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
@@ -157,6 +218,14 @@ def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
         yield "type_vocab_size: found 0, expected integer from 1 to 1000000000"
     for name in (name for name in _DECODERS if fields.get(name)):
         yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
+
+
+def cached_snapshot(checkpoint: str) -> Path:
+    """Where huggingface_hub, which the plan does without, keeps `checkpoint`, owner/name@COMMIT."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", home)) / "hub"
+    name, _, commit = checkpoint.partition("@")
+    return Path(hub) / f"models--{name.replace('/', '--')}" / "snapshots" / commit
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from pydantic import Field, model_validator
 
 from mlm.config import fields
 from mlm.config.families import engine_for
-from mlm.config.fields import BelowOne, Count, Positive, Section, Text, named_twice, section
+from mlm.config.fields import Count, Section, Text, named_twice, section
+from mlm.config.global_batch import GlobalBatch
 from mlm.config.merging import LENGTHS, with_its_length_alone
+from mlm.config.optimizers import Optimizer
 
 #: An example of each kind of documents to forget.
 _FORGETTABLE = ("document:247", "group:1799-Adams", "file:data/letters.txt", "pattern:Monroe .*")
@@ -23,41 +25,6 @@ class Masking(fields.MaskedShares):
     """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
     """Maximum number of predictions in a sequence; null: enough. What is beyond it is counted."""
-
-
-class Optimizer(Section):
-    name: Literal["adamw", "muon"] = "muon"
-    """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
-    learning_rate: Positive = 0.006
-    """Peak learning rate, shared by Muon and its AdamW."""
-    weight_decay: fields.NotNegative = 0.0
-    """Decoupled weight decay, not applied to biases and norms."""
-    beta_1: BelowOne = 0.9
-    """AdamW's decay rate of the first moment."""
-    beta_2: BelowOne = 0.98
-    """AdamW's decay rate of the second moment."""
-    epsilon: Positive = 1e-6
-    """Term added to AdamW's denominator for numerical stability."""
-    momentum: BelowOne = 0.95
-    """Muon's decay rate."""
-    max_grad_norm: Positive | None = 1.0
-    """Maximum global norm of the gradients, for clipping; null: no clipping."""
-    warmup_ratio: fields.Fraction = 0.05
-    """Share of the schedule for a linear warmup to the peak."""
-    warmup_steps: fields.NotNegativeCount | None = None
-    """Steps of the warmup, instead of warmup_ratio."""
-    decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
-    """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
-    decay_ratio: fields.Fraction | None = None
-    """Share of the schedule for the decay, at its end; null: all after the warmup."""
-    decay_steps: fields.NotNegativeCount | None = None
-    """Steps of the decay, instead of decay_ratio."""
-    min_lr_ratio: fields.Fraction = 0.0
-    """Final learning rate, as a share of the peak."""
-    schedule_steps: Count | None = None
-    """Length of the schedule in steps; null: the length of the training."""
-    gradient_accumulation_steps: Count = 1
-    """Batches whose gradients are accumulated before one update."""
 
 
 class Validation(Section):
@@ -126,6 +93,10 @@ class Pretraining(Section):
     def _default_length_gives_way(cls, given: Any) -> Any:
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
 
+    def batch_on(self, replicas: int) -> GlobalBatch:
+        accumulated = self.optimizer.gradient_accumulation_steps
+        return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
+
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
         """Updates of the weights that the length comes to, of `batch` of the `samples` of train
         each."""
@@ -161,12 +132,6 @@ class Pretraining(Section):
             )
         elif start.run and self.steps and start.step >= self.steps:
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
-        momentum, usual = self.optimizer.momentum, Optimizer.model_fields["momentum"].default
-        if self.optimizer.name == "adamw" and momentum != usual:
-            yield (
-                f"optimizer.momentum: {momentum}, which is for muon; adamw has beta_1. Set name: "
-                f"muon, or leave momentum at {usual}"
-            )
         yield from named_twice("forget", self.forget)
         for what in self.forget:
             try:

@@ -6,21 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Section, Text, named_twice, section
+from mlm.config.fields import Section, Text, named_twice
+from mlm.foundations.errors import MlmError
 
-_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
 #: Replaced by the run's name in `publish.model`.
 RUN = "{run}"
-
-
-class CheckpointPushes(Section):
-    every: Count | None = None
-    """Steps between pushes of the model during training, in the background; null: never."""
-    branch: Text = "checkpoints"
-    """Branch of the model's repository that receives them."""
-    wait: Annotated[int, Field(ge=0, le=604_800)] = 600
-    """Seconds that the end of a training waits for the last push."""
 
 
 class Publish(Section):
@@ -42,20 +33,11 @@ class Publish(Section):
     """Origin of the text on the cards, in words; null: what corpus.source says."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     """Number of attempts, with growing pauses, if the Hub or the network fails for a moment."""
-    checkpoints: CheckpointPushes = section(CheckpointPushes)
 
     def contradictions(self) -> Iterator[str]:
-        branch = self.checkpoints.branch
         yield from named_twice("runs", self.runs)
         for key in ("tokenizer", "dataset"):
             yield from _unfit_name(key, getattr(self, key))
-        if self.checkpoints.every and not self.model:
-            yield "checkpoints.every: needs publish.model, the repository to push to"
-        if not _BRANCH.fullmatch(branch) or branch == "main":
-            yield (
-                f"checkpoints.branch: {branch!r} cannot be the branch; letters, digits, '-', '_' "
-                "and '.' are expected, and main is the finished model's"
-            )
 
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
@@ -70,6 +52,19 @@ class Publish(Section):
                     f"{RUN} into the name, or choose another"
                 )
             taken.setdefault(name, f"the model of run {run}")
+
+
+def licence_of(license: str, run: str, base: str | None, of_base: str | None) -> str:
+    """The licence on the card of `run`, which started from the checkpoint `base`, if any: `license`
+    of section `publish`, or if it says nothing that of the checkpoint. MlmError without either."""
+    if base is None or license != Publish().license:
+        return license
+    if of_base in (None, Publish().license):
+        raise MlmError(
+            f"publish.license: run {run} starts from {base}, whose README.md names no license. "
+            "Ask its authors on which terms the model may be published, and set it to them"
+        )
+    return of_base
 
 
 def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:

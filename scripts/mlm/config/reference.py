@@ -1,4 +1,5 @@
-"""docs/configuration.md and the JSON schema, from the typed sections and the strings below keys."""
+"""docs/configuration.md, the JSON schema and the comments of config.yaml, from the typed sections
+and the strings below keys."""
 
 import ast
 import inspect
@@ -75,6 +76,28 @@ def configuration_md() -> str:
 
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def config_yaml(text: str) -> str:
+    """`text` of config.yaml, with the description of each key as the comment above it."""
+    described = {path: words for path, *_, words in keys()}
+    lines, comment, way = [], [], []
+    for line in text.splitlines():
+        bare = line.lstrip()
+        if bare.startswith("#"):
+            comment.append(line)
+            continue
+        if bare and not bare.startswith("- "):
+            indent = len(line) - len(bare)
+            way[indent // 2 :] = [bare.partition(":")[0]]
+            sign = " " * indent + "# "
+            words = described[".".join(way)]
+            comment = textwrap.wrap(
+                words, 100, initial_indent=sign, subsequent_indent=sign, break_on_hyphens=False
+            )
+        lines += [*comment, line]
+        comment = []
+    return "\n".join([*lines, *comment]) + "\n"
 
 
 class _Untitled(GenerateJsonSchema):

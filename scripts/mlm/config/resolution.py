@@ -70,6 +70,14 @@ def model_of_run(settings: Settings, run: str) -> dict[str, Any]:
     return _sections_of_run(settings.given, run).model.of_jobs()
 
 
+def families_of(settings: Settings) -> list[str]:
+    """The families of all runs, sorted, but those of checkpoints on the Hub."""
+    models = [model_of_run(settings, run) for run in settings["runs"]]
+    said = [(m["config_file"] or {}).get("model_type") for m in models]
+    own = [m["family"] for m in models if not (m["config_file"] or m["start_from"])]
+    return sorted({*filter(None, said), *own})
+
+
 def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
     """The sections that a run may override, with the overrides of `run` merged in."""
     common = {name: given.get(name, {}) for name in Overrides.model_fields}
@@ -77,8 +85,8 @@ def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
 
 
 class RunConfiguration(Section):
-    """The sections of one run, and what it shares with the others. `corpus` is its source, `holes`
-    the file that says what the run is trained without, `parent` the run that it continues."""
+    """The sections of one run, and what it shares with the others. `holes` is the file
+    that says what the run is trained without, `parent` the run that it continues."""
 
     name: Text
     model: ModelOfRun = section(ModelOfRun)
@@ -86,7 +94,7 @@ class RunConfiguration(Section):
     accelerator: Accelerator = section(Accelerator)
     seed: Seed = 0
     sequence_length: Count
-    corpus: Text = "embedded"
+    corpus_source: Text = "embedded"
     holes: Text | None = None
     parent: "RunConfiguration | None" = None
 
@@ -100,7 +108,7 @@ class RunConfiguration(Section):
             accelerator=Accelerator.model_validate(settings["accelerator"]),
             seed=settings["seed"],
             sequence_length=settings["shards"]["sequence_length"],
-            corpus=settings["corpus"]["source"],
+            corpus_source=settings["corpus"]["source"],
         )
 
     def with_values(self, **values: Any) -> Self:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import Any
 
@@ -11,6 +11,8 @@ from mlm.config.configuration import Overrides
 from mlm.config.merging import as_plain, merged
 from mlm.config.problems import checked
 
+#: Sections that all runs of a working directory share.
+_SHARED = ("corpus", "tokenizer", "shards")
 _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -29,7 +31,9 @@ def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             for run, own in runs.items()
             if _at(own, path) is not None
         ]
-        varied.append([(f"{_short(path, paths)}-{name}", value) for name, value in found.items()])
+        varied.append(
+            [(f"{short_name(path, paths)}-{name}", value) for name, value in found.items()]
+        )
     rest = {key: value for key, value in given.items() if key != "sweep"}
     if problems:
         return rest, problems
@@ -52,6 +56,12 @@ def _at(values: Any, path: str) -> Any:
 
 def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
     """The settings that come to each value of `path`, by its name, and what is wrong with them."""
+    if path.split(".")[0] in _SHARED:
+        return {}, [
+            f"sweep: {path}: all runs share {', '.join(_SHARED)}. To compare such values, train "
+            "each in a working directory of its own (snakemake --directory) and name the other's "
+            "run in report.also: {name: ../other/results/runs/base}. docs/runs.md shows how"
+        ]
     found, problems = {}, []
     for value in values:
         nested = reduce(lambda below, key: {key: below}, reversed(path.split(".")), value)
@@ -71,8 +81,8 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
     return found, problems
 
 
-def _short(path: str, paths: Mapping[str, Any]) -> str:
-    """The end of `path` that no other of `paths` ends with: learning_rate."""
+def short_name(path: str, paths: Collection[str]) -> str:
+    """The shortest end of `path` that no other of `paths` ends with: learning_rate."""
     keys = path.split(".")
     ends = (".".join(keys[-count:]) for count in range(1, len(keys) + 1))
     return next(e for e in ends if sum(f".{p}".endswith(f".{e}") for p in paths) == 1)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, FileCount, FileCounts, Section, Text, section, unpinned
+from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unpinned
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -108,16 +108,9 @@ def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
     """Number of the tokenizer's ids by the whole configuration, at most where the corpus decides;
     None: it is not known before it is read."""
     section = settings["tokenizer"]
-    if section["kind"] == "pretrained" or settings["shards"]["source"] == "prebuilt":
+    if section["kind"] == "pretrained":
         return None
     return section["vocabulary_size"] or MOST_BY_ITSELF
-
-
-class Prebuilt(Section):
-    train: str | None = None
-    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord."""
-    validation: str | None = None
-    test: str | None = None
 
 
 class ShardCount(FileCounts):
@@ -126,16 +119,8 @@ class ShardCount(FileCounts):
 
 
 class Shards(Section):
-    source: Literal["corpus", "prebuilt"] = "corpus"
-    """corpus: made from the corpus. prebuilt: existing TFRecord files (shards.prebuilt)."""
-    prebuilt: Prebuilt = section(Prebuilt)
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 64
     """Tokens in a sample, special tokens and padding included."""
     count: ShardCount = section(ShardCount)
     read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Documents tokenised at a time: bounds a job's memory, and changes no byte."""
-
-    def contradictions(self) -> Iterator[str]:
-        for split in SPLITS if self.source == "prebuilt" else ():
-            if not getattr(self.prebuilt, split):
-                yield f"prebuilt.{split}: missing; a directory or gs:// prefix is expected"

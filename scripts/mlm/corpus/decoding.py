@@ -28,6 +28,11 @@ class CleanText(NamedTuple):
     nul_bytes: int
 
 
+def is_clean(text: str) -> bool:
+    """Whether `text` has neither NULs nor lone surrogates."""
+    return "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)
+
+
 def clean(text: str) -> CleanText:
     """`text` with lone surrogates (invalid bytes) and NULs replaced by U+FFFD."""
     nul = text.count("\0")
@@ -41,7 +46,7 @@ def clean(text: str) -> CleanText:
 
 def refuse_unclean(text: str, where: str) -> None:
     """Raise MlmError if `text` holds a NUL or a lone surrogate, as escapes in JSON write them."""
-    if ("\0" in text or not text.isascii()) and (match := _UNCLEAN.search(text)):
+    if not is_clean(text) and (match := _UNCLEAN.search(text)):
         raise MlmError(
             f"{where}: a NUL or lone surrogate (U+{ord(match[0]):04X}) at character "
             f"{match.start()}, which no text holds.{_ADVICE}"
@@ -73,17 +78,18 @@ def text_lines(
             raise too_long(name, number, "line")
         if offset == 0 and encoding == _UTF_8 and line.startswith(codecs.BOM_UTF8):
             line, offset = line[3:], 3
-        where = f"{name}, line {number}, byte offset"
         try:
             text = line.decode(encoding, errors)
         except UnicodeDecodeError as error:
             shown = "UTF-8" if encoding == _UTF_8 else encoding
             raise MlmError(
-                f"{where} {offset + error.start}: byte 0x{line[error.start]:02x} is not {shown} "
-                f"({error.reason}). Name the encoding of the files in corpus.encoding.{_ADVICE}"
+                f"{name}, line {number}, byte offset {offset + error.start}: byte "
+                f"0x{line[error.start]:02x} is not {shown} ({error.reason}). Name the encoding of "
+                f"the files in corpus.encoding.{_ADVICE}"
             ) from None
         if strict and "\0" in text:
-            raise MlmError(f"{where} {offset + line.index(0)}: a NUL byte.{_ADVICE}")
+            at = offset + line.index(0)
+            raise MlmError(f"{name}, line {number}, byte offset {at}: a NUL byte.{_ADVICE}")
         yield number, text
         offset, number = offset + len(line), number + 1
 

@@ -18,7 +18,7 @@ from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
 SHORTEST = 8
-#: Different n-grams of all texts, about 400 MB. They are compared as text.
+#: Different n-grams of all texts, about 500 MB. They are compared as text.
 MOST = 2_000_000
 _WORD = re.compile(r"\w+")
 
@@ -32,6 +32,8 @@ class Decontamination:
         self._words = settings.get("words", 13)
         # By length, each n-gram and the rule of the text in which it came first.
         self._n_grams: dict[int, dict[str, str]] = {}
+        # Hashes of their halves, of short texts and of others, by the least length of these.
+        self._halves: dict[int, set[int]] = {}
         self._total = 0
         self.rules: list[str] = []
         for path in settings.get("against", []):
@@ -56,6 +58,8 @@ class Decontamination:
             for n_gram in _n_grams(words, n):
                 known.setdefault(n_gram, rule)
             self._total += len(known)
+            least = self._least(n)
+            self._halves.setdefault(least, set()).update(_halves(words, least, 1))
             if self._total > MOST:
                 raise MlmError(
                     f"corpus.filters.decontamination: the texts up to {rule.partition('.')[2]} "
@@ -67,12 +71,20 @@ class Decontamination:
         """Whether a rule leaves out `text`; `taken` then has it, with the n-gram as its sample."""
         # Most configurations name no texts, and then words cost as much as all else.
         words = _words(text) if self._n_grams else []
+        # Of halves at this distance, every n-gram has one; most documents have none of those.
+        near = {
+            least: not halves.isdisjoint(_halves(words, least, least // 2 + 1))
+            for least, halves in self._halves.items()
+        }
         for n, known in self._n_grams.items():
-            for n_gram in _n_grams(words, n):
+            for n_gram in _n_grams(words, n) if near[self._least(n)] else ():
                 if n_gram in known:
                     taken[known[n_gram]] = TakenByRule.of_one(len(text), n_gram)
                     return True
         return False
+
+    def _least(self, n: int) -> int:
+        return n if n == self._words else SHORTEST
 
 
 def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
@@ -111,6 +123,13 @@ def _words(text: str) -> list[str]:
 
 def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
     return map(" ".join, zip(*(words[start:] for start in range(n)), strict=False))
+
+
+def _halves(words: Sequence[str], n: int, distance: int) -> Iterator[int]:
+    """Hashes of what has half of `n` words, at every place or at a `distance`."""
+    size = (n + 1) // 2
+    places = range(0, len(words) - size + 1, distance)
+    return (hash(tuple(words[place : place + size])) for place in places)
 
 
 def _texts(path: str, column: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from glob import glob, has_magic
 from itertools import zip_longest
 from pathlib import Path
@@ -15,8 +16,25 @@ from mlm.foundations.errors import MlmError, listed, printable
 
 #: Where the workflow writes, below the working directory.
 _OWN_PLACES = ("results", "state", "logs", ".snakemake")
-#: What `_READERS` of mlm.corpus.formats reads; named here without its libraries.
-FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
+
+
+@dataclass(frozen=True)
+class Format:
+    """Whether the documents of a file have `columns`, and whether parts of it can be read alone."""
+
+    columns: bool = True
+    divisible: bool = False
+
+
+#: By the ending of a file. `_READERS` of mlm.corpus.formats reads them, with its libraries.
+FORMATS = {
+    "txt": Format(columns=False, divisible=True),
+    "jsonl": Format(divisible=True),
+    # Fields may hold line ends.
+    "csv": Format(),
+    "tsv": Format(),
+    "parquet": Format(divisible=True),
+}
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 #: Characters of names that Snakemake reads as wildcards, or that no record can hold.
 _REFUSED = re.compile(r"[{}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -43,11 +61,14 @@ def recorded_path(path: str) -> str:
 
 
 def matched_files(
-    patterns: dict[str, list[str]], note: Callable[[str], None] = lambda _: None
+    patterns: dict[str, list[str]],
+    note: Callable[[str], None] = lambda _: None,
+    key: str = "corpus.files",
 ) -> dict[str, list[str]]:
     """By split, the files that its glob patterns (or names) match, sorted, each one once.
 
-    `note` is told of files with several names. Raises MlmError with every problem at once.
+    `note` is told of files with several names. Raises MlmError with every problem at once, of the
+    setting `key`.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
@@ -60,18 +81,18 @@ def matched_files(
             refused = [] if is_file else _closed_directories(pattern)
             refused += [_problem(path, pattern) for path in sorted(paths)]
             refused = refused or [_no_match(pattern)]
-            problems += [f"corpus.files.{split}: {problem}" for problem in refused if problem]
+            problems += [f"{key}.{split}: {problem}" for problem in refused if problem]
             found |= paths
         files[split] = _each_once(found, note)
         for path in files[split]:
             other = owner.setdefault(os.path.realpath(path), split)
             if other != split:
                 problems.append(
-                    f"corpus.files.{split}: {_shown(path)} is named for {other} too; a file "
-                    "belongs to one split"
+                    f"{key}.{split}: {_shown(path)} is named for {other} too; a file belongs to "
+                    "one of them"
                 )
     if problems:
-        raise MlmError(f"The files of the corpus:\n{listed(dict.fromkeys(problems))}")
+        raise MlmError(f"The files of {key}:\n{listed(dict.fromkeys(problems))}")
     return files
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
-from mlm.corpus.decoding import CleanText, clean
+from mlm.corpus.decoding import CleanText, clean, is_clean
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.personal_data import PersonalData
@@ -32,9 +32,11 @@ class SplitCounts:
     replaced_bytes: int = 0
     nul_bytes: int = 0
 
-    def add(self, judged: Judged) -> None:
-        """Count a document that was read."""
+    def add(self, judged: Judged | None) -> None:
+        """Count a document that was read; None: it was kept as it is."""
         self.filters["read"] += 1
+        if judged is None:
+            return
         self.replaced_bytes += judged.replaced_bytes
         self.nul_bytes += judged.nul_bytes
         add_taken(self.rules, judged.taken)
@@ -56,6 +58,7 @@ class Filters:
         }
         self._rules = {name: family for name, family in families.items() if family.rules}
         self._decontamination = Decontamination(settings.get("decontamination", {}))
+        self._without_rules = not (self._rules or self._decontamination.rules)
 
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
@@ -66,6 +69,11 @@ class Filters:
             rules += self._decontamination.rules
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
+
+    def keep_as_is(self, raw: str) -> bool:
+        """Whether `raw` is surely kept unchanged, as most documents are: `judged` costs more."""
+        unchanged = raw.isascii() or self._normalisation == "none"
+        return self._without_rules and unchanged and is_clean(raw) and self._refusal(raw) is None
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared and filtered; decontamination looks at train alone (`judged_in_train`)."""

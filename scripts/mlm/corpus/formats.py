@@ -9,8 +9,9 @@ import shutil
 import tempfile
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import BinaryIO
 
 import orjson
@@ -83,17 +84,12 @@ def read_documents(
     With `stop`, those that begin in bytes `start` to `stop` of txt or jsonl, or whose row groups do
     in parquet.
     """
-    if file_format == "parquet":
-        yield from _parquet_documents(stream, name, settings, start, stop)
-    elif file_format in ("csv", "tsv"):
-        separator = "," if file_format == "csv" else "\t"
-        yield from _separated_documents(stream, name, settings, separator)
-    else:
-        read = _text_documents if file_format == "txt" else _json_documents
-        yield from _documents_in_lines(read, stream, name, settings, start, stop)
+    yield from _READERS[file_format](stream, name, settings, start, stop)
 
 
-def _documents_in_lines(read, stream, name, settings, start, stop) -> Iterator[Document]:
+def _documents_in_lines(
+    read, stream: BinaryIO, name: str, settings: Corpus, start: int, stop: int | None
+) -> Iterator[Document]:
     per = settings.files.document_per if read is _text_documents else "line"
     if stop is not None:
         start, stop = (document_begin(stream, p, per, settings.encoding) for p in (start, stop))
@@ -136,25 +132,29 @@ def _text_documents(
 def _json_documents(
     lines: Iterator[tuple[int, str]], name: str, settings: Corpus
 ) -> Iterator[Document]:
-    column, group_by = settings.text_column, settings.group_by
     for number, line in lines:
-        where, group = f"{name}, line {number}", None
+        where = f"{name}, line {number}"
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
             # A blank line, or NaN or half a pair of surrogates, which Python takes for JSON.
             if line.isspace():
                 continue
-            record = _decoded(line, where, column)
-        if not isinstance(record, dict):
-            raise MlmError(
-                f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
-            )
-        if column not in record or (group_by is not None and group_by not in record):
-            check_columns(where, sorted(record), settings)
-        if group_by is not None:
-            group = group_name(record[group_by], where, settings)
-        yield Document(_text_value(record[column], where, settings), group)
+            record = _decoded(line, where, settings.text_column)
+        yield _json_document(record, where, settings)
+
+
+def _json_document(record: object, where: str, settings: Corpus) -> Document:
+    column, group_by, group = settings.text_column, settings.group_by, None
+    if not isinstance(record, dict):
+        raise MlmError(
+            f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
+        )
+    if column not in record or (group_by is not None and group_by not in record):
+        check_columns(where, sorted(record), settings)
+    if group_by is not None:
+        group = group_name(record[group_by], where, settings)
+    return Document(_text_value(record[column], where, settings), group)
 
 
 def _decoded(line: str, where: str, column: str) -> object:
@@ -169,7 +169,7 @@ def _decoded(line: str, where: str, column: str) -> object:
 
 
 def _separated_documents(
-    stream: BinaryIO, name: str, settings: Corpus, separator: str
+    separator: str, stream: BinaryIO, name: str, settings: Corpus, *_whole
 ) -> Iterator[Document]:
     csv.field_size_limit(LONGEST_DOCUMENT)
     rows = csv.reader(
@@ -221,6 +221,17 @@ def _parquet_documents(
         if isinstance(error, OSError) and error.errno:
             raise
         raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
+
+
+#: By ending, as in `FORMATS` of mlm.corpus.file_patterns: functions of the arguments of
+#: `read_documents`, apart from the format.
+_READERS: dict[str, Callable[..., Iterator[Document]]] = {
+    "txt": partial(_documents_in_lines, _text_documents),
+    "jsonl": partial(_documents_in_lines, _json_documents),
+    "csv": partial(_separated_documents, ","),
+    "tsv": partial(_separated_documents, "\t"),
+    "parquet": _parquet_documents,
+}
 
 
 def batch_documents(

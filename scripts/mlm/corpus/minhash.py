@@ -76,8 +76,8 @@ def minhashes(ngrams: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray
 
 
 def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
-    """A 64-bit key of each band of `smallest`: uint64 [texts, bands]. Locality-sensitive hashing
-    (Indyk and Motwani 1998)."""
+    """A 64-bit key of each band of `smallest` (corpus.filters: bands, rows): uint64 [texts, bands].
+    Locality-sensitive hashing (Indyk and Motwani 1998)."""
     rows = smallest.reshape(len(smallest), bands, smallest.shape[1] // bands).astype(np.uint64)
     keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64), rows.shape[:2])
     for row in range(rows.shape[2]):

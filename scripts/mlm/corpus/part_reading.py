@@ -101,15 +101,15 @@ def _read(
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
-            judged = filters.judged(raw)
-            document = judged.text.encode("utf-8")
+            judged = None if filters.keep_as_is(raw) else filters.judged(raw)
+            document = (judged.text if judged else raw).encode("utf-8")
             # What belongs together stays on one side.
             key = document if group is None else group.encode("utf-8")
             split = carve(key, seed, shares) if shares else own_split
-            if split == "train":
+            if judged and split == "train":
                 judged = filters.judged_in_train(judged)
             counts[split].add(judged)
-            if not judged.refusal:
+            if not (judged and judged.refusal):
                 spools[split].add(document, group)
             documents += 1
             size += len(document)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlm.config.fields import SPLITS
-from mlm.corpus.file_patterns import file_format, matched_files, sections
+from mlm.corpus.file_patterns import FORMATS, file_format, matched_files, sections
 from mlm.foundations.errors import MlmError, listed
 
 
@@ -47,11 +47,13 @@ def files_of_sources(corpus: Mapping, note: Callable[[str], None]) -> dict[str |
 
 def _check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
     """Raise MlmError if `corpus.group_by` names a column and one of the files has none."""
-    lines = [p for paths in files.values() for p in paths if file_format(p)[0] == "txt"]
-    if column is not None and lines:
+    paths = [path for of_split in files.values() for path in of_split]
+    plain = [path for path in paths if not FORMATS[file_format(path)[0]].columns]
+    if column is not None and plain:
+        *others, last = (f".{ending}" for ending, kind in FORMATS.items() if kind.columns)
         raise MlmError(
-            f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
-            "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
+            f"corpus.group_by: {column!r} names a column, and {plain[0]} is a text file without "
+            f"columns. Set it to null, or give the text as {', '.join(others)} or {last}"
         )
 
 
@@ -103,8 +105,8 @@ def divided(files: Mapping[str, Sequence[str]], corpus: Mapping, parts: int) -> 
 
 def _can_be_divided(path: str, corpus: Mapping) -> bool:
     kind, compression = file_format(path)
-    if compression or kind in ("csv", "tsv") or corpus["group_per"] == "heading":
-        # Fields may hold line ends, and headings belong to what follows.
+    if compression or not FORMATS[kind].divisible or corpus["group_per"] == "heading":
+        # Headings belong to what follows.
         return False
     return kind != "txt" or corpus["files"]["document_per"] != "file"
 

@@ -1,17 +1,21 @@
 """What evaluation.json and fill_mask.json say of a run's model."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from mlm.config.fields import MaskedShares
+from mlm.evaluation.group_artefacts import BitsByGroup, GroupSums
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
+from mlm.training.artefacts import ACCURACY, LOSS
 
 #: Significant digits of every number in the files. A loss of 10 nats is then right to 1e-6,
 #: and what another processor or batch size changes in the last bits of float32 is not shown.
 DIGITS = 7
 
 Interval = tuple[float, float]
+Tone = Literal["better", "worse", "even"]
 
 
 def rounded(value: Any, digits: int = DIGITS) -> Any:
@@ -47,38 +51,85 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Hidden(Subset):
-    """Means over the predictions whose answer the model was not shown."""
+class Metric:
+    """How a mean over the predictions is shown: the `heading` of its column in the report and
+    there its entry `term` in report/glossary.yaml, in percent or with so many `digits`; whether
+    runs are `compared` by it; what a published model's `card` calls it (None: not there)."""
 
+    heading: str
+    term: str
+    digits: int | None = None
+    compared: bool = True
+    card: str | None = None
+
+
+def _metric(*shown, **how) -> Any:
+    return field(metadata={"metric": Metric(*shown, **how)})
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over predictions of a model or a baseline, losses in nats. `means_over` of
+    mlm.evaluation.metrics computes them."""
+
+    loss: float = _metric("Loss, nats", "loss", digits=3, card=LOSS)
+    perplexity: float = _metric(
+        "Perplexity", "perplexity", digits=1, compared=False, card="Perplexity of masked tokens"
+    )
+    accuracy: float = _metric("Accuracy", "accuracy", card=ACCURACY)
+    top5_accuracy: float = _metric("Top 5", "top5", compared=False)
+
+
+METRICS: dict[str, Metric] = {f.name: f.metadata["metric"] for f in fields(Means)}
+
+
+@dataclass(frozen=True)
+class MeansOfModel(Means):
+    num_predictions: int
     loss_interval: Interval
     accuracy_interval: Interval
 
 
 @dataclass(frozen=True)
-class Summary(Hidden):
-    """Means over all predictions, losses in nats. `hidden` and `bits_per_character` (None without a
-    number of characters) leave out tokens that masking keeps."""
+class Summary(MeansOfModel):
+    """Means over all predictions. `hidden`, the headline, is over those whose answer the model is
+    not shown; so are the numbers of samples and groups and `bits_per_character` (None without a
+    number of characters), with its interval."""
 
-    perplexity: float
-    top5_accuracy: float
     num_samples: int
     num_groups: int
     bits_per_character: float | None
-    hidden: Hidden
+    bits_per_character_interval: Interval | None
+    hidden: MeansOfModel
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference of two losses in nats, and its confidence interval."""
+    """A mean difference, of two losses in nats unless said, and its confidence interval."""
 
     difference: float
     difference_interval: Interval
 
     @property
-    def tone(self) -> Literal["better", "worse", "even"]:
+    def tone(self) -> Tone:
         """Whether the first loss is better beyond chance, worse beyond chance, or neither."""
         low, high = self.difference_interval
         return "better" if high < 0 else "worse" if low > 0 else "even"
+
+
+@dataclass(frozen=True)
+class FurtherText:
+    """Further held-out text (`evaluation.also`), its `tokens` without the two around each document,
+    `sha256` that of the documents and their groups, and the model's figures. Of one that starts
+    from a checkpoint, also those `before` the first step, and the `change` in bits a character."""
+
+    documents: int
+    characters: int
+    tokens: int
+    sha256: str
+    model: Summary
+    before: Summary | None = field(default=None, metadata=OPTIONAL)
+    change: Difference | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -92,18 +143,58 @@ class Counted:
 
 @dataclass(frozen=True)
 class Baseline(Difference):
-    """A baseline at the model's positions, and what it `sees`. `hidden` and `difference` (the
-    model's loss minus its own) are those where the model is not shown the token itself."""
+    """A baseline at the model's positions, and what it `sees`, all where the model is not shown the
+    token itself: `difference` is the model's loss minus its own, `accuracy_difference` the model's
+    accuracy minus its own."""
 
-    loss: float
-    perplexity: float
-    accuracy: float
-    top5_accuracy: float
+    accuracy_difference: float
+    accuracy_difference_interval: Interval
     bits_per_character: float | None
-    hidden: Subset
+    hidden: Means
     sees: str
     counted: Counted
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def accuracy_tone(self) -> Tone:
+        """The tone of the difference in accuracy, where more is better."""
+        low, high = self.accuracy_difference_interval
+        return Difference(-self.accuracy_difference, (-high, -low)).tone
+
+    @property
+    def tones(self) -> Tone:
+        """Whether the model is better in loss and accuracy, worse in both, or neither."""
+        return self.tone if self.tone == self.accuracy_tone else "even"
+
+
+@dataclass(frozen=True)
+class BaselineName:
+    """What a baseline is called, and what it `sees`."""
+
+    heading: str
+    sees: str
+
+
+#: In the order of what they know; `baselines` of mlm.evaluation.baselines computes them. Those with
+#: the same view see what the model sees, and are the fair ones; a trigram that sees every neighbour
+#: knows more than any model asked the same.
+BASELINES = {
+    "unigram": BaselineName("unigram", "no context: token frequencies of the train split"),
+    "bigram_hidden": BaselineName(
+        "bigram, same view", "the left and the right neighbour, as the model is shown them"
+    ),
+    "bigram": BaselineName(
+        "bigram, all neighbours", "the left and the right neighbour, even if hidden from the model"
+    ),
+    "trigram_hidden": BaselineName(
+        "trigram, same view",
+        "the two neighbours on the left and the two on the right, as the model is shown them",
+    ),
+    "trigram": BaselineName(
+        "trigram, all neighbours",
+        "the two neighbours on the left and the two on the right, even if hidden from the model",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -176,36 +267,86 @@ class ExtremeSamples:
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A pair of sentences and their pseudo-log-likelihoods in nats."""
+    """A pair of sentences and their pseudo-log-likelihoods in nats; `correct` is 1, 0, or 0.5 for a
+    tie, `file` None for one of the configuration."""
 
     acceptable: str
     unacceptable: str
     scores: tuple[float, float]
-    correct: bool
+    correct: float
+    file: str | None = None
+    phenomenon: str | None = None
+
+
+@dataclass(frozen=True)
+class PairFigures:
+    """Figures of the pairs of one phenomenon in one file: `margin` is the mean of the acceptable
+    sentence's score less the other's, in nats; of ties, half count as correct."""
+
+    file: str | None
+    phenomenon: str | None
+    num_pairs: int
+    num_ties: int
+    accuracy: float
+    accuracy_interval: Interval
+    margin: float
+    margin_interval: Interval
+    bigram_accuracy: float
 
 
 @dataclass(frozen=True)
 class MinimalPairs:
-    accuracy: float
+    """`score` is evaluation.pseudo_log_likelihood; `pairs` are those of the configuration, and the
+    best and worst of each file; `num_left_out` those of files that are too long for a sample."""
+
+    score: str
+    total: PairFigures
+    phenomena: list[PairFigures]
+    num_left_out: int
     pairs: list[ScoredPair]
 
 
 @dataclass(frozen=True)
-class GroupSums:
-    """Sums by group of the test split, for pairing one run with another."""
+class ContextStep(Difference):
+    """The loss if `visible` tokens on either side are, or those of the "sentence" or "all";
+    `tokens` is their mean number, and the difference that to the loss with all."""
 
-    loss: list[float]
-    correct: list[int]
-    predictions: list[int]
+    visible: int | Literal["sentence", "all"]
+    tokens: float
+    loss: float
+    loss_interval: Interval
+
+
+@dataclass(frozen=True)
+class ContextOfNgram:
+    """An n-gram that sees `visible` tokens on either side; the model's loss less its own if the
+    model sees the `same`, and if it sees `all`."""
+
+    visible: int
+    loss: float
+    loss_interval: Interval
+    same: Difference
+    all: Difference
+
+
+@dataclass(frozen=True)
+class ContextCurve:
+    """The loss by visible context at so many predictions, none of whose answers is visible, and the
+    n-grams at the same positions."""
+
+    num_predictions: int
+    steps: list[ContextStep]
+    ngrams: dict[str, ContextOfNgram]
 
 
 @dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
-    """Every figure of a run's model on the test split; `train` and the `gap` to it are None if no
-    sample of train was scored, `group_by` if the shards have no groups. `settings` are those that
-    the figures depend on, `digests` the sha256 of model, tokenizer and manifest."""
+    """Every figure of a run's model on the test split, where the answer is hidden except in
+    `shown_as` and directly in a summary; None or left out is what is turned off or not known: no
+    sample of train, shards without groups, text of one group. `settings` are those that the figures
+    depend on, `digests` the sha256 of model, tokenizer, manifest, and of the `text` if known."""
 
-    format_version: int = field(default=2, kw_only=True)
+    format_version: int = field(default=4, kw_only=True)
     run: str
     test: Summary
     train: Summary | None
@@ -223,6 +364,17 @@ class EvaluationFigures(_Rounded):
     group_sums: GroupSums
     settings: dict[str, Any]
     digests: dict[str, str]
+    context: ContextCurve | None = field(default=None, metadata=OPTIONAL)
+    by_group: BitsByGroup | None = field(default=None, metadata=OPTIONAL)
+    also: dict[str, FurtherText] | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def masked_as(self) -> str | None:
+        """How the targets were masked, as in 80/10/10; None if every answer is hidden."""
+        if self.test.num_predictions == self.test.hidden.num_predictions:
+            return None
+        shares = {name: self.settings[name] for name in ("mask_token", "random_token")}
+        return MaskedShares(**shares).replacement
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """What the model is compared with: counting alone, at the model's positions."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Baseline
+from mlm.evaluation.artefacts import BASELINES, Baseline, Counted, Means
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import EvaluationData
-from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference, part
+from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference
 from mlm.evaluation.neighbour_mixture import (
     COMPONENTS,
     NeighbourMixtures,
@@ -15,54 +15,68 @@ from mlm.evaluation.neighbour_mixture import (
 )
 from mlm.evaluation.predictions import Positions, Ranked, Scored
 
-_NEIGHBOURS = {
-    "bigram": "the left and the right neighbour",
-    "trigram": "the two neighbours on the left and the two on the right",
-}
+
+@dataclass(frozen=True)
+class Ngrams:
+    """The unigram's probabilities [vocabulary], and the bigram and the trigram."""
+
+    unigram: np.ndarray
+    mixtures: NeighbourMixtures
+
+    @classmethod
+    def fitted(cls, data: EvaluationData, special: list[int]) -> "Ngrams":
+        """Counted on train, with weights fitted on validation."""
+        mixtures = NeighbourMixtures(data.counts, special)
+        mixtures.fit(data.fitted)
+        return cls(unigram_probabilities(data.counts, special), mixtures)
+
+    def scores(self, positions: Positions, label: str) -> dict[str, Ranked]:
+        """The answers by n-gram, given the true neighbours; `label` names the progress line."""
+        unigram = unigram_scores(self.unigram, positions.truth)
+        return {"unigram": unigram} | self.mixtures.scores(positions, label)
 
 
 def baselines(
-    data: EvaluationData,
-    special: list[int],
-    test: Scored,
-    mask_id: int,
+    ngrams: Ngrams,
+    counted: Counted,
+    hidden: Scored,
     tokens_per_character: float | None,
     resampling: Resampling,
 ) -> dict[str, Baseline]:
-    """The unigram, bigrams and trigrams at the positions of `test`, in the order of the report."""
-    positions = test.positions
-    hidden = positions.answer_hidden(mask_id)
+    """The unigram, bigrams and trigrams at the positions of `hidden`, the model's answers where the
+    true token is hidden from it, in the order of the report."""
+    positions, model, found = hidden.positions, hidden.scores, {}
+    unit = positions.unit
 
-    def baseline(sees: str, scores: Ranked, weights: dict | None = None) -> Baseline:
-        where_hidden = part(scores, hidden)
-        difference = paired_difference(
-            positions.unit[hidden], test.scores.loss[hidden], scores.loss[hidden], resampling
-        )
-        return Baseline(
-            **asdict(difference),
-            **means_over(scores),
-            bits_per_character=bits_per_character(where_hidden.loss, tokens_per_character),
-            hidden=where_hidden,
-            sees=sees,
-            counted=data.counted,
+    def add(name: str, scores: Ranked, weights: dict | None = None) -> None:
+        means = Means(**means_over(scores))
+        accuracy = paired_difference(unit, model.correct, scores.correct, resampling)
+        found[name] = Baseline(
+            **asdict(paired_difference(unit, model.loss, scores.loss, resampling)),
+            accuracy_difference=accuracy.difference,
+            accuracy_difference_interval=accuracy.difference_interval,
+            bits_per_character=bits_per_character(means.loss, tokens_per_character),
+            hidden=means,
+            sees=BASELINES[name].sees,
+            counted=counted,
             weights=weights,
         )
 
-    unigram = unigram_scores(unigram_probabilities(data.counts, special), positions.truth)
-    found = {"unigram": baseline("no context: token frequencies of the train split", unigram)}
-    mixtures = NeighbourMixtures(data.counts, special)
-    mixtures.fit(data.fitted)
-    all_seen = mixtures.scores(positions, "baselines")
+    all_seen, mixtures = ngrams.scores(positions, "baselines"), ngrams.mixtures
+    add("unigram", all_seen.pop("unigram"))
     seen_as_shown = _scores_as_shown(mixtures, positions, all_seen)
-    for name, neighbours in _NEIGHBOURS.items():
-        weights = dict(zip(COMPONENTS[name], map(float, mixtures.weights[name]), strict=True))
-        found[f"{name}_hidden"] = baseline(
-            f"{neighbours}, as the model is shown them", seen_as_shown[name], weights
-        )
-        found[name] = baseline(
-            f"{neighbours}, even if hidden from the model", all_seen[name], weights
-        )
+    for name, components in COMPONENTS.items():
+        weights = dict(zip(components, map(float, mixtures.weights[name]), strict=True))
+        add(f"{name}_hidden", seen_as_shown[name], weights)
+        add(name, all_seen[name], weights)
     return found
+
+
+def fitted_bigram(data: EvaluationData, special: list[int]) -> NeighbourMixtures:
+    """The bigram alone, fitted as that of `baselines`."""
+    bigram = NeighbourMixtures(replace(data.counts, beside_two={}), special)
+    bigram.fit(data.fitted)
+    return bigram
 
 
 def unigram_scores(probabilities: np.ndarray, truth: np.ndarray) -> Ranked:

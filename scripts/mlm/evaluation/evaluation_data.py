@@ -17,11 +17,11 @@ from mlm.samples.split_samples import (
     read_samples,
     spread_samples,
 )
-from mlm.samples.token_counts import COUNTED_TOKENS, TokenCounts, count_tokens
+from mlm.samples.token_counts import TokenCounts, count_tokens, counted_samples
 
 _REMAKE = (
     "To have the shards made again: rm -r results/shards results/manifests, then the same "
-    "snakemake command; those of shards.prebuilt are yours to replace."
+    "snakemake command."
 )
 #: Tokens of validation that the weights of the baselines are fitted on.
 _FITTED_TOKENS = 20_000
@@ -61,16 +61,16 @@ def read_evaluation_data(
         )
     _check_ids(manifests["test"], test.input_ids, vocabulary)
     train = manifests["train"]
-    every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
+    counted = counted_samples(train.num_samples, train.num_tokens)
     chosen = evenly_spread(train.num_samples, len(test) if train_samples is None else train_samples)
     gathered: list[Samples] = []
 
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        wanted = np.union1d(np.arange(0, train.num_samples, every), chosen)
+        wanted = np.union1d(np.arange(0, train.num_samples, counted.step), chosen)
         for samples in read_samples(train, root, wanted):
             _check_ids(train, samples.input_ids, vocabulary)
             gathered.append(samples[np.isin(samples.index, chosen)])
-            kept = samples[samples.index % every == 0]
+            kept = samples[samples.index % counted.step == 0]
             yield kept.input_ids, kept.attention_mask
 
     counts = count_tokens(batches(), vocabulary, special_ids, two=True)
@@ -78,7 +78,7 @@ def read_evaluation_data(
         test=test,
         train=joined(gathered) if len(chosen) else None,
         counts=counts,
-        counted=Counted(counts.tokens, -(-train.num_samples // every), train.num_samples),
+        counted=Counted(counts.tokens, len(counted), train.num_samples),
         fitted=_text_positions(manifests["validation"], root, special_ids),
         sequence_length=train.sequence_length,
     )

@@ -13,13 +13,14 @@ from mlm.evaluation.artefacts import (
     Calibration,
     Difference,
     FrequencyBand,
-    GroupSums,
-    Hidden,
+    MeansOfModel,
     PositionBin,
     Subset,
     Summary,
 )
+from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_unit
+from mlm.evaluation.group_artefacts import GroupSums
 from mlm.evaluation.predictions import Ranked, Scored
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
@@ -50,32 +51,36 @@ def summary_of(
     scored: Scored, mask_id: int, tokens_per_character: float | None, resampling: Resampling
 ) -> Summary:
     """The figures over all predictions; their intervals resample `Positions.unit`."""
-    positions, scores = scored.positions, scored.scores
-    hidden = positions.answer_hidden(mask_id)
-    where_hidden = Hidden(**_measured(positions.unit[hidden], scores[hidden], resampling))
+    hidden = scored.where_hidden(mask_id)
+    headline = MeansOfModel(**_measured(hidden, resampling))
+    low, high = (bits_per_character(x, tokens_per_character) for x in headline.loss_interval)
     return Summary(
-        **(means_over(scores) | _measured(positions.unit, scores, resampling)),
-        num_samples=len(np.unique(positions.sample)),
-        num_groups=len(np.unique(positions.group)),
-        bits_per_character=bits_per_character(where_hidden.loss, tokens_per_character),
-        hidden=where_hidden,
+        **_measured(scored, resampling),
+        num_samples=len(np.unique(hidden.positions.sample)),
+        num_groups=len(np.unique(hidden.positions.group)),
+        bits_per_character=bits_per_character(headline.loss, tokens_per_character),
+        bits_per_character_interval=tokens_per_character and (low, high),
+        hidden=headline,
     )
 
 
-def _measured(unit: np.ndarray, scores: Ranked, resampling: Resampling) -> dict[str, Any]:
-    means = resampling.means(unit, scores.loss, scores.correct)
-    return asdict(part(scores, np.ones(len(scores), bool))) | {
+def _measured(scored: Scored, resampling: Resampling) -> dict[str, Any]:
+    scores = scored.scores
+    means = resampling.means(scored.positions.unit, scores.loss, scores.correct)
+    return means_over(scores) | {
+        "num_predictions": len(scores),
         "loss_interval": resampling.interval(means[:, 0]),
         "accuracy_interval": resampling.interval(means[:, 1]),
     }
 
 
 def paired_difference(
-    unit: np.ndarray, loss: np.ndarray, other: np.ndarray, resampling: Resampling
+    unit: np.ndarray, one: np.ndarray, other: np.ndarray, resampling: Resampling
 ) -> Difference:
-    """mean(loss − other) at the same positions [predictions], resampled by `unit`."""
-    means = resampling.means(unit, loss - other)[:, 0]
-    return Difference(float(np.mean(loss - other)), resampling.interval(means))
+    """mean(one − other) at the same positions [predictions], resampled by `unit`."""
+    difference = one.astype(np.float64) - other
+    means = resampling.means(unit, difference)[:, 0]
+    return Difference(float(np.mean(difference)), resampling.interval(means))
 
 
 def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Difference:
@@ -146,9 +151,15 @@ def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Ca
     return Calibration(sum(gaps) / len(confidence) if gaps else 0.0, curve)
 
 
-def group_sums(test: Scored) -> GroupSums:
-    """The test split's sums by group, of neighbours together beyond `MOST_GROUP_SUMS`."""
-    correct = test.scores.correct.astype(np.int64)
-    totals, counts = sums_by_unit(test.positions.unit, test.scores.loss, correct)
-    table = bundled(np.column_stack([totals, counts]), MOST_GROUP_SUMS)
+def group_sums(test: Scored, texts: TextOfGroups | None = None) -> GroupSums:
+    """The test split's sums by group, of neighbours together beyond `MOST_GROUP_SUMS`. If its
+    `texts` are known and of several groups, all of them have a row with the sums of their text, so
+    that the rows of two vocabularies are of the same groups."""
+    correct, unit = test.scores.correct.astype(np.int64), test.positions.unit
+    table = np.column_stack(sums_by_unit(unit, test.scores.loss, correct))
+    if texts is not None and unit is not test.positions.sample:
+        whole = np.zeros((len(texts.ids), table.shape[1]))
+        whole[np.searchsorted(texts.ids, np.unique(unit))] = table
+        table = np.column_stack([whole, texts.tokens, texts.characters])
+    table = bundled(table, MOST_GROUP_SUMS)
     return GroupSums(table[:, 0].tolist(), *table[:, 1:].T.astype(int).tolist())

@@ -1,61 +1,202 @@
 """Minimal pairs: does the model prefer the acceptable sentence?
 
-By the pseudo-log-likelihood of Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model
-Scoring" (2020): each token is masked in turn. Pairs as in BLiMP (Warstadt et al., 2020).
+A sentence's score is its pseudo-log-likelihood, the sum of the log-probabilities of its tokens,
+each masked in turn (Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model Scoring", 2020).
+With `word_l2r` the later tokens of the same word are masked as well, since they would give the
+token away (Kauf and Ivanova, "A Better Way to Do Masked Language Model Scoring", 2023).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from mlm.evaluation.artefacts import MinimalPairs, ScoredPair
+from mlm.evaluation.artefacts import MinimalPairs, PairFigures, ScoredPair
+from mlm.evaluation.baselines import as_shown
+from mlm.evaluation.bootstrap import Resampling
+from mlm.evaluation.neighbour_mixture import NeighbourMixtures
+from mlm.evaluation.pair_files import Pair
+from mlm.evaluation.predictions import positions_of
 from mlm.foundations.errors import MlmError
+from mlm.foundations.progress_line import Progress
+from mlm.tokenizer.pieces import word_numbers
+
+#: Pairs that are encoded together, and ids of masked rows that are held at once.
+_PAIRS, _CELLS = 8192, 2**23
+#: Rows are as long as the first of these that suffices: few shapes to compile.
+_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)
+#: Pairs of a file that are kept with their texts: so many of the best, and of the worst.
+_KEPT = 5
+#: The word of what is no token of the sentence: special tokens around it, and padding.
+_NO_WORD = -1
+
+
+@dataclass(frozen=True)
+class PairScoring:
+    """What scores sentences of at most `length` tokens of `tokenizer`, transformers' fast one:
+    `log_probabilities` of `Scorer`, and what `bigram` gives, a fitted mixture of the nearest
+    neighbours."""
+
+    tokenizer: Any
+    length: int
+    method: Literal["word_l2r", "plain"]
+    log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray]
+    bigram: Callable[[], NeighbourMixtures]
 
 
 def score_pairs(
-    pairs: Sequence[Sequence[str]],
-    tokenizer,
-    length: int,
-    log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray],
+    pairs: Sequence[Pair], scoring: PairScoring, resampling: Resampling
 ) -> MinimalPairs | None:
-    """The pairs with their scores, and the share that is right; None without pairs. MlmError for a
-    sentence without a token, or with more than `length`, and for two of the same tokens."""
+    """The figures of `pairs` by file and phenomenon, with intervals that resample pairs; None
+    without pairs. Those of files that are too long are left out. MlmError for one of the
+    configuration that is too long or has a sentence without a token, and if none is left."""
     if not pairs:
         return None
-    parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
-    for (first, second), one, other in zip(pairs, parts[::2], parts[1::2], strict=True):
-        # Labels in the order of their places: the tokens themselves.
-        if np.array_equal(one["labels"], other["labels"]):
-            raise MlmError(
-                f"evaluation.minimal_pairs: {first!r} and {second!r} are the same tokens, so that "
-                "nothing is compared; change one, or leave the pair out"
-            )
-    found = log_probabilities({k: np.concatenate([part[k] for part in parts]) for k in parts[0]})
-    ends = np.cumsum([len(part["labels"]) for part in parts])
-    sums = [float(np.sum(sentence)) for sentence in np.split(found, ends[:-1])]
-    scored = [
-        ScoredPair(*pair, scores, correct=scores[0] > scores[1])
-        for pair, scores in zip(pairs, zip(sums[::2], sums[1::2], strict=True), strict=True)
-    ]
-    return MinimalPairs(sum(pair.correct for pair in scored) / len(scored), scored)
-
-
-def _masked_one_by_one(text: str, tokenizer, length: int) -> dict[str, np.ndarray]:
-    """For each token of `text`, a row of the sentence without it."""
-    ids = np.array(tokenizer(text)["input_ids"], np.int32)
-    frame = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
-    places = np.flatnonzero(~np.isin(ids, frame)).astype(np.int32)
-    if not len(places) or len(ids) > length:
+    bigram = scoring.bigram()
+    scores, progress = np.empty((len(pairs), 2, 2)), Progress("minimal pairs", len(pairs), "pairs")
+    for start in range(0, len(pairs), _PAIRS):
+        part = pairs[start : start + _PAIRS]
+        scores[start : start + len(part)] = _scores_of(part, scoring, bigram)
+        progress.to(start + len(part))
+    known = np.flatnonzero(np.isfinite(scores).all(axis=(1, 2)))
+    if not len(known):
         raise MlmError(
-            f"evaluation.minimal_pairs: {text!r} has {len(ids)} tokens, special ones included; "
-            f"at least one of its own and at most {length} are expected. Shorten it."
+            "evaluation.minimal_pair_files: no pair fits in a sample; expected sentences of at "
+            f"most {scoring.length} tokens, special ones included. Raise shards.sequence_length"
         )
-    rows = np.full((len(places), length), tokenizer.pad_token_id, np.int32)
-    rows[:, : len(ids)] = ids
-    rows[np.arange(len(places)), places] = tokenizer.mask_token_id
-    return {
-        "input_ids": rows,
-        "attention_mask": np.tile(np.int32(np.arange(length) < len(ids)), (len(rows), 1)),
-        "positions": places[:, np.newaxis],
-        "labels": ids[places][:, np.newaxis],
+    left_out = len(pairs) - len(known)
+    pairs, scores = [pairs[i] for i in known], scores[known]
+    groups: dict[tuple, list[int]] = {}
+    for number, pair in enumerate(pairs):
+        groups.setdefault((pair.file, pair.phenomenon), []).append(number)
+    return MinimalPairs(
+        score=scoring.method,
+        total=_figures(None, None, scores, resampling),
+        phenomena=[_figures(*names, scores[own], resampling) for names, own in groups.items()],
+        num_left_out=left_out,
+        pairs=[_scored(pairs[i], scores[i]) for i in _kept(pairs, scores)],
+    )
+
+
+def _scores_of(pairs: Sequence[Pair], scoring: PairScoring, bigram) -> np.ndarray:
+    """What the model and the bigram give the two sentences of each pair: [pairs, 2, 2]; NaN for a
+    sentence that is too long or has no token."""
+    texts = [text for pair in pairs for text in (pair.acceptable, pair.unacceptable)]
+    encoded, numbers, words = scoring.tokenizer(texts).encodings, [], []
+    # The same tokens get one score, so that a tie is exact.
+    distinct: dict[tuple[int, ...], int] = {}
+    for place, encoding in enumerate(encoded):
+        ids = tuple(encoding.ids)
+        if ids not in distinct:
+            distinct[ids] = len(words)
+            words.append(_words(encoding, scoring.tokenizer))
+        numbers.append(distinct[ids])
+        fits = len(ids) <= scoring.length and max(words[numbers[-1]], default=_NO_WORD) >= 0
+        if pairs[place // 2].file is None and not fits:
+            raise MlmError(
+                f"evaluation.minimal_pairs: {texts[place]!r} has {len(ids)} tokens, special ones "
+                f"included; at least one of its own and at most {scoring.length} are expected. "
+                "Shorten it."
+            )
+    scores = np.full((len(words), 2), np.nan)
+    sentences = list(distinct)
+    for own, length in _blocks(list(map(len, words)), scoring.length):
+        filled = np.full((2, len(own), length), scoring.tokenizer.pad_token_id, np.int32)
+        filled[1] = _NO_WORD
+        for row, number in enumerate(own):
+            filled[0, row, : len(words[number])] = sentences[number]
+            filled[1, row, : len(words[number])] = words[number]
+        sizes = [len(words[number]) for number in own]
+        scores[own] = _block_scores(*filled, sizes, scoring, bigram)
+    return scores[numbers].reshape(-1, 2, 2)
+
+
+def _words(encoding, tokenizer) -> list[int]:
+    """The number of each token's word, `_NO_WORD` of special tokens around the sentence."""
+    frame = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
+    found = word_numbers(encoding.tokens, encoding.word_ids)
+    return [_NO_WORD if i in frame else w for i, w in zip(encoding.ids, found, strict=True)]
+
+
+def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
+    """Numbers of sentences of `sizes` tokens, up to `longest`, that are padded to one length, and
+    that length; masked rows of a block hold about `_CELLS` ids."""
+    lengths = [n for n in _LENGTHS if n < longest] + [longest]
+    chosen = np.searchsorted(lengths, sizes)
+    for index, length in enumerate(lengths):
+        own = np.flatnonzero(chosen == index).tolist()
+        size = max(1, _CELLS // length**2)
+        for start in range(0, len(own), size):
+            yield own[start : start + size], length
+
+
+def _block_scores(ids, words, sizes, scoring: PairScoring, bigram) -> np.ndarray:
+    """Scores [sentences, 2] of the `ids` [sentences, length], NaN without a token; `words` are the
+    numbers of their words, `sizes` how many tokens each has."""
+    sentence, place = np.nonzero(words >= 0)
+    columns = np.arange(ids.shape[1])
+    target = columns == place[:, np.newaxis]
+    hidden = target
+    if scoring.method == "word_l2r":
+        same = words[sentence] == words[sentence, place][:, np.newaxis]
+        hidden = target | (same & (columns > place[:, np.newaxis]))
+    shown = np.where(hidden, np.int32(scoring.tokenizer.mask_token_id), ids[sentence])
+    attended = np.int32(columns < np.array(sizes)[sentence, np.newaxis])
+    question = {
+        "input_ids": shown,
+        "attention_mask": attended,
+        "positions": place[:, np.newaxis].astype(np.int32),
+        "labels": ids[sentence, place][:, np.newaxis],
     }
+    positions = as_shown(positions_of(ids[sentence], attended, shown, target))
+    scores = np.empty((len(ids), 2))
+    for column, found in enumerate(
+        (scoring.log_probabilities(question), bigram.log_probabilities(positions))
+    ):
+        scores[:, column] = np.bincount(sentence, found, len(ids))
+    scores[np.bincount(sentence, minlength=len(ids)) == 0] = np.nan
+    return scores
+
+
+def _figures(file, phenomenon, scores: np.ndarray, resampling: Resampling) -> PairFigures:
+    """Of `scores` [pairs, 2, 2], the sentences first and then the scorers."""
+    margins = scores[:, 0] - scores[:, 1]
+    correct = (1 + np.sign(margins)) / 2
+    means = resampling.means(np.arange(len(scores)), correct[:, 0], margins[:, 0])
+    return PairFigures(
+        file=file,
+        phenomenon=phenomenon,
+        num_pairs=len(scores),
+        num_ties=int(np.sum(margins[:, 0] == 0)),
+        accuracy=float(np.mean(correct[:, 0])),
+        accuracy_interval=resampling.interval(means[:, 0]),
+        margin=float(np.mean(margins[:, 0])),
+        margin_interval=resampling.interval(means[:, 1]),
+        bigram_accuracy=float(np.mean(correct[:, 1])),
+    )
+
+
+def _kept(pairs: Sequence[Pair], scores: np.ndarray) -> list[int]:
+    """Numbers of the pairs that are kept: all of the configuration, then of each file the best and
+    the worst by margin."""
+    margins, by_file = scores[:, 0, 0] - scores[:, 1, 0], {}
+    for number, pair in enumerate(pairs):
+        by_file.setdefault(pair.file, []).append(number)
+    kept = by_file.pop(None, [])
+    for own in by_file.values():
+        own = sorted(own, key=lambda number: -margins[number])
+        kept += own[:_KEPT] + own[max(_KEPT, len(own) - _KEPT) :]
+    return kept
+
+
+def _scored(pair: Pair, scores: np.ndarray) -> ScoredPair:
+    margin = scores[0, 0] - scores[1, 0]
+    return ScoredPair(
+        pair.acceptable,
+        pair.unacceptable,
+        scores=(float(scores[0, 0]), float(scores[1, 0])),
+        correct=float((1 + np.sign(margin)) / 2),
+        file=pair.file,
+        phenomenon=pair.phenomenon,
+    )

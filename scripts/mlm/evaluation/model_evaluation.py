@@ -1,14 +1,17 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
-from mlm.evaluation.baselines import baselines
+from mlm.evaluation.baselines import Ngrams, baselines, fitted_bigram
+from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import (
     EvaluationData,
@@ -17,6 +20,7 @@ from mlm.evaluation.evaluation_data import (
 )
 from mlm.evaluation.exported_model import framework_of, load_tokenizer
 from mlm.evaluation.extreme_samples import extreme_samples
+from mlm.evaluation.further_text import on_further_texts
 from mlm.evaluation.metrics import (
     calibration_of,
     frequency_bands,
@@ -26,19 +30,22 @@ from mlm.evaluation.metrics import (
     position_bins,
     summary_of,
 )
-from mlm.evaluation.minimal_pairs import score_pairs
+from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import SHOWN_AS, Scored
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
+from mlm.evaluation.visible_context import AskedPositions, context_curve
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.model.export import ExportedModel
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.pieces import word_starts
 
 #: Settings that the figures depend on and the file records.
 _SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed", "samples")
-_SHOWN += ("frequency_bands", "calibration_bins")
+_SHOWN += ("frequency_bands", "calibration_bins", "context_positions")
 
 
 def evaluate(
@@ -48,14 +55,20 @@ def evaluate(
     characters: Mapping[str, int],
     section: Evaluation,
     accelerator: Mapping[str, Any],
+    pairs: Sequence[Pair] = (),
     attend: str = "sample",
     carved: bool = False,
     root: Path = Path(),
+    corpus: Path | None = None,
+    further: Mapping[str, Any] | None = None,
+    start: Callable[[], ExportedModel] | None = None,
 ) -> EvaluationFigures:
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
     are paths, with shards relative to `root`; `characters` those of the splits' text if known;
-    `attend` what attention stayed within in the training; `carved` says that test was dealt from
-    train document by document. Raises MlmError if the inputs do not belong together, or a split is
+    `pairs` those of the configuration and of its files; `attend` what attention stayed within in
+    the training; `carved` says that test was dealt from train document by document; `corpus`
+    describes the text of test, if known; `further` is what `further_texts` gives, and `start` the
+    model before its first step. Raises MlmError if the inputs do not belong together, or a split is
     empty."""
     splits = {split: Manifest.read(path) for split, path in manifests.items()}
     tokenizer = load_tokenizer(model)
@@ -64,11 +77,8 @@ def evaluate(
         splits, root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     within = tokenizer.cls_token_id if attend == "document" else None
-    opened = _opened(model, within, accelerator, section.seed)
-    scorer = Scorer(opened, section, tokenizer, data.sequence_length)
-    pairs = score_pairs(
-        section.minimal_pairs, tokenizer, data.sequence_length, scorer.log_probabilities
-    )
+    how_scored = section, tokenizer, data.sequence_length
+    scorer = Scorer(_opened(model, within, accelerator, section.seed), *how_scored)
     test = scorer.score(data.test, "test")
     if not len(test.positions):
         raise MlmError(
@@ -77,49 +87,74 @@ def evaluate(
         )
     how = Resampling(section.bootstrap.resamples, section.bootstrap.confidence, section.seed)
     density = {s: tokens_per_character(splits[s], characters.get(s)) for s in ("train", "test")}
-    on_train = gap = None
+    hidden, on_train, gap = test.where_hidden(mask_id), None, None
     if data.train is not None and len((train := scorer.score(data.train, "train")).positions):
         on_train = summary_of(train, mask_id, density["train"], how)
-        gap = gap_between(test, train, how)
-    settings = {name: getattr(section, name) for name in _SHOWN} | {
-        "bootstrap": section.bootstrap.model_dump(),
-        "train_samples": 0 if data.train is None else len(data.train),
-    }
+        gap = gap_between(hidden, train.where_hidden(mask_id), how)
+    scoring = PairScoring(
+        tokenizer,
+        data.sequence_length,
+        section.pseudo_log_likelihood,
+        scorer.log_probabilities,
+        partial(fitted_bigram, data, special),
+    )
+    ngrams = Ngrams.fitted(data, special)
+    count = section.context_positions
+    asked = AskedPositions.blocks(test.positions, data.test, count, tokenizer)
+    texts = TextOfGroups.read(corpus, splits["test"], root) if corpus else None
     starts = word_starts(read_json(model / "tokenizer.json"))
+    shown = test.positions.shown_as(mask_id)
+    before = None
+    if start is not None:
+        with TemporaryDirectory() as place:
+            start().write(place)
+            opened = _opened(Path(place), within, accelerator, section.seed)
+            before = Scorer(opened, *how_scored)
     figures = EvaluationFigures(
         run=run,
         test=summary_of(test, mask_id, density["test"], how),
         train=on_train,
         gap=gap,
-        baselines=baselines(data, special, test, mask_id, density["test"], how),
-        **_parts(test, data, section, mask_id, starts),
-        samples=extreme_samples(test, data.test, tokenizer, section.samples),
-        minimal_pairs=pairs,
+        baselines=baselines(ngrams, data.counted, hidden, density["test"], how),
+        **_parts(hidden, data, section, starts),
+        shown_as={name: part(test.scores, shown == i) for i, name in enumerate(SHOWN_AS)},
+        samples=extreme_samples(hidden, data.test, tokenizer, section.samples),
+        minimal_pairs=score_pairs(pairs, scoring, how),
         verdicts=[],
         group_by=splits["test"].group_by,
-        group_sums=group_sums(test),
-        settings=settings,
-        digests={
-            "model": file_sha256(model / "model.safetensors"),
-            "tokenizer": file_sha256(model / "tokenizer.json"),
-            "manifest": file_sha256(manifests["test"]),
-        },
+        group_sums=group_sums(hidden, texts),
+        **_recorded(section, data, model, manifests["test"], texts),
+        context=context_curve(
+            asked, tokenizer, within is not None, scorer.log_probabilities, ngrams.scores, how
+        ),
+        by_group=bits_by_group(hidden, texts, how) if texts else None,
+        also=further and on_further_texts(further, model, section, scorer, before, mask_id, how),
     )
     said = verdicts_on(figures, carved, len(data.test), splits["test"].num_samples)
     return replace(figures, verdicts=said)
 
 
-def _parts(test: Scored, data: EvaluationData, section: Evaluation, mask_id: int, starts) -> dict:
+def _recorded(section: Evaluation, data: EvaluationData, model: Path, test: Path, texts) -> dict:
+    """The settings that the figures depend on, and the digests of the files."""
+    settings = {name: getattr(section, name) for name in _SHOWN} | {
+        "bootstrap": section.bootstrap.model_dump(),
+        "train_samples": 0 if data.train is None else len(data.train),
+    }
+    files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
+    digests = {name: file_sha256(file) for name, file in (files | {"manifest": test}).items()}
+    return {"settings": settings, "digests": digests | ({"text": texts.sha256} if texts else {})}
+
+
+def _parts(hidden: Scored, data: EvaluationData, section: Evaluation, starts) -> dict:
     """The figures that divide the predictions; `starts` [vocabulary]: the ids that start a word."""
-    asked, scores = test.positions, test.scores
-    initial, shown_as = starts[asked.truth], asked.shown_as(mask_id)
+    asked, scores = hidden.positions, hidden.scores
+    initial = starts[asked.truth]
     confidence, bins = scores.top_probability, section.calibration_bins
     counts, uppers = data.counts.unigram, section.frequency_bands
     return {
         "frequency_bands": frequency_bands(asked.truth, scores, counts, uppers),
         "positions": position_bins(asked.position, scores, data.sequence_length),
         "word_initial": {"initial": part(scores, initial), "continuation": part(scores, ~initial)},
-        "shown_as": {name: part(scores, shown_as == i) for i, name in enumerate(SHOWN_AS)},
         "calibration": calibration_of(confidence, scores.correct, bins),
     }
 

@@ -55,11 +55,14 @@ class _Shares:
     def __init__(self, numbers: np.ndarray, tokens: np.ndarray, starts: np.ndarray, width: int):
         from scipy.sparse import csr_array
 
-        row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        self.sums, shape = np.bincount(row, numbers, len(starts) - 1), (len(starts) - 1, width)
+        lengths = np.diff(starts)
+        rows, shape = len(lengths), (len(lengths), width)
+        self.sums = np.bincount(np.repeat(np.arange(rows), lengths), numbers, rows)
+        # Of int64 SciPy would make copies of all: there are fewer than 2^31.
+        starts = starts.astype(np.int32)
         self.all = csr_array((numbers, tokens, starts), shape=shape)
-        large = np.flatnonzero(numbers >= _LARGE * self.sums[row])
-        starts = np.searchsorted(large, starts)
+        large = np.flatnonzero(numbers >= np.repeat(_LARGE * self.sums, lengths))
+        starts = np.searchsorted(large, starts).astype(np.int32)
         self.large = csr_array((numbers[large], tokens[large], starts), shape=shape)
 
 
@@ -69,29 +72,28 @@ class _Conditionals(_Shares):
 
     def __init__(self, tables: Sequence[ContextCounts], width: int):
         """With the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser."""
-        shares, rest = [], []
+        tokens, rest, first = np.concatenate([t.tokens for t in tables]), [], 0
+        # One more of each share and key, for what is nowhere.
+        self._shares = np.zeros(len(tokens) + 1)
         for counted in tables:
             once, twice = (np.count_nonzero(counted.counts == n) for n in (1, 2))
             # Without singletons the estimate is 0, and unseen tokens would get nothing.
             discount = once / (once + 2 * twice) if once and twice else 0.5
             lengths = np.diff(counted.starts)
-            row = np.repeat(np.arange(len(lengths)), lengths)
-            totals = np.bincount(row, counted.counts, len(lengths))
-            shares.append((counted.counts - discount) / totals[row])
+            totals = np.add.reduceat(counted.counts, counted.starts[:-1], dtype=np.int64)
+            own = self._shares[first : first + len(counted.counts)]
+            np.divide(counted.counts - discount, np.repeat(totals, lengths), out=own)
             rest.append(discount * lengths / totals)
+            first += len(own)
         self.rest = np.concatenate([*rest, [1.0]])
         self.lengths = np.concatenate([*(np.diff(counted.starts) for counted in tables), [0]])
-        tokens, starts = np.concatenate([t.tokens for t in tables]), np.cumsum(self.lengths)
-        shares = np.concatenate(shares)
-        super().__init__(shares, tokens, np.append(0, starts), width)
+        super().__init__(self._shares[:-1], tokens, np.append(0, np.cumsum(self.lengths)), width)
         self._last, self._width = np.iinfo(np.int64).max, width
         self._contexts = [np.append(counted.contexts, self._last) for counted in tables]
         self._first = np.cumsum([0, *map(len, rest)])
-        rows = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        self._keys, self._shares = (
-            np.append(rows * width + tokens, self._last),
-            np.append(shares, 0),
-        )
+        begins = np.append(np.arange(len(self.lengths)) * width, self._last)
+        self._keys = np.repeat(begins, np.append(self.lengths, 1))
+        self._keys[:-1] += tokens
 
     def rows_of(self, table: int, contexts: np.ndarray) -> np.ndarray:
         """Rows of `contexts` [n] of the table of that number."""
@@ -180,6 +182,17 @@ class NeighbourMixtures:
                 log_probability[i, chosen] = np.log(known)
                 rank[i, chosen] = self._ranks(between, weights, truth, known)
         return dict(zip(self.weights, map(Ranked, log_probability, rank), strict=True))
+
+    def log_probabilities(self, positions: Positions) -> np.ndarray:
+        """What the first mixture, the bigram, gives the true tokens in nats, float64 [positions]; 0
+        for special tokens, which are never predicted."""
+        found, asked = np.zeros(len(positions)), np.flatnonzero(self._unigram[positions.truth])
+        weights, positions = next(iter(self.weights.values())), positions[asked]
+        for chosen, between in self._parts(positions, "bigram"):
+            truth = positions.truth[chosen]
+            components = self._components(between, np.arange(len(truth)), truth)
+            found[asked[chosen]] = np.log(_mixed(weights, components))
+        return found
 
     def _parts(self, positions: Positions, label: str) -> Iterator[tuple[np.ndarray, _Between]]:
         """Parts of `positions` that fit in memory, adjacent between the same two neighbours."""

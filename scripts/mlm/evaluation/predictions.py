@@ -1,6 +1,7 @@
 """What was asked at each masked position, and how a model answered."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -37,11 +38,6 @@ class Positions(Rows):
         """Index into SHOWN_AS for each position; a token that was replaced by itself counts as
         kept."""
         return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
-
-    def answer_hidden(self, mask_id: int) -> np.ndarray:
-        """Where the model was not shown the token itself, bool [positions]; if nowhere, all."""
-        hidden = self.shown_as(mask_id) != SHOWN_AS.index("kept")
-        return hidden if hidden.any() else np.ones(len(self), bool)
 
     @property
     def unit(self) -> np.ndarray:
@@ -82,6 +78,13 @@ class Scored:
 
     positions: Positions
     scores: Scores
+
+    def where_hidden(self, mask_id: int) -> Self:
+        """The predictions whose answer the model was not shown; if there is none, all."""
+        hidden = self.positions.shown_as(mask_id) != SHOWN_AS.index("kept")
+        if not hidden.any():
+            return self
+        return type(self)(self.positions[hidden], self.scores[hidden])
 
 
 def positions_of(

@@ -40,7 +40,8 @@ class Scorer:
     def __init__(self, model: AnsweringModel, section: Evaluation, tokenizer, length: int):
         """Samples are of `length` tokens of `tokenizer`, transformers' fast one. The section's
         `batch_size` is that of all replicas together; it changes figures by rounding only."""
-        self._model, self._batch_size, self._seed = model, section.batch_size, section.seed
+        self._model, self._seed = model, section.seed
+        self._batch_size, self.length = section.batch_size, length
         self._plan = MaskingPlan(
             mlm_probability=section.mlm_probability,
             mask_token=section.mask_token,
@@ -62,7 +63,9 @@ class Scorer:
             )
 
         positions, scores = [], []
-        for rows, batch, answers in self._run(len(samples), asked, self._plan.slots, label):
+        at_once = min(len(samples), self._batch_size)
+        found = self._run(len(samples), asked, at_once, self._plan.slots, label)
+        for rows, batch, answers in found:
             known, answered = _unpacked(samples[rows], batch, answers)
             positions.append(known)
             scores.append(answered)
@@ -70,21 +73,28 @@ class Scorer:
 
     def log_probabilities(self, question: dict[str, np.ndarray]) -> np.ndarray:
         """Log-probabilities in nats of one label a row, float64 [rows], of a `question` that is
-        masked already: the arrays of `ASKED`."""
+        masked already: the arrays of `ASKED`. Its rows may be shorter than a sample, and are then
+        more in a batch."""
+        count, length = question["input_ids"].shape
 
         def asked(rows: slice) -> dict[str, np.ndarray]:
             return {name: array[rows] for name, array in question.items()}
 
-        found = self._run(len(question["labels"]), asked, 1, "minimal pairs")
+        # Powers of two: few shapes to compile.
+        rounded = 1 << (count - 1).bit_length()
+        at_once = min(rounded, self._batch_size * self.length // length)
+        found = self._run(count, asked, at_once, slots=1)
         answered = [answers["log_probability"][:, 0] for _, _, answers in found]
         return np.concatenate(answered).astype(np.float64)
 
-    def _run(self, rows: int, asked: Callable[[slice], dict], slots: int, label: str):
+    def _run(
+        self, rows: int, asked: Callable[[slice], dict], at_once: int, slots: int, label: str = ""
+    ):
         """(slice of the rows, what `asked` gives of it, the answers to that [rows, slots]) in
-        order."""
+        order, `at_once` rows for all replicas if they fit in memory; a progress line if it has a
+        `label`."""
         replicas = self._model.replicas
-        largest = rows_of_a_replica(self._batch_size, replicas, slots, self._model.vocabulary)
-        size = max(1, min(largest, -(-rows // replicas))) * replicas
+        size = rows_of_a_replica(at_once, replicas, slots, self._model.vocabulary) * replicas
         progress = None
         for start in range(0, rows, size):
             batch = slice(start, min(start + size, rows))
@@ -96,7 +106,8 @@ class Scorer:
             yield batch, question, {name: value[:count] for name, value in answers.items()}
             # Not timed from the start: the first batch includes compilation.
             progress = progress or Progress(label, rows, "samples")
-            progress.to(batch.stop)
+            if label:
+                progress.to(batch.stop)
 
 
 def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: int) -> int:

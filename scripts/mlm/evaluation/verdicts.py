@@ -1,6 +1,14 @@
 """Sentences about the figures, which warn of a poor model, seen text and rough figures."""
 
-from mlm.evaluation.artefacts import Calibration, Difference, EvaluationFigures, Summary, Verdict
+from mlm.evaluation.artefacts import (
+    BASELINES,
+    Baseline,
+    Calibration,
+    ContextCurve,
+    Difference,
+    EvaluationFigures,
+    Verdict,
+)
 from mlm.evaluation.few_groups import on_few_groups
 
 #: A gap between train and test above this share of the test loss is called memorising.
@@ -11,6 +19,10 @@ _MISCALIBRATED = 0.05
 _SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
+#: Fewer positions than this say nothing of how much context a model uses.
+_FEW_POSITIONS = 100
+#: A difference of losses below this, in nats, may be rounding in float32.
+_ROUNDING = 0.0005
 
 
 def verdicts_on(
@@ -20,41 +32,51 @@ def verdicts_on(
     document by document; `num_samples` of its `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [
-        against_baseline(_in_words(key), baseline, confidence)
+        against_baseline(BASELINES[key].heading, baseline, confidence)
         for key, baseline in figures.baselines.items()
     ]
     if figures.gap is not None:
-        found.append(between_train_and_test(test, figures.train, figures.gap, confidence))
+        losses = test.hidden.loss, figures.train.hidden.loss
+        found.append(between_train_and_test(*losses, figures.gap, confidence))
         if carved:
             found.append(_ON_CARVING)
     found.append(on_few_groups(figures.group_by, test.num_groups))
-    found.append(on_calibration(figures.calibration, test.accuracy))
+    if figures.context is not None:
+        found += on_context(figures.context, confidence)
+    found.append(on_calibration(figures.calibration, test.hidden.accuracy))
     if num_samples != of_samples:
         words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
         found.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
-    if test.num_predictions < _FEW_PREDICTIONS:
-        words = f"{test.num_predictions} in {test.num_samples} samples; the figures are rough"
-        found.append(Verdict("even", f"Few predictions: {words}, and so are their intervals."))
+    if test.hidden.num_predictions < _FEW_PREDICTIONS:
+        words = f"{test.hidden.num_predictions} in {test.num_samples} samples"
+        found.append(Verdict("even", f"Few predictions: {words}; figures and intervals are rough."))
     return [verdict for verdict in found if verdict is not None]
 
 
-def _in_words(baseline: str) -> str:
-    name, _, hidden = baseline.partition("_")
-    seen = "what the model sees" if hidden else "every neighbour"
-    return "the unigram baseline" if name == "unigram" else f"the two-sided {name} that sees {seen}"
+def against_baseline(name: str, found: Baseline, confidence: float) -> Verdict:
+    """Whether the model is ahead of the baseline in loss and in accuracy, beyond chance."""
+    share, ends = found.accuracy_difference, found.accuracy_difference_interval
+    points = Difference(100 * share, (100 * ends[0], 100 * ends[1]))
+    loss = _standing("loss", found.tone, found, " nats", f"{100 * confidence:g} %: ")
+    accuracy = _standing("accuracy", found.accuracy_tone, points, " points")
+    return Verdict(found.tones, f"Against the {name}: {loss}, {accuracy}.")
 
 
-def against_baseline(name: str, found: Difference, confidence: float) -> Verdict:
-    """`found` is the model's loss minus the baseline's, at the same positions."""
-    size, interval = f"{abs(found.difference):.3f} nats", _interval(found, confidence)
+def _standing(what: str, tone: str, found: Difference, unit: str, level: str = "") -> str:
+    """Ahead or behind, and by how much; a difference that may be chance keeps its sign."""
     low, high = found.difference_interval
-    words = {
-        "better": f"Better than {name} by {size} per prediction ({interval}).",
-        "worse": f"Not better than {name}: worse by {size} per prediction ({interval}).",
-        "even": f"Not better than {name}: the difference of {size} is within the confidence "
-        f"interval ({100 * confidence:g} %: {low:.3f} to {high:.3f}).",
-    }
-    return Verdict(found.tone, words[found.tone])
+    digits = 3 if what == "loss" else 1
+    if tone == "even":
+        ends = f"{_signed(low, digits)} to {_signed(high, digits)}"
+        numbers = f"{_signed(found.difference, digits)}{unit}, {level}{ends}"
+        return f"cannot be told apart in {what} ({numbers})"
+    low, high = sorted((abs(low), abs(high)))
+    by = f"{abs(found.difference):.{digits}f}{unit} ({level}{low:.{digits}f} to {high:.{digits}f})"
+    return f"{'ahead' if tone == 'better' else 'behind'} in {what} by {by}"
+
+
+def _signed(number: float, digits: int = 3) -> str:
+    return f"{number:+.{digits}f}".replace("-", "−")
 
 
 def _interval(found: Difference, confidence: float) -> str:
@@ -62,18 +84,19 @@ def _interval(found: Difference, confidence: float) -> str:
     low, high = found.difference_interval
     if found.difference < 0:
         low, high = -high, -low
-    return f"{100 * confidence:g} % interval of the difference {low:.3f} to {high:.3f}"
+    ends = f"{low:.3f} to {high:.3f}".replace("-", "−")
+    return f"{100 * confidence:g} % interval of the difference {ends}"
 
 
 def between_train_and_test(
-    test: Summary, train: Summary, gap: Difference, confidence: float
+    test: float, train: float, gap: Difference, confidence: float
 ) -> Verdict:
-    """`gap` is the loss on test minus the loss on a sample of train."""
+    """`gap` is the loss on `test` minus the loss on a sample of `train`."""
     low, high = gap.difference_interval
     size, interval = f"{abs(gap.difference):.3f} nats", _interval(gap, confidence)
-    figures = f"({train.loss:.3f} on train, {test.loss:.3f} on test, {interval})"
+    figures = f"({train:.3f} on train, {test:.3f} on test, {interval})"
     tone, said = "better", f"No gap between train and test beyond chance {figures}."
-    if low > 0 and gap.difference > _MEMORISED * test.loss:
+    if low > 0 and gap.difference > _MEMORISED * test:
         tone, said = "worse", f"Memorised: the loss on train is {size} below the loss on test "
         said += f"{figures}; the model knows its training text better than the language."
     elif low > 0:
@@ -87,10 +110,9 @@ def between_train_and_test(
 #: Said beside the gap if documents were dealt to the splits one by one.
 _ON_CARVING = Verdict(
     "plain",
-    "Part of the gap may be no fault of the model: the test split is carved from train document by "
-    "document, so that its samples join documents that do not belong together, while those of "
-    "train mostly follow one another. That alone made test samples harder by 0.05 to 0.08 nats "
-    "where it was measured by shuffling.",
+    "Part of the gap may be no fault of the model: test samples join documents that do not belong "
+    "together, because the split was carved from train document by document. That alone made them "
+    "harder by 0.05 to 0.08 nats when measured by shuffling.",
 )
 
 
@@ -105,6 +127,46 @@ def on_overlap(share: float) -> Verdict:
             "[validation, test].",
         )
     return Verdict("better", f"The test text is unseen: {measured}.")
+
+
+def on_context(found: ContextCurve, confidence: float) -> list[Verdict]:
+    """How far more context helps beyond chance, and whether the model uses more than an n-gram."""
+    if found.num_predictions < _FEW_POSITIONS:
+        said = f"Visible context: {found.num_predictions} positions are too few for a verdict"
+        return [Verdict("plain", f"{said} (evaluation.context_positions).")]
+    steps = [step for step in found.steps if isinstance(step.visible, int)]
+    helps = [s for s in steps if s.tone == "worse" and s.difference > _ROUNDING]
+    if helps:
+        said = f"More context helps beyond ±{helps[-1].visible} tokens: with these alone the loss "
+        said += f"is {helps[-1].difference:.3f} nats above that with all "
+        said += f"({_interval(helps[-1], confidence)})"
+        if farther := steps[steps.index(helps[-1]) + 1 :]:
+            said += f"; from ±{farther[0].visible} on, no further gain is shown"
+        verdicts = [Verdict("plain", f"{said}.")]
+    else:
+        verdicts = [Verdict("worse", "Context does not help beyond chance.")]
+    if mixtures := {name: one for name, one in found.ngrams.items() if one.visible}:
+        more = [_beside(name, one.all) for name, one in mixtures.items()]
+        same = [f"{_beside(name, one.same)} at ±{one.visible}" for name, one in mixtures.items()]
+        tone = list(mixtures.values())[-1].all.tone
+        said = f"{_CONTEXT_USED[tone]} an n-gram: with all context {', '.join(more)}; with the "
+        said += f"same tokens visible {', '.join(same)} ({100 * confidence:g} % intervals)."
+        verdicts.append(Verdict(tone, said))
+    return verdicts
+
+
+_CONTEXT_USED = {
+    "better": "Uses more context than",
+    "worse": "Does not use more context than",
+    "even": "Not shown to use more context than",
+}
+
+
+def _beside(name: str, found: Difference) -> str:
+    words = {"better": "ahead of", "worse": "behind", "even": "not to be told apart from"}
+    low, high = found.difference_interval
+    numbers = f"{_signed(found.difference)} nats, {_signed(low)} to {_signed(high)}"
+    return f"{words[found.tone]} the {name} ({numbers})"
 
 
 def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:

@@ -38,9 +38,10 @@ class ExamplesSummary(ExampleData, Artefact):
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start: numbers of `examples` learned and held_out, `seeds` of the trainings."""
+    """A fold of one start: numbers of `examples` learned and held_out, `seeds` of the trainings. Of
+    a published encoder, `run` is None, and `encoder` the sha256 of the checkpoint."""
 
-    run: str
+    run: str | None
     start: str
     fold: int
     task: str
@@ -49,6 +50,7 @@ class FoldRecord(Artefact):
     device: dict[str, Any]
     precision: str
     seeds: list[int]
+    encoder: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

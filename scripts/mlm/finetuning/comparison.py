@@ -15,12 +15,9 @@ import numpy as np
 from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.few_groups import with_few_groups
-from mlm.finetuning.finetuning_metrics import NAMES, Measured, PartSize, ScoreDifference
+from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference, name_of
 
-_PARTS = {
-    "all": "on all passages",
-    "unseen": "on passages that pretraining never trained on",
-}
+_PARTS = {"all": "on all passages", "unseen": "on passages that pretraining never trained on"}
 
 
 class Comparison:
@@ -98,7 +95,7 @@ def finetuning_verdicts(
         if not low <= 0 <= high:
             tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
             said = f"{tone} than"
-        name, other = NAMES[difference.model], NAMES[difference.beside]
+        name, other = name_of(difference.model), name_of(difference.beside)
         subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
         text = f"{subject} is {said} {other} {_PARTS[part]}: {measured.score:+.3f} in {unit}"
         found.append(Verdict(tone, f"{text} ({interval})."))

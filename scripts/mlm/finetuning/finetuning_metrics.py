@@ -9,12 +9,17 @@ from mlm.evaluation.artefacts import Interval, Verdict
 from mlm.finetuning.artefacts import ExampleData, RidgeChoice
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
-#: The models that are compared, in words.
+#: The models that are always compared, in words; the others are published encoders.
 NAMES = {
     "pretrained": "fine-tuned from the pretrained weights",
     "random": "the same network from random weights",
     "tfidf_ridge": "TF-IDF and ridge regression",
 }
+
+
+def name_of(model: str) -> str:
+    """What a compared model is called in sentences and tables."""
+    return NAMES.get(model, f"the published encoder {model}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class ShownPredictions:
 @dataclass(frozen=True)
 class Finetuning(Artefact):
     """metrics.json: all folds of every start, beside the baseline. `digests` are the sha256 of the
-    table of examples and of the best fold's weights."""
+    table of examples and of the best fold's weights, those in `also` of published encoders."""
 
     format_version: int = field(default=2, kw_only=True)
     run: str
@@ -106,3 +111,4 @@ class Finetuning(Artefact):
     settings: dict
     digests: dict[str, str]
     packages: dict[str, str]
+    also: dict[str, str] | None = field(default=None, metadata=OPTIONAL)

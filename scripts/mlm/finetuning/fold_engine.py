@@ -16,17 +16,21 @@ from safetensors.numpy import load_file, save_file
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.config.pretraining import Optimizer
-from mlm.finetuning.sequence_model import read_sequence_model
+from mlm.config.optimizers import Optimizer
+from mlm.finetuning.sequence_model import sequence_model_of
 from mlm.finetuning.tables import Example, classes_of, read_rows
+from mlm.foundations.errors import MlmError
+from mlm.model.checkpoints import Checkpoint
 from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.pretrained import load_pretrained
 from mlm.training.in_jax.devices import open_mesh, shardings
 from mlm.training.in_jax.optimizers import clipped, first_moments, updated
-from mlm.training.optimisation import with_lengths
+from mlm.training.learning_rate import with_lengths
 
 
 class Fold:
-    """A fold and, after `begin`, one training of it: what `mlm.training.loop` advances."""
+    """A fold and, after `begin`, one training of it: what `mlm.training.loop` advances. `model` is
+    the directory of a run's model, or what `finetune.also` names if it is `published`."""
 
     def __init__(
         self,
@@ -35,9 +39,11 @@ class Fold:
         accelerator: Accelerator,
         examples: str | Path,
         model: str | Path,
+        published: bool = False,
     ):
         self.devices = open_mesh(accelerator)
-        self.number, self._directory = number, model
+        self.number = number
+        self.checkpoint = Checkpoint.read(str(model), "finetune.also" if published else "results")
         self.examples = read_rows(examples, Example)
         held_out = np.array([e.fold for e in self.examples]) == number
         self.train, self.test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
@@ -45,29 +51,27 @@ class Fold:
         value_of = self.classes.index if self.classes else float
         self.targets = np.array([value_of(e.target) for e in self.examples], np.float32)
         precision = jnp.dtype(self.devices.precision)
-        self.model = read_sequence_model(model, self.classes, section.dropout, precision)
-        self.input_ids, self.attention_mask, self.truncated = tokenised(
-            Encoder.load(Path(model) / "tokenizer.json"),
-            [e.excerpt for e in self.examples],
-            self.model.length(section.max_length),
-        )
+        self.model = sequence_model_of(self.checkpoint, self.classes, section.dropout, precision)
+        encoder, longest = encoder_of(self.checkpoint, published)
+        length = self.model.length(min(section.max_length, longest or section.max_length))
+        excerpts = [e.excerpt for e in self.examples]
+        self.input_ids, self.attention_mask, self.truncated = tokenised(encoder, excerpts, length)
         self.batch_size = section.per_device_batch_size * self.devices.replicas
         self.steps_per_epoch = -(-len(self.train) // self.batch_size)
         self._optimizer = adamw(section, section.epochs * self.steps_per_epoch)
         self._compiled = None
 
     def begin(self, start: str, seed: int) -> None:
-        """Set the weights to those before the first step, from the start "pretrained" or
-        "random"."""
-        parameters = self.model.parameters(seed, self._directory if start == "pretrained" else None)
+        """Set the weights to those before the first step: random ones if `start` says so."""
+        parameters = self.model.parameters(seed, None if start == "random" else self.checkpoint)
         self.state, self.step, self._seed = first_state(parameters, self._optimizer, seed), 0, seed
         self._epoch, self._batches = -1, []
         if self._compiled is None:
             size = (self.batch_size, self.input_ids.shape[1])
-            lowered = lowered_fold(
+            traced = traced_fold(
                 self.devices.strategy, self.model, self._optimizer, self.state, *size
             )
-            self._compiled = [function.compile() for function in lowered]
+            self._compiled = [function.lower().compile() for function in traced]
 
     def advance(self, steps: int) -> dict[str, float]:
         """Make `steps` updates: the summed losses of their examples, their number, and the
@@ -117,6 +121,23 @@ class Fold:
             lambda path, _: jnp.array(stored[jax.tree_util.keystr(path)]), self.state
         )
         self.step = int(self.state["step"])
+
+
+def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | None]:
+    """Its tokenizer, and the longest input that this was made for (None: unknown); MlmError if it
+    has none, or ids that the model lacks."""
+    if not checkpoint.tokenizer:
+        raise MlmError(f"finetune.also: {checkpoint.place} has no tokenizer.json")
+    if not published:
+        return Encoder.load(checkpoint.tokenizer), None
+    *content, longest = load_pretrained(str(checkpoint.tokenizer.parent), None, "finetune.also")
+    encoder, rows = Encoder(*content), checkpoint.fields.get("vocab_size", 0)
+    if encoder.vocabulary_size > rows:
+        raise MlmError(
+            f"finetune.also: {checkpoint.place} has {rows:,} word embeddings (vocab_size), but its "
+            f"tokenizer.json has {encoder.vocabulary_size:,} ids. Both must be of one model"
+        )
+    return encoder, longest
 
 
 def tokenised(encoder: Encoder, excerpts: list[str], length: int) -> tuple:
@@ -176,9 +197,9 @@ def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
     }
 
 
-def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
+def traced_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
     """The step (state, batch) -> (state, loss) and the prediction (parameters, batch) -> logits of
-    `model`, a SequenceModel, lowered for `mesh`. `state` is like that of `first_state`. A batch has
+    `model`, a SequenceModel, traced for `mesh`. `state` is like that of `first_state`. A batch has
     `size` rows of `length` tokens: input_ids and attention_mask int32 [batch, length], targets and
     weights float32 [batch]."""
 
@@ -206,7 +227,7 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
     trained = on_mesh(step, out_shardings=(whole, whole), donate_argnums=0)
     predicted = on_mesh(logits_of, out_shardings=whole)
     batch = asked | {"targets": numbers, "weights": numbers}
-    return trained.lower(state, batch), predicted.lower(state["parameters"], asked)
+    return trained.trace(state, batch), predicted.trace(state["parameters"], asked)
 
 
 def losses(logits, targets):

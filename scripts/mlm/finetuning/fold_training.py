@@ -1,5 +1,6 @@
 """One fold of a fine-tuning as a job: from the examples to predictions and a model."""
 
+import hashlib
 import shutil
 import sys
 from dataclasses import asdict, dataclass, field
@@ -15,12 +16,13 @@ from mlm.finetuning.tables import EpochRow, Prediction, write_predictions, write
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.loop import TrainingLog, next_multiple, updates
+from mlm.training.loop import Sums, next_multiple, updates
 from mlm.training.states import StateDirectory
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 FOLD_MODULES = (
     "mlm.model.architecture",
+    "mlm.model.checkpoints",
     "mlm.model.network",
     "mlm.model.weights",
     "mlm.finetuning.fold_engine",
@@ -28,15 +30,18 @@ FOLD_MODULES = (
     "mlm.finetuning.tables",
     "mlm.training.in_jax.devices",
     "mlm.training.in_jax.optimizers",
-    "mlm.training.optimisation",
+    "mlm.training.learning_rate",
+    "mlm.training.muon",
+    "mlm.training.weight_decay",
     "mlm.tokenizer.encoding",
+    "mlm.tokenizer.pretrained",
 )
 #: Steps between two looks at signals.
 _AT_ONCE = 20
 
 
 def finetune_fold(
-    names: tuple[str, str, int],
+    names: tuple[str | None, str, int],
     seed: int,
     section: Finetune,
     accelerator: Accelerator,
@@ -46,18 +51,20 @@ def finetune_fold(
     state: str | Path,
 ) -> None:
     """Train or resume one fold as often as `seeds` says, and write its results, with the first
-    training's model. `names` are the run, the start and the fold. MlmError if a training diverges,
-    and after a signal, with the state saved."""
+    training's model. `names` are the run, the start and the fold; None, the label and the fold of a
+    published encoder. MlmError if a training diverges, and after a signal, with the state saved."""
     (run, start, number), seeds, rows, logits, kept = names, [], [], [], None
+    fold = Fold(number, section, accelerator, examples, model, published=run is None)
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
-        "model": file_sha256(Path(model) / "model.safetensors"),
+        "input_ids": hashlib.sha256(fold.input_ids).hexdigest(),
+        "model": fold.checkpoint.sha256,
         "code": code_digests(SCRIPTS, FOLD_MODULES),
     }
-    fold = Fold(number, section, accelerator, examples, model)
-    steps, label = section.epochs * fold.steps_per_epoch, f"{run}, {start}, fold {number}"
+    steps = section.epochs * fold.steps_per_epoch
+    label = f"{'published' if run is None else run}, {start}, fold {number}"
     print(
         f"{label}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
         f"{fold.truncated} longer than {fold.input_ids.shape[1]} tokens; "
@@ -71,7 +78,7 @@ def finetune_fold(
         epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states)
         with states.held():
             epochs.resume()
-            for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
+            for _ in updates(fold, steps, [epochs], epochs.sums, epochs, _AT_ONCE):
                 pass
         seeds.append(own)
         rows += epochs.rows
@@ -88,6 +95,7 @@ def finetune_fold(
         device={"platform": fold.devices.kind, "count": fold.devices.replicas},
         precision=fold.devices.precision,
         seeds=seeds,
+        encoder=fold.checkpoint.sha256 if run is None else None,
     ).write(f"{directory}/fold.json")
     shutil.rmtree(state, ignore_errors=True)
 
@@ -101,7 +109,7 @@ class _Epochs:
     label: str
     training: int
     states: StateDirectory
-    record: TrainingLog = field(default_factory=TrainingLog)
+    sums: Sums = field(default_factory=Sums)
     rows: list[EpochRow] = field(default_factory=list)
 
     def resume(self) -> None:
@@ -111,7 +119,7 @@ class _Epochs:
         place, _, progress = found
         self.fold.read(place)
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
-        self.record = TrainingLog(**progress)
+        self.sums = Sums(**progress)
         done = f"{len(self.rows)} of {self.section.epochs} epochs done"
         print(f"{self.label}: {done}", file=sys.stderr)
 
@@ -121,12 +129,11 @@ class _Epochs:
     def act(self, step: int, fold: Fold) -> None:
         if step % fold.steps_per_epoch == 0:
             self._add_row(step // fold.steps_per_epoch)
-        progress = asdict(self.record) | {"rows": [asdict(row) for row in self.rows]}
+        progress = asdict(self.sums) | {"rows": [asdict(row) for row in self.rows]}
         self.states.save(step, fold, progress)
 
     def _add_row(self, epoch: int) -> None:
-        fold, section, sums = self.fold, self.section, self.record.sums
-        self.record.take_means()  # The sums start anew.
+        fold, section, (sums, _) = self.fold, self.section, self.sums.taken()
         loss = sums["loss"] / sums["examples"]
         held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
         if not np.isfinite([loss, held_out]).all():

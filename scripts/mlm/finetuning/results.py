@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
 from mlm.evaluation.bootstrap import Resampling
-from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, RidgeRecord
+from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
+from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
     CurvePoint,
@@ -37,9 +37,8 @@ from mlm.finetuning.tables import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.training.model_card import card, card_table, needed_packages
 
-#: Two starts of the same network; the last of NAMES is the baseline.
+#: Two starts of the same network; the last of NAMES is the baseline, and others are published.
 STARTS = ("pretrained", "random")
 _PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
 #: Points kept for a plot of predicted against true.
@@ -56,19 +55,22 @@ def write_results(
     folds: Mapping[str, Sequence[str | Path]],
     tokenizer: Sequence[str | Path],
     directory: str | Path,
-) -> None:
-    """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`.
-    `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
-    start's folds."""
+) -> Finetuning:
+    """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`, and
+    return the content of metrics.json. `examples` and `ridge` are tables with their JSON beside
+    them, `folds` the directories of each start's folds, and of each published encoder's."""
     rows = read_rows(examples, Example)
-    files = {start: [Path(fold) / "predictions.csv" for fold in folds[start]] for start in STARTS}
+    files = {name: [Path(fold) / "predictions.csv" for fold in folds[name]] for name in folds}
+    published = [name for name in folds if name not in STARTS]
+    files["tfidf_ridge"] = [Path(ridge)]
     predictions, histories = {}, {}
-    for name, tables in (files | {"tfidf_ridge": [ridge]}).items():
-        found = {row.id: row for table in tables for row in read_predictions(table)}
+    for name in (*NAMES, *published):
+        found = {row.id: row for table in files[name] for row in read_predictions(table)}
         predictions[name] = [found[row.id] for row in rows]
-    for start in STARTS:
+    for start in folds:
         epochs = [read_rows(Path(fold) / "history.csv", EpochRow) for fold in folds[start]]
         histories[start] = list(chain.from_iterable(epochs))
+    also = {name: FoldRecord.read(Path(folds[name][0]) / "fold.json").encoder for name in published}
     described = scores_of(rows, predictions, histories, section, seed)
     best = Path(folds["pretrained"][described["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
@@ -83,6 +85,7 @@ def write_results(
             "model": file_sha256(best / "model.safetensors"),
         },
         packages=package_versions(_PACKAGES),
+        also=also or None,
     )
     directory = Path(directory)
     for name in NAMES:
@@ -96,6 +99,7 @@ def write_results(
     family = read_json(best / "config.json")["model_type"]
     write_text(directory / "model" / "README.md", finetuned_card(metrics, family))
     metrics.write(directory / "metrics.json")
+    return metrics
 
 
 def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
@@ -157,18 +161,16 @@ def scores_of(
     }
     differences = [
         ScoreDifference(
-            **{part: c.of(*pair) for part, c in compared.items()},
-            model=pair[0],
-            beside=pair[1],
+            **{part: c.of(*pair) for part, c in compared.items()}, model=pair[0], beside=pair[1]
         )
-        for pair in _PAIRS
+        for pair in (*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES))
     ]
     judged = "rmse" if regression else "accuracy", section.confidence, sizes, differences
     return dict(zip(("score", "confidence", "parts", "differences"), judged, strict=True)) | {
         "task": section.task,
         "models": models,
         "best_fold": kept.index((min if regression else max)(kept)),
-        "shown": _shown(examples, predictions, regression),
+        "shown": _shown(examples, {name: predictions[name] for name in NAMES}, regression),
         "verdicts": finetuning_verdicts(*judged),
     }
 
@@ -216,37 +218,3 @@ def _shown(
         pairs = Counter((r.target, r.predictions[0]) for r in rows)
         counted[name] = [[pairs[true, said] for said in classes] for true in classes]
     return ShownPredictions(classes=classes, **counted)
-
-
-def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
-    """README.md of the best fold's model, of the model_type `family`. It holds the names of the
-    classes and figures, and no text of the examples."""
-    classes = metrics.shown.classes
-    answer = "the predicted value as `score`"
-    if classes:
-        answer = f"the most likely of the classes {', '.join(f'`{name}`' for name in classes)}"
-    rows = []
-    for name, described in NAMES.items():
-        scored = metrics.models[name].all
-        low, high = scored.interval
-        rows.append((described, f"{scored.score:.3f}", f"{low:.3f} to {high:.3f}"))
-    return card(
-        ModelCardData(
-            license="other",
-            library_name="transformers",
-            pipeline_tag="text-classification",
-            tags=[metrics.task, family],
-        ),
-        f"# {metrics.run}, fine-tuned",
-        f"A {family} model for {metrics.task} of texts, fine-tuned on "
-        f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
-        f"folds; these are the weights of fold {metrics.best_fold}, the best.",
-        "## Use",
-        "```python\nfrom transformers import pipeline\n\n"
-        f'predict = pipeline("text-classification", model="{place}")\n'
-        'predict("The text to judge.", truncation=True)\n```',
-        f"It gives {answer}. {needed_packages(family)}",
-        "## Evaluation",
-        f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
-        card_table(["model", metrics.score, "interval"], rows),
-    )

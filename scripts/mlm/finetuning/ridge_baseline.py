@@ -3,7 +3,8 @@
 Terms are words and pairs of words, with or without runs of characters, each kind weighted (1 + log
 count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and Buckley, 1988,
 with smoothed inverse frequencies); then linear least squares with an L2 penalty, classes as one
-regression each on 0 and 1. Terms and penalty are those that best predict left-out groups.
+regression each on 0 and 1. Terms and penalty (of finetune.ridge_penalties) are those that best
+predict left-out groups.
 """
 
 import re

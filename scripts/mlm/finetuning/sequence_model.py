@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlm.foundations.atomic import read_json, write_json, write_weights
-from mlm.foundations.errors import ConfigError, MlmError, reading
+from mlm.foundations.atomic import write_json, write_weights
+from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import FAMILIES, Architecture
+from mlm.model.checkpoints import Checkpoint
 from mlm.model.network import Parameters, dense_product, dropped, hidden_states, projection
-from mlm.model.weights import initial_parameters, read_parameters
+from mlm.model.weights import fitting, initial_parameters
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,16 @@ class SequenceModel:
         state = dropped(state, self.dropout, keys[2])
         return dense_product(parameters, head.output, state, self.dtype).astype(jnp.float32)
 
-    def parameters(self, seed: int, directory: str | Path | None = None) -> dict:
+    def parameters(self, seed: int, start: Checkpoint | None = None) -> dict:
         """Weights float32 by name as before any training, a function of `seed`, or with the encoder
-        in `directory`; MlmError if a weight there is missing or unfit."""
+        of `start`; MlmError if a weight there is missing or unfit."""
         encoder, head = jax.random.split(jax.random.key(seed))
-        if directory is None:
-            stored = initial_parameters(self.architecture, encoder)
-        else:
-            stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
         names = self.architecture.names
         unused = (names.head_dense, names.head_norm) if self._head.dense else ()
+        if start is None:
+            stored = initial_parameters(self.architecture, encoder)
+        else:
+            stored = fitting(start.weights, self.architecture, start.place, unused)
         return {k: v for k, v in stored.items() if not k.startswith(unused)} | self._new(head)
 
     def _new(self, key) -> dict:
@@ -146,15 +147,12 @@ def sequence_model(
     return SequenceModel(architecture, fields, dropout, dtype)
 
 
-def read_sequence_model(
-    directory: str | Path, classes: Sequence[str], dropout: float, dtype=jnp.float32
+def sequence_model_of(
+    start: Checkpoint, classes: Sequence[str], dropout: float, dtype=jnp.float32
 ) -> SequenceModel:
-    """`sequence_model` of the config.json in `directory`; MlmError names the file."""
-    path = Path(directory) / "config.json"
-    with reading(path, "a model's configuration"):
-        config = dict(read_json(path))
+    """`sequence_model` of the config.json of `start`; MlmError names the file."""
     try:
-        return sequence_model(config, classes, dropout, dtype)
+        return sequence_model(start.fields, classes, dropout, dtype)
     except MlmError as error:
         problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-        raise MlmError(f"{path}: {'; '.join(problems)}") from None
+        raise MlmError(f"{start.place}/config.json: {'; '.join(problems)}") from None

@@ -1,5 +1,4 @@
-"""After a kill: the lock of a dead Snakemake is removed, and its living jobs are waited for. After
-an interrupt: jobs end with their Snakemake.
+"""After a kill: the lock of a dead Snakemake is removed, and its living jobs are waited for.
 
 Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
 that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its holder.
@@ -10,14 +9,14 @@ belong to nobody. A job may outlive its Snakemake; it holds such a lock of its o
 import contextlib
 import os
 import shutil
-import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import TextIO
+
+from mlm.foundations.terminal import show
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 #: Open as long as this process lives, which keeps the kernel's lock.
@@ -79,28 +78,6 @@ def _is_here(machine: list[str]) -> bool:
     return any(ours == theirs != "unknown" for ours, theirs in zip(_here(), machine, strict=False))
 
 
-def end_jobs_on_interrupt() -> None:
-    """From now on, SIGINT of this Snakemake, which would wait for its jobs, ends each by a SIGTERM.
-
-    From a terminal, Ctrl-C reaches the jobs as well: they are to be started with SIGINT ignored.
-    """
-
-    def interrupted(number, frame):
-        import psutil
-
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process().children():
-                with contextlib.suppress(psutil.Error):
-                    # A shell would not pass it on.
-                    shell = child.name() in ("bash", "sh")
-                    for process in (shell and child.children()) or [child]:
-                        process.terminate()
-        signal.default_int_handler(number, frame)
-
-    with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGINT, interrupted)
-
-
 @contextmanager
 def alone(job: str) -> Iterator[None]:
     """Hold the name `job` meanwhile; if another process in this directory has it, wait first."""
@@ -116,11 +93,9 @@ def alone(job: str) -> Iterator[None]:
             flock(holder, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             holder.seek(0)
-            print(
+            show(
                 "A job of a run that was killed is still at work on the same results; waiting for "
-                f"it to end. To end it now: kill {holder.read().strip()}",
-                file=sys.stderr,
-                flush=True,
+                f"it to end. To end it now: kill {holder.read().strip()}"
             )
             flock(holder, LOCK_EX)
         except OSError:  # a file system without such locks

@@ -78,10 +78,12 @@ def look_over_bucket(prefix: str, results: Iterable[str], params_of: Params) -> 
         objects[path].download_to_filename(path)
         os.utime(path, 2 * (objects[path].updated.timestamp(),))
 
+    # Here: some of the params are digests of files in this directory.
+    params = {path: params_of(path) for path in artefacts}
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(fetch, artefacts))
-        found = look_over(artefacts, params_of, FileMemory(None))
+        found = look_over(artefacts, params.get, FileMemory(None))
     stale = [
         f"{path} goes with another {other} than is there. {remedy(path)}"
         for other, path in found.replaced.items()

@@ -17,6 +17,8 @@ HIDDEN = re.compile(
 _VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
 #: How a message calls the command that was given.
 SAME_COMMAND = "the same snakemake command"
+#: How the sentence of `remedy` begins.
+HOW_TO_REMAKE = "To have it made again"
 _LONGEST_VALUE, _LONGEST_LINE = 300, 4000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -51,6 +53,12 @@ class MlmError(Exception):
         super().__init__("\n".join(shortened(line, _LONGEST_LINE) for line in words.split("\n")))
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what the system or a library says."""
+    text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
+    return (text.strip().splitlines() or [type(error).__name__])[0]
+
+
 def listed(problems: Iterable[str]) -> str:
     """`problems` as lines of a message."""
     return "\n".join(f"  - {problem}" for problem in problems)
@@ -70,7 +78,7 @@ def remedy(*paths: str | os.PathLike) -> str:
     """How to have damaged or stale results made again: the command, in a sentence."""
     files = " ".join(sorted({str(path) for path in paths}))
     command = "gcloud storage rm" if files.startswith("gs://") else "rm"
-    return f"To have it made again: {command} {files}, then {SAME_COMMAND}"
+    return f"{HOW_TO_REMAKE}: {command} {files}, then {SAME_COMMAND}"
 
 
 @contextmanager

@@ -1,27 +1,44 @@
-"""A progress line on standard error now and then: work done, speed and time left."""
+"""Progress now and then: work done, speed and time left."""
 
-import sys
 import time
+
+from mlm.foundations.phrasing import in_bytes, in_time
+from mlm.foundations.terminal import draw, draws, note
+
+#: Seconds between two drawings in place, and the least between two lines elsewhere.
+_DRAWN, _PRINTED = 1.0, 30.0
 
 
 class Progress:
-    """Prints at most once every `seconds`, and never for work that is done sooner."""
+    """Drawn in place at a terminal; elsewhere a line now and then, more rarely the longer it takes.
+    Nothing for work that is done sooner. `done` was done before."""
 
-    def __init__(self, label: str, total: int, unit: str, seconds: float = 5.0):
-        self._label, self._total, self._unit, self._seconds = label, total, unit, seconds
-        self._start = self._shown = time.monotonic()
+    def __init__(self, label: str, total: int, unit: str, done: int = 0):
+        self._label, self._total, self._unit, self._first = label, total, unit, done
+        self._start = self._drawn = self._printed = time.monotonic()
+        self._in_place = False
 
-    def to(self, done: int) -> None:
-        """`done` of the total are done."""
+    def to(self, done: int, figure: str = "") -> None:
+        """`done` of the total are done, and `figure` is the latest result."""
         now = time.monotonic()
-        if now - self._shown < self._seconds:
-            return
-        self._shown = now
-        rate = done / (now - self._start)
-        left = (self._total - done) / rate if rate else float("inf")
-        print(
-            f"{self._label}: {done:,} of {self._total:,} {self._unit}, "
-            f"{rate:,.0f} {self._unit}/s, {left:,.0f} s left",
-            file=sys.stderr,
-            flush=True,
+        if now - self._drawn >= _DRAWN and draws():
+            self._drawn, self._in_place = now, True
+            draw(self._line(done, now, figure))
+        if now - self._printed >= max(_PRINTED, (now - self._start) / 10):
+            self._printed = now
+            note(self._line(done, now, figure))
+        if self._in_place and done >= self._total:
+            self._in_place = False
+            draw("")
+
+    def _line(self, done: int, now: float, figure: str) -> str:
+        rate = (done - self._first) / max(now - self._start, 1e-9)
+        left = f", {in_time((self._total - done) / rate)} left" if rate else ""
+        shown = in_bytes if self._unit == "bytes" else "{:,.0f}".format
+        unit = "" if self._unit == "bytes" else f" {self._unit}"
+        speed = f"{rate:,.1f}" if rate < 10 and unit else shown(rate)
+        latest = f", {figure}" if figure else ""
+        return (
+            f"{self._label}: {shown(done)} of {shown(self._total)}{unit}, "
+            f"{speed}{unit}/s{left}{latest}"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.foundations.artefacts import is_artefact, made_from, settings_digests
-from mlm.foundations.digests import ABSENT, differing_leaves
+from mlm.foundations.differences import ABSENT, differing_leaves
 from mlm.foundations.errors import MlmError
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")

@@ -9,6 +9,9 @@ import os
 
 # TensorFlow exports an SQLite of its own, without FTS5: whichever is loaded first serves both.
 import sqlite3  # noqa: F401
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -18,8 +21,22 @@ os.environ.setdefault("USE_TORCH", "0")
 if importlib.util.find_spec("tensorflow") is not None:
     os.environ.setdefault("FORCE_TF_AVAILABLE", "1")
 
-import tensorflow as tf
-import tf_keras
+
+@contextmanager
+def _as_if_missing(*names: str) -> Iterator[None]:
+    hidden = dict.fromkeys(name for name in names if name not in sys.modules)
+    sys.modules.update(hidden)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+# Both import these if they are installed, for what is not used here: 1 s and 200 MB.
+with _as_if_missing("jax", "pandas", "scipy"):
+    import tensorflow as tf
+    import tf_keras
 
 __all__ = ["as_written", "make_deterministic", "tf", "tf_keras"]
 

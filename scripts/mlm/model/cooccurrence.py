@@ -18,14 +18,11 @@ import numpy as np
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.model.initialisation import (
-    StartingWeights,
-    columns_of_words,
-    positions_apart_from_words,
-)
+from mlm.model.initialisation import StartingWeights, columns_of_words, positions_apart_from_words
+from mlm.model.warm_start import Begun
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import ShardFiles, decoded, samples_in_order
-from mlm.samples.token_counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
+from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -38,30 +35,42 @@ _LEAST = 1e-4
 STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.5)}
 
 
-def initialise_from_counts(weights: StartingWeights, run) -> None:
+def initialise_from_counts(weights: StartingWeights, run, begun: Begun | None) -> None:
     """`overwrite_with_counts` of the train split of `run`, a Run, beside positions that differ in
-    columns of their own, if the family can have that."""
-    if run.model.initialisation.attention == "neighbour_heads":
+    columns of their own, if the family can have that; after a warm start, of what it left."""
+    columns = None
+    if begun is not None:
+        if begun.biased and not begun.left.any():
+            return
+    elif run.model.initialisation.attention == "neighbour_heads":
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    overwrite_with_counts(weights, run.train, run.plan, columns, run.seed)
+    overwrite_with_counts(weights, run.train, run.plan, columns, run.seed, begun)
 
 
 def overwrite_with_counts(
-    weights: StartingWeights, shards: ShardFiles, plan: MaskingPlan, columns: int | None, seed: int
+    weights: StartingWeights,
+    shards: ShardFiles,
+    plan: MaskingPlan,
+    columns: int | None,
+    seed: int,
+    begun: Begun | None = None,
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
     in place, by counts of the train split without what `plan` leaves out. Tokens counted beside no
-    other keep their embeddings. Raises MlmError if the shards cannot be read."""
+    other keep their embeddings, as does all that a warm start gave. Raises MlmError if the shards
+    cannot be read."""
     words = weights.table("words")
     columns = columns or words.shape[1]
     vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, STRENGTHS, seed)
     usual = words[:, -columns:]
     counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
-    words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
+    chosen = vectors.any(axis=1) & (True if begun is None else begun.left)
+    words[:, -columns:] = np.where(chosen[:, np.newaxis], counted, usual)
     weights.set_table("words", words)
-    weights.set_output_bias(log_frequencies)
+    if begun is None or not begun.biased:
+        weights.set_output_bias(log_frequencies)
 
 
 def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
@@ -85,19 +94,19 @@ def vectors_and_frequencies(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
     [vocabulary]."""
-    samples, distances = counted_samples(shards, plan), strengths["distances"]
+    samples, distances = counted_batches(shards, plan), strengths["distances"]
     counts = count_tokens(samples, vocabulary, plan.special_ids, len(distances))
     vectors = word_vectors(counts, columns, strengths["power"], distances, seed)
     seen = counts.unigram + 1.0
     return vectors, np.log(seen / seen.sum()).astype(np.float32)
 
 
-def counted_samples(
+def counted_batches(
     shards: ShardFiles, plan: MaskingPlan
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
     length = shards.sequence_length
-    every = max(1, -(-shards.num_samples * length // COUNTED_TOKENS))
+    every = counted_samples(shards.num_samples, shards.num_samples * length).step
     progress = Progress("counting neighbours", shards.num_samples, "samples")
     blocks = samples_in_order(shards, np.arange(0, shards.num_samples, every))
     # So many blocks have as many of the samples as one block has of all.

@@ -36,7 +36,8 @@ def model_configuration(
     from transformers import AutoConfig
 
     stored = model.architecture() or {"model_type": model.family}
-    base = {name: value for name, value in stored.items() if name not in _NOT_THE_MODEL}
+    left = (*_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
+    base = {name: value for name, value in stored.items() if name not in left}
     fields = model.overrides()
     family = base.pop("model_type")
     known = AutoConfig.for_model(family)
@@ -66,7 +67,7 @@ def model_configuration(
     config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
     config.pad_token_id = tokenizer.special_ids.pad
     config.tie_word_embeddings = True
-    if "max_position_embeddings" not in given:
+    if "max_position_embeddings" not in given and not model.start_from:
         config.max_position_embeddings = sequence_length + first_position(family)
     if "vocab_size" in given and vocabulary != tokenizer.vocabulary_size:
         problems.append(

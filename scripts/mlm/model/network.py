@@ -59,6 +59,7 @@ def hidden_states(
     dropout_key=None,
     rematerialise: bool = False,
     dtype=jnp.float32,
+    attention: str = "xla",
 ):
     """What the last layer, or the norm after it, gives: float32 [batch, sequence, width].
 
@@ -66,7 +67,8 @@ def hidden_states(
     slots] the last layer continues at these alone: [batch, slots, width]. `documents` int32 [batch,
     sequence] numbers documents: attention stays within, and positions begin anew, with each.
     Without `dropout_key` nothing is dropped. `rematerialise` keeps only each layer's input for the
-    gradient (Chen et al., 2016). Raises MlmError if a row is longer than the table of positions.
+    gradient (Chen et al., 2016). `attention` to whole rows is by "xla" or by "cudnn". Raises
+    MlmError if a row is longer than the table of positions.
     """
     a, names = architecture, architecture.names
     input_ids, length = jnp.asarray(input_ids), jnp.shape(input_ids)[1]
@@ -92,7 +94,7 @@ def hidden_states(
     )
     rotations = [_rotation(number, a.width // a.heads, theta) for theta in a.thetas or ()]
     for index in range(a.layers):
-        layer = partial(_layer, a, index, dtype)
+        layer = partial(_layer, a, index, dtype, attention)
         chosen = positions if index == a.layers - 1 else None
         place = f"{names.layer}{index}."
         own = {k.removeprefix(place): v for k, v in parameters.items() if k.startswith(place)}
@@ -138,7 +140,18 @@ def _numbers(a: Architecture, input_ids, documents):
     return number - 1 if a.padding is None else number * counted + a.padding
 
 
-def _layer(a: Architecture, index: int, dtype, parameters, hidden, tokens, rotation, chosen, key):
+def _layer(
+    a: Architecture,
+    index: int,
+    dtype,
+    attention: str,
+    parameters,
+    hidden,
+    tokens,
+    rotation,
+    chosen,
+    key,
+):
     """A layer's output [batch, sequence, width], or at the positions `chosen` alone."""
     names, reach = a.names, a.window // 2 if index in a.local_layers else None
     keys = [None] * 4 if key is None else jax.random.split(key, 4)
@@ -164,18 +177,28 @@ def _layer(a: Architecture, index: int, dtype, parameters, hidden, tokens, rotat
     query, key_, value = (x.reshape(*x.shape[:2], a.heads, -1) for x in (query, key_, value))
     if rotation is not None:
         query, key_ = _rotated(query, turned), _rotated(key_, rotation)
-    attention = _whole_attention if reach is None or chosen is not None else _local_attention
-    attended = attention(query, key_, value, queries, tokens, reach, a.attention_dropout, keys[0])
+    heads = query, key_, value, queries, tokens, reach
+    if reach is not None and chosen is None:
+        attended = _local_attention(*heads, a.attention_dropout, keys[0])
+    elif attention == "cudnn" and query.shape[1] % 2 == 0:  # as cuDNN asks
+        attended = _attention_by_cudnn(*heads)
+    else:
+        attended = _whole_attention(*heads, a.attention_dropout, keys[0])
     attended = dense(names.attended, attended.reshape(hidden.shape)).astype(jnp.float32)
     hidden += dropped(attended, a.attended_dropout, keys[1])
     hidden = hidden if a.pre_norm else norm(names.attention_norm, hidden)
 
     inner = dense(names.inner, norm(names.output_norm, hidden) if a.pre_norm else hidden)
-    inner, *gate = jnp.split(inner.astype(jnp.float32), 2 if a.gated else 1, axis=-1)
-    inner = _ACTIVATIONS[a.activation](inner)
-    inner = inner * gate[0] if gate else inner
-    inner = dropped(inner, a.inner_dropout, keys[2])
-    output = dense(names.output, inner).astype(jnp.float32)
+
+    def activated(inner):
+        inner, *gate = jnp.split(inner.astype(jnp.float32), 2 if a.gated else 1, axis=-1)
+        inner = _ACTIVATIONS[a.activation](inner)
+        inner = inner * gate[0] if gate else inner
+        return dense(names.output, dropped(inner, a.inner_dropout, keys[2]))
+
+    # Where cuDNN keeps no scores, activations are the largest: they are made again.
+    activated = jax.checkpoint(activated) if attention == "cudnn" else activated
+    output = activated(inner).astype(jnp.float32)
     hidden += dropped(output, a.output_dropout, keys[3])
     return hidden if a.pre_norm else norm(names.output_norm, hidden)
 
@@ -264,15 +287,32 @@ def _rotated(x, rotation):
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
-def _attention(query, key, value, queries: Tokens, keys: Tokens, reach, rate: float, dropout_key):
-    """Softmax attention [batch, queries, heads, width]; jax.nn.dot_product_attention cannot drop,
-    and on a CPU takes half as long again."""
+def _mask(queries: Tokens, keys: Tokens, reach: int | None):
+    """Which keys a query sees: bool [batch, 1, 1 or queries, keys]."""
     mask = keys.seen[:, None, None, :]
     if keys.document is not None:
         mask &= queries.document[:, None, :, None] == keys.document[:, None, None, :]
     if reach is not None:
         apart = queries.place[:, None, :, None] - keys.place[:, None, None, :]
         mask &= jnp.abs(apart) <= reach
+    return mask
+
+
+def _attention_by_cudnn(query, key, value, queries: Tokens, keys: Tokens, reach):
+    """`_attention` by a kernel that keeps no scores; padding is at the end of a row."""
+    mask, seen = None, jnp.sum(keys.seen, axis=1, dtype=jnp.int32)
+    if keys.document is not None or reach is not None:
+        size = query.shape[0], 1, query.shape[1], key.shape[1]
+        mask, seen = jnp.broadcast_to(_mask(queries, keys, reach), size), None
+    return jax.nn.dot_product_attention(
+        query, key, value, mask=mask, key_value_seq_lengths=seen, implementation="cudnn"
+    )
+
+
+def _attention(query, key, value, queries: Tokens, keys: Tokens, reach, rate: float, dropout_key):
+    """Softmax attention [batch, queries, heads, width]; jax.nn.dot_product_attention cannot drop,
+    and on a CPU takes half as long again."""
+    mask = _mask(queries, keys, reach)
     scores = jnp.einsum("btnh,bsnh->bnts", query, key).astype(jnp.float32)
     scores = jnp.where(mask, scores / math.sqrt(query.shape[-1]), jnp.finfo(jnp.float32).min)
     shares = dropped(jax.nn.softmax(scores), rate, dropout_key).astype(value.dtype)

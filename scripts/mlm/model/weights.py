@@ -1,6 +1,7 @@
 """The weights of an encoder: how they begin, and how they are read."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -30,13 +31,24 @@ def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
 
 
 def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
-    """The architecture's weights in a safetensors file, float32 by name. Raises MlmError if one is
-    missing or has another shape."""
+    """The architecture's weights in a safetensors file, as `fitting` gives them."""
     from safetensors.numpy import load_file
 
     with reading(path, "safetensors"):
         stored = load_file(path)
+    return fitting(stored, architecture, path)
+
+
+def fitting(
+    stored: Mapping[str, np.ndarray],
+    architecture: Architecture,
+    path: str | Path,
+    without: tuple[str, ...] = (),
+) -> dict[str, np.ndarray]:
+    """The architecture's weights among those that `path` has, float32 by name, but for names that
+    begin as one of `without`. Raises MlmError if one is missing or has another shape."""
     shapes = parameter_shapes(architecture)
+    shapes = {name: shape for name, shape in shapes.items() if not name.startswith(without)}
     for name, shape in shapes.items():
         found = stored[name].shape if name in stored else "nothing"
         if found != shape:

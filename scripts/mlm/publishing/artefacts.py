@@ -7,8 +7,8 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True)
 class Destination:
-    """A branch of a repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words,
-    `private` what the configuration asks for."""
+    """A repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words, `private` what
+    the configuration asks for. Everything goes to its `branch`."""
 
     repository: str
     kind: str

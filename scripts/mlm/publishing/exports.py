@@ -17,15 +17,17 @@ from mlm.training.artefacts import Training
 _PACKAGE = re.compile(r"^([\w.-]+)==(\S+)[^\n]*\n((?: +--hash=sha256:\w+[ \\]*\n?)+)", re.MULTILINE)
 #: Names of Croissant's own vocabulary, beside schema.org's, as its context gives them.
 _TERMS = (
-    *("citeAs", "column", "extract", "field", "fileProperty", "fileObject", "fileSet", "format"),
-    *("includes", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references"),
-    *("regex", "repeated", "replace", "separator", "source", "subField", "transform"),
+    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty"),
+    *("fileSet", "format", "includes", "jsonPath", "key", "md5", "parentField", "path"),
+    *("recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator"),
+    *("source", "subField", "transform"),
 )
 _CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "sc": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
     "conformsTo": "dct:conformsTo",
     "isLiveDataset": "cr:isLiveDataset",

@@ -6,23 +6,23 @@ from. MlmError for a file that is not what its maker recorded; nothing is sent t
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd
 
-from mlm.config.publish import Publish
+from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
-from mlm.evaluation.artefacts import EvaluationFigures
+from mlm.evaluation.artefacts import METRICS, EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
 from mlm.model.export import SENTENCE_ENCODER_FILES
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
-from mlm.publishing.cards import dataset_card, tokenizer_card
+from mlm.publishing.tokenizer_and_dataset_cards import dataset_card, tokenizer_card
 from mlm.publishing.uploads import publish, sha256_of
-from mlm.samples.manifests import Manifest, shards_root
+from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 from mlm.training.model_card import model_card
@@ -36,24 +36,19 @@ _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
 
 
 def publish_tokenizer(
-    section: Publish, source: str, directory: Path, stats: str | Path, of_corpus: bool
+    section: Publish, source: str, directory: Path, stats: str | Path
 ) -> PublishRecord:
-    """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`; with
-    `of_corpus`, the card has its figures."""
+    """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`."""
     made = TokenizerStatistics.read(stats)
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
-    card = tokenizer_card(section, source, tokens, made if of_corpus else None)
+    card = tokenizer_card(section, source, tokens, made)
     files = _recorded_files(directory, TOKENIZER_FILES, made.made_from.outputs, stats)
     return _publish("tokenizer", section, files, card, "Publish the tokenizer")
 
 
 def publish_dataset(
-    section: Publish,
-    source: str,
-    manifests: Mapping[str, str],
-    tokenizer: Path,
-    stats: str | Path,
+    section: Publish, source: str, manifests: Mapping[str, str], tokenizer: Path, stats: str | Path
 ) -> PublishRecord:
     """Publish the shards that the manifests (paths by split) name, with the tokenizer in the
     directory `tokenizer`, whose tokenizer_stats.json is `stats`. Shards that an earlier publication
@@ -61,7 +56,7 @@ def publish_dataset(
     found = {split: Manifest.read(path) for split, path in manifests.items()}
     files = []
     for split, manifest in found.items():
-        root = shards_root(manifest, manifests[split])
+        root = project_root(manifests[split])
         shards = [
             CommitOperationAdd(f"data/{split}/{s.name}", root / s.path) for s in manifest.shards
         ]
@@ -89,11 +84,19 @@ def publish_model(
     """Publish the model in `directory` with its training.json and evaluation.json; `prompt` is the
     card's example, if it has one."""
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
+    named = {key: metric.card for key, metric in METRICS.items() if metric.card}
+    hidden, overall = (
+        {key: (name, getattr(figures, key)) for key, name in named.items()}
+        for figures in (evaluated.test.hidden, evaluated.test)
+    )
+    base = trained.warm_start
+    given = (base.checkpoint, base.licence) if base else (None, None)
     card = model_card(
         trained,
         corpus=source,
-        test=asdict(evaluated.test),
-        license=section.license,
+        test=hidden,
+        in_papers=(evaluated.masked_as, overall) if evaluated.masked_as else None,
+        license=licence_of(section.license, trained.run, *given),
         language=section.language,
         prompt=prompt,
         place=section.model,

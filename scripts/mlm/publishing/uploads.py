@@ -1,26 +1,16 @@
-"""Uploads into a branch of a repository: retried, resumed, and nothing private into a public one.
+"""Uploads into a repository: retried, resumed, and nothing private into a public one.
 
 huggingface_hub sends neither what the Hub's storage has nor what the branch has already, so a retry
 after a failure and a rerun after a kill are the same thing.
-
-    python -m mlm.publishing.uploads DIRECTORY STEP ATTEMPTS DESTINATION < pipe
-
-is the process that pushes a checkpoint during a training (see `background`): it ignores Ctrl-C, and
-ends when its standard input does.
 """
 
-import json
-import os
 import re
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
@@ -48,15 +38,15 @@ def publish(
     attempts: int,
     stale: re.Pattern | None = None,
 ) -> str:
-    """Upload `files`, in this order, to a branch that is made if it is missing, remove its other
-    files that match `stale`, and give the commit. A request that fails for a moment is sent up to
-    `attempts` times. MlmError, without secrets, if the token or the destination is unfit, a file
-    changed since it was listed, or the Hub or the network fails for longer."""
+    """Upload `files`, in this order, to a repository that is made if it is missing, remove its
+    other files that match `stale`, and give the commit. A request that fails for a moment is sent
+    up to `attempts` times. MlmError, without secrets, if the token or the destination is unfit, a
+    file changed since it was listed, or the Hub or the network fails for longer."""
     with _connected(destination) as api:
         tried = partial(_retried, attempts)
         tried(lambda: _make(api, destination))
-        branch = destination.place | {"revision": destination.branch}
-        there = set(tried(lambda: api.list_repo_files(**branch)))
+        listed = partial(api.list_repo_files, **destination.place)
+        there = set(tried(listed))
         wanted = {file.path_in_repo for file in files}
         gone = [p for p in sorted(there - wanted) if stale and stale.fullmatch(p)]
         count = -(-len(files) // FILES_IN_A_COMMIT)
@@ -68,7 +58,7 @@ def publish(
             print(f"{where}: {len(group)} file(s), {total:,} bytes", file=sys.stderr, flush=True)
             removed = gone if number == count else []
             commit = tried(partial(_commit, api, destination, group, removed, words))
-        if missing := sorted(wanted - set(tried(lambda: api.list_repo_files(**branch)))):
+        if missing := sorted(wanted - set(tried(listed))):
             raise MlmError(
                 f"{', '.join(missing[:3])}: {destination} does not hold what was uploaded. Is "
                 "there a .gitignore in it?"
@@ -94,8 +84,8 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
 
 
 def _make(api: HfApi, destination: Destination) -> None:
-    """Make the repository and the branch if they are missing; MlmError if a repository that is to
-    be private is public already."""
+    """Make the repository if it is missing; MlmError if one that is to be private is public
+    already."""
     place = destination.place
     try:
         found = api.repo_info(**place)
@@ -108,8 +98,6 @@ def _make(api: HfApi, destination: Destination) -> None:
             "its settings, name another if it belongs to someone else, or set publish.private: "
             "false. Nothing was uploaded"
         )
-    if destination.branch != "main":
-        api.create_branch(**place, branch=destination.branch, exist_ok=True)
 
 
 def _commit(
@@ -132,7 +120,6 @@ def _commit(
         **destination.place,
         operations=[*operations, *(CommitOperationDelete(path, is_folder=False) for path in gone)],
         commit_message=title,
-        revision=destination.branch,
         num_threads=4,
     )
     return done.oid
@@ -155,27 +142,3 @@ def _retried(attempts: int, act: Callable[[], Any]) -> Any:
             )
             time.sleep(pause)
     return act()
-
-
-def _end_with_standard_input() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(2)
-
-
-def main(directory: str, step: str, attempts: str, destination: str) -> int:
-    """Push the files in `directory`; prints the commit, or what failed with status 1."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_standard_input, daemon=True).start()
-    try:
-        files = [CommitOperationAdd(f.name, f) for f in sorted(Path(directory).iterdir())]
-        place = Destination(**json.loads(destination))
-        print(publish(place, files, f"Step {step}", int(attempts)))
-    except (MlmError, OSError) as error:
-        print(error)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
-Figures = TypeVar("Figures")
+from mlm.evaluation.artefacts import BASELINES, Baseline, BaselineName
 
 
 @dataclass(frozen=True)
@@ -18,14 +17,16 @@ class FigureName:
 
 FIGURES = {
     "piece_lengths": FigureName("Tokenizer", "Length of the vocabulary's pieces", "tokens"),
-    "training_loss": FigureName("Training", "Loss during training", "loss"),
-    "training_accuracy": FigureName("Training", "Masked accuracy during training", "accuracy"),
+    "training_loss": FigureName("Training", "Loss during training", "visible"),
+    "training_accuracy": FigureName("Training", "Accuracy during training", "visible"),
     "learning_rate": FigureName("Training", "Learning rate", "learning_rate"),
-    "test_loss": FigureName("Evaluation", "Test loss beside the baselines", "loss"),
-    "test_accuracy": FigureName("Evaluation", "Test accuracy beside the baselines", "accuracy"),
+    "loss_by_setting": FigureName("Training", "Validation loss by setting", "validation"),
+    "test_loss": FigureName("Evaluation", "Test loss against the baselines", "loss"),
+    "test_accuracy": FigureName("Evaluation", "Test accuracy against the baselines", "accuracy"),
     "frequency_bands": FigureName("Evaluation", "Accuracy by frequency of the token", "accuracy"),
     "positions": FigureName("Evaluation", "Loss by position in the sample", "position"),
     "calibration": FigureName("Evaluation", "Calibration", "calibration"),
+    "context": FigureName("Evaluation", "Loss by visible context", "context"),
 }
 
 #: Figures of a stage that runs only when asked.
@@ -36,17 +37,7 @@ FINETUNING_FIGURES = {
     ),
 }
 
-#: Baselines in the order of what they know. Others come after them, by their own key.
-BASELINES = {
-    "unigram": "unigram baseline",
-    "bigram_hidden": "bigram baseline, same view",
-    "bigram": "bigram baseline, all neighbours",
-    "trigram_hidden": "trigram baseline, same view",
-    "trigram": "trigram baseline, all neighbours",
-}
 
-
-def ordered_baselines(found: Mapping[str, Figures]) -> list[tuple[str, str, Figures]]:
-    """Key, name and figures of each baseline of an evaluation, in a fixed order."""
-    keys = [k for k in BASELINES if k in found] + sorted(found.keys() - BASELINES.keys())
-    return [(k, BASELINES.get(k, f"{k.replace('_', ' ')} baseline"), found[k]) for k in keys]
+def named_baselines(found: Mapping[str, Baseline]) -> list[tuple[BaselineName, Baseline]]:
+    """Each baseline of an evaluation with its name, in the order of BASELINES."""
+    return [(BASELINES[key], found[key]) for key in sorted(found, key=list(BASELINES).index)]

@@ -13,16 +13,24 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.phrasing import plural
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report import phrasing
+from mlm.report import template_filters
+from mlm.report.other_runs import OTHER_FILES
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
+from mlm.report.run_comparison import (
+    best_run,
+    flattened,
+    others_in_bits,
+    seed_groups,
+    standings,
+    with_short_names,
+)
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import breakable, pieces_of, plain, visible
 
 #: The version of report.json's format.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -46,6 +54,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     Every template has `results`, its `best` run, the texts of the `special` tokens by name, and the
     `most` items of a list to show.
     """
+    results = with_short_names(results)
     sections = [
         {"name": name, "title": title, "view": view}
         for name in results.sections
@@ -60,7 +69,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         lstrip_blocks=True,
     )
     names = ("count", "decimal", "percent", "rate", "size", "short", "value")
-    environment.filters |= {name: getattr(phrasing, name) for name in names}
+    environment.filters |= {name: getattr(template_filters, name) for name in names}
     environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain, plural)}
     environment.filters["pieces"] = pieces_of
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
@@ -73,7 +82,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         results=results,
         best=best_run(results.runs),
         special=results.config["tokenizer"]["special_tokens"],
-        most=phrasing.MOST_SHOWN,
+        most=template_filters.MOST_SHOWN,
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         glossary=dict(sorted(glossary.items(), key=lambda entry: entry[1][0].lower())),
     )
@@ -83,7 +92,8 @@ def numbers_of(results: Results) -> dict[str, Any]:
     """All numbers of the report for machines, see `format_version`.
 
     `runs` has the training, evaluation and fill-mask artefacts of each run and its curves (one
-    list a column); `comparison` the best run, the differences, and the groups of seeds.
+    list a column); `also` runs of other directories; `comparison` the best run, the differences,
+    and the groups of seeds.
     """
     return {
         "format_version": FORMAT_VERSION,
@@ -106,10 +116,15 @@ def numbers_of(results: Results) -> dict[str, Any]:
             }
             for run in results.runs
         },
+        "also": {
+            other.name: {stage: as_json(getattr(other, stage)) for stage in OTHER_FILES}
+            for other in results.also
+        },
         "comparison": {
             "best": best_run(results.runs).name,
             "standings": [asdict(s) for s in standings(results.runs)],
             "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
+            "also": [asdict(s) for s in others_in_bits(results)],
         },
         "artefacts": results.digests_of_files(),
         "code": results.code_of_stages(),

@@ -11,8 +11,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import Interval
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.report.glossary import ordered_baselines
+from mlm.report.glossary import named_baselines
+from mlm.report.loss_by_setting import loss_by_setting
 from mlm.report.report_inputs import Results, RunResults
+from mlm.report.run_comparison import differing_settings, with_short_names
 from mlm.report.theming import (
     BASELINE,
     GRID,
@@ -22,7 +24,8 @@ from mlm.report.theming import (
     drawing,
     legend_below,
     series_colour,
-    series_dash,
+    series_look,
+    short_labels,
     themed,
 )
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -33,6 +36,7 @@ Runs = Sequence[RunResults]
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty, except those
     of a fine-tuning."""
+    results = with_short_names(results)
     runs, tuned = results.runs, [run for run in results.runs if run.finetune]
     found: dict[str, Figure] = {}
 
@@ -49,6 +53,8 @@ def figures(results: Results) -> dict[str, Figure]:
     draw("training_loss", _training_curve, runs, "loss")
     draw("training_accuracy", _training_curve, runs, "accuracy")
     draw("learning_rate", _learning_rate, runs, height=2.8)
+    losses = [run.training.final.validation_loss for run in runs]
+    draw("loss_by_setting", loss_by_setting, losses, differing_settings(runs, results.config))
     for metric in ("loss", "accuracy"):
         bars = _bars_of(runs, metric)
         height = 0.8 + 0.36 * max(1, len(bars))
@@ -56,6 +62,7 @@ def figures(results: Results) -> dict[str, Figure]:
     draw("frequency_bands", _frequency_bands, runs)
     draw("positions", _positions, runs)
     draw("calibration", _calibration, runs)
+    draw("context", _context, runs, height=4.2)
     if tuned:
         draw("finetuning_curves", _finetuning_curves, tuned)
         draw("finetuning_predictions", _finetuning_predictions, tuned)
@@ -91,24 +98,12 @@ def _smoothed(values: list[float], window: int) -> list[float]:
     ]
 
 
-def _look(index: int) -> dict:
-    """Colour and line style of the `index`-th run."""
-    return {"color": series_colour(index), "linestyle": series_dash(index)}
-
-
-def _short(name: str, longest: int = 22) -> str:
-    """A run's name for a legend or an axis: the middle of a long one is left out."""
-    if len(name) <= longest:
-        return name
-    end = longest // 3
-    return f"{name[: longest - end - 1]}…{name[-end:]}"
-
-
 def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
-    """The metric of train and validation over the steps; the loss beside the baselines."""
-    said = []
+    """The metric of train and validation over the steps, without baselines: some targets stay
+    visible to the model, none to a baseline."""
+    said, labels = [], short_labels(run.name for run in runs)
     for i, run in enumerate(runs):
-        look, label = _look(i), _short(run.name)
+        look, label = series_look(i), labels[run.name]
         steps, values = _column(run, metric)
         axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
         window = max(1, len(values) // 40)
@@ -124,11 +119,10 @@ def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
                 f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
                 f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
             )
-    if metric == "loss":
-        _baseline_lines(axes, runs)
-    else:
+    if metric == "accuracy":
         _in_percent(axes)
-    _by_step(axes, "nats per masked token" if metric == "loss" else metric)
+    unit = "nats per target" if metric == "loss" else "accuracy"
+    _by_step(axes, f"{unit}, some visible")
     words = "; ".join(said) or "no validation was recorded"
     return f"Line plot, {metric} over steps, train and validation. Validation: {words}."
 
@@ -148,19 +142,6 @@ def _said(value: float, metric: str) -> str:
     return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
 
 
-def _baseline_lines(axes: Axes, runs: Runs) -> None:
-    """The baselines' test loss as horizontal lines, if all runs have the same."""
-    found: dict[str, set[float]] = {}
-    for run in runs:
-        for _, name, figures in ordered_baselines(run.evaluation.baselines):
-            found.setdefault(name, set()).add(figures.loss)
-    dashes = ((0, (1, 2)), (0, (4, 2)), (0, (4, 2, 1, 2)), (0, (8, 3)))
-    for i, (name, losses) in enumerate(found.items()):
-        if len(losses) == 1:
-            look = {"color": MUTED, "linestyle": dashes[i % len(dashes)], "linewidth": 1.2}
-            axes.axhline(losses.pop(), **look, label=name)
-
-
 #: Label, value, interval if known, and colour.
 Bar = tuple[str, float, Interval | None, str]
 
@@ -168,19 +149,20 @@ Bar = tuple[str, float, Interval | None, str]
 def _bars_of(runs: Runs, metric: str) -> list[Bar]:
     """A bar for a test metric of each run and each distinct baseline."""
     bars: list[Bar] = []
+    labels = short_labels(run.name for run in runs)
     for i, run in enumerate(runs):
         hidden = run.evaluation.test.hidden
         interval = getattr(hidden, f"{metric}_interval")
-        bars.append((run.name, getattr(hidden, metric), interval, series_colour(i)))
+        bars.append((labels[run.name], getattr(hidden, metric), interval, series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
-        for _, label, figures in ordered_baselines(run.evaluation.baselines):
-            if (value := getattr(figures.hidden, metric)) is not None:
-                found.setdefault(label, {}).setdefault(value, []).append(run.name)
+        for name, figures in named_baselines(run.evaluation.baselines):
+            value = getattr(figures.hidden, metric)
+            found.setdefault(name.heading, {}).setdefault(value, []).append(labels[run.name])
     for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
-            bars.append((label.replace(" baseline", "") + of, value, None, BASELINE))
+            bars.append((label + of, value, None, BASELINE))
     return bars
 
 
@@ -194,7 +176,7 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
             axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
             end = max(end, interval[1])
         axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
-    axes.set_yticks(range(len(bars)), [_short(b[0]) for b in bars])
+    axes.set_yticks(range(len(bars)), [bar[0] for bar in bars])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, largest * 1.16)
@@ -202,9 +184,9 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
     axes.spines["left"].set_visible(False)
     if metric == "accuracy":
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("guessed right where hidden (more is better)")
+        axes.set_xlabel("guessed right where hidden (more is better)", loc="right")
     else:
-        axes.set_xlabel("nats where hidden (less is better)")
+        axes.set_xlabel("nats where hidden (less is better)", loc="right")
     said = "; ".join(
         f"{label} {_said(value, metric)}"
         + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
@@ -222,10 +204,13 @@ def _learning_rate(axes: Axes, runs: Runs) -> str:
     return f"Line plot of the learning rate over steps. Highest: {peaks}."
 
 
-def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], **style) -> None:
-    """A line for each run through its `points`, in the order of the runs."""
+def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], said=None, **style) -> None:
+    """A line for each run through its `points`, in the order of the runs; `said` has what the
+    legend says beside the name."""
+    labels = short_labels(points)
     for i, (name, xy) in enumerate(points.items()):
-        axes.plot(*xy, **_look(i), label=_short(name), **style)
+        label = labels[name] + (f", {said[name]}" if said else "")
+        axes.plot(*xy, **series_look(i), label=label, **style)
 
 
 def _frequency_bands(axes: Axes, runs: Runs) -> str:
@@ -259,7 +244,7 @@ def _positions(axes: Axes, runs: Runs) -> str:
     # Half a nat at least, so that mere noise does not look like a mountain.
     missing = max(0.0, 0.5 - (high - low)) / 2
     axes.set_ylim(low - missing, high + missing)
-    axes.set(xlabel="position in the sample", ylabel="nats per masked token")
+    axes.set(xlabel="position in the sample", ylabel="nats per hidden token")
     said = "; ".join(
         f"{name}: between {min(y):.2f} and {max(y):.2f}" for name, (_, y) in points.items() if y
     )
@@ -274,7 +259,8 @@ def _calibration(axes: Axes, runs: Runs) -> str:
         bins = [b for b in calibration.bins if b.num_predictions]
         points[run.name] = [b.confidence for b in bins], [b.accuracy for b in bins]
         errors[run.name] = calibration.expected_calibration_error
-    _lines(axes, points, marker="o", markersize=5, linewidth=1.6)
+    legend = {name: f"error {error:.3f}" for name, error in errors.items()}
+    _lines(axes, points, legend, marker="o", markersize=5, linewidth=1.6)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -286,6 +272,56 @@ def _calibration(axes: Axes, runs: Runs) -> str:
     )
 
 
+#: The marker and the line style of each n-gram.
+_NGRAMS = {
+    "unigram": ("s", (0, (1, 2))),
+    "bigram": ("D", (0, (4, 2))),
+    "trigram": ("^", (0, (8, 3))),
+}
+#: With more runs, the plot of visible context has no intervals.
+_MOST_WITH_INTERVALS = 3
+
+
+def _context(axes: Axes, runs: Runs) -> str:
+    """The loss over the visible context, and a line for each n-gram from what it sees on."""
+    runs = [run for run in runs if run.evaluation.context]
+    curves = [run.evaluation.context for run in runs]
+    labels = short_labels(run.name for run in runs)
+    found = {step.visible for curve in curves for step in curve.steps}
+    named = [v for v in ("sentence", "all") if v in found]
+    visible = [*sorted(found.difference(named)), *named]
+    said, ngrams = [], {}
+    for i, (run, curve) in enumerate(zip(runs, curves, strict=True)):
+        # Side by side, so that no interval hides another; those of many runs would.
+        aside = 0.12 * (i - (len(runs) - 1) / 2) if len(runs) <= _MOST_WITH_INTERVALS else 0
+        places = [visible.index(step.visible) + aside for step in curve.steps]
+        losses = [step.loss for step in curve.steps]
+        ends = np.abs(np.transpose([step.loss_interval for step in curve.steps]) - losses)
+        ends = ends if len(runs) <= _MOST_WITH_INTERVALS else None
+        look = {"color": series_colour(i), "fmt": "o", "capsize": 2.5, "elinewidth": 1}
+        axes.errorbar(places, losses, ends, **look)
+        # A sentence is no further step: it may be shorter than the window before it.
+        steps = zip(places, losses, curve.steps, strict=True)
+        joined = [(x, y) for x, y, step in steps if step.visible != "sentence"]
+        axes.plot(*zip(*joined, strict=True), **series_look(i), label=labels[run.name])
+        said.append(f"{run.name}: " + ", ".join(f"{s.visible} {s.loss:.2f}" for s in curve.steps))
+        for name, of in curve.ngrams.items():
+            ngrams.setdefault((name, of.visible, of.loss), i)
+    alike = len({name for name, *_ in ngrams}) == len(ngrams)
+    for (name, reach, loss), i in sorted(ngrams.items(), key=lambda one: one[0][1]):
+        marker, dashes = _NGRAMS[name]
+        look = {"color": MUTED if alike else series_colour(i), "marker": marker, "markevery": [0]}
+        label = name if alike else f"{name}, {labels[runs[i].name]}"
+        xs = [visible.index(reach), len(visible) - 1]
+        axes.plot(xs, [loss] * 2, **look, linestyle=dashes, linewidth=1.2, label=label)
+        said.append(f"{label} {loss:.2f} from {reach} on")
+    names = {v: f"±{v}" for v in visible if isinstance(v, int) and v}
+    axes.set_xticks(range(len(visible)), [names.get(v, v) for v in visible])
+    axes.tick_params(axis="x", labelcolor=INK)
+    axes.set(xlabel="tokens visible on each side", ylabel="nats per hidden token")
+    return f"Line plot of the test loss by visible context. {'; '.join(said)}."
+
+
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
     ends = [low, high]
     axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
@@ -293,12 +329,16 @@ def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
 
 def _finetuning_curves(axes: Axes, runs: Runs) -> str:
     said = []
+    labels = short_labels(run.name for run in runs)
     starts = [(run, start) for run in runs for start in ("pretrained", "random")]
+    # Of every run they are the same.
+    starts += [(runs[0], published) for published in runs[0].finetune.also or ()]
     for colour, (run, start) in enumerate(starts):
         curve = run.finetune.models[start].curves
         epochs = [row.epoch for row in curve]
         look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
-        label = start if len(runs) == 1 else f"{run.name}, {start}"
+        own = len(runs) > 1 and start in ("pretrained", "random")
+        label = f"{labels[run.name]}, {start}" if own else start
         held_out = [row.validation_loss for row in curve]
         axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
         look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}

@@ -3,7 +3,7 @@
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.accelerators.artefacts import PreflightVerdict
@@ -14,6 +14,7 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.typed_artefacts import Artefact
+from mlm.report.other_runs import OtherRun
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -66,24 +67,24 @@ OF_RUNS = {
 class Results:
     """Everything that the report shows. `code` is the digest of its own code; `corpus` and
     `tokenizer` are empty for data that came as finished shards; `digests` has the sha256 of the
-    files that all runs share."""
+    files that all runs share; `also` are the runs of other directories."""
 
     title: str
     sections: list[str]
     config: dict
     code: str
     corpus: dict[str, CorpusSplit]
-    tokenizer: TokenizerStatistics | None
+    tokenizer: TokenizerStatistics
     manifests: dict[str, Manifest]
     runs: list[RunResults]
     digests: dict[str, str]
+    also: list[OtherRun] = field(default_factory=list)
 
     def code_of_stages(self) -> dict[str, str]:
         """The digest of the code that made each stage's results, as they recorded it themselves;
         each under `stage [run]` if runs differ."""
         made = [("corpus", split, one.made_from.code) for split, one in self.corpus.items()]
-        if self.tokenizer:
-            made.append(("tokenizer", "", self.tokenizer.made_from.code))
+        made.append(("tokenizer", "", self.tokenizer.made_from.code))
         made += [("manifest", split, one.made_from.code) for split, one in self.manifests.items()]
         for run in self.runs:
             made.append(("pretrain", run.name, run.training.code))
@@ -109,17 +110,17 @@ class Results:
         """
         rows: dict[str, str] = {}
         for split, manifest in self.manifests.items():
-            if split in self.corpus:
-                files = self.corpus[split].files[:most]
-                rows |= {f"results/corpus/{file.name}": file.sha256 for file in files}
-            if manifest.tokenizer_sha256:
-                rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
+            files = self.corpus[split].files[:most]
+            rows |= {f"results/corpus/{file.name}": file.sha256 for file in files}
+            rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
         rows |= self.digests
         for manifest in self.manifests.values():
             rows |= {shard.path: shard.sha256 for shard in manifest.shards[:most]}
         for run in self.runs:
-            weights = f"results/runs/{run.name}/model/model.safetensors"
+            weights = f"results/runs/{run.training.run}/model/model.safetensors"
             rows |= {weights: run.training.digests.model} | run.digests
+        for other in self.also:
+            rows |= other.digests
         return rows
 
 
@@ -147,7 +148,7 @@ def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
     paths = [path for kind in ("corpus", "tokenizer", "manifests") for path in files[kind]]
     return {
         "corpus": {found.split: found for found in map(CorpusSplit.read, files["corpus"])},
-        "tokenizer": next(map(TokenizerStatistics.read, files["tokenizer"]), None),
+        "tokenizer": TokenizerStatistics.read(*files["tokenizer"]),
         "manifests": {found.split: found for found in map(Manifest.read, files["manifests"])},
         "digests": {portable(path): file_sha256(path) for path in paths},
     }

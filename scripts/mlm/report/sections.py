@@ -8,34 +8,40 @@ section is such a function, an entry in SECTIONS, a template, and a word in `mlm
 from collections.abc import Callable
 from dataclasses import replace
 
-from mlm.accelerators.verdict_table import HEADINGS, muon_in_words, row
+from mlm.accelerators.verdict_table import cells, muon_in_words
 from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
-from mlm.evaluation.artefacts import Subset
+from mlm.evaluation.artefacts import METRICS, Subset
+from mlm.evaluation.few_groups import FEW_GROUPS
 from mlm.evaluation.verdicts import on_overlap
-from mlm.finetuning.finetuning_metrics import NAMES
+from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report.glossary import ordered_baselines
-from mlm.report.phrasing import MOST_SHOWN, value
-from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
-
-#: Baselines with a card of their own; the table has all. Those that see what the model sees are
-#: the fair ones; a trigram that sees every neighbour knows more than any model asked the same.
-_ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
+from mlm.report.glossary import named_baselines
+from mlm.report.report_inputs import Results, RunResults
+from mlm.report.run_comparison import (
+    best_run,
+    comparable,
+    differing_settings,
+    flattened,
+    others_in_bits,
+    seed_groups,
+    setting_names,
+    standings,
+)
+from mlm.report.template_filters import MOST_SHOWN, value
 
 
 def summary(results: Results) -> dict:
     """The best run's standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
     verdicts = list(best.evaluation.verdicts)
-    overlap = results.corpus["test"].overlap_with_train if results.corpus else None
+    overlap = results.corpus["test"].overlap_with_train
     if overlap:
         verdicts.append(on_overlap(overlap.share))
-    found = ordered_baselines(best.evaluation.baselines)
+    found = named_baselines(best.evaluation.baselines)
     return {
         "source": _source(results),
-        "baselines": [(name, baseline) for key, name, baseline in found if key in _ON_CARDS],
+        "baselines": [(name.heading, baseline) for name, baseline in found],
         "overlap": overlap,
         "verdicts": verdicts,
     }
@@ -43,7 +49,7 @@ def summary(results: Results) -> dict:
 
 def _source(results: Results) -> str:
     """One source for all splits: with the files of each, and every file once."""
-    sources = [split.source for split in results.corpus.values()] or ["shards made elsewhere"]
+    sources = [split.source for split in results.corpus.values()]
     if isinstance(sources[0], FilesSource):
         files = {file.sha256: file for source in sources for file in source.files}
         return str(replace(sources[0], files=tuple(files.values())))
@@ -52,8 +58,6 @@ def _source(results: Results) -> str:
 
 def corpus(results: Results) -> dict | None:
     """Documents, size and what the filters removed, by split."""
-    if not results.corpus:
-        return None
     splits = results.corpus.values()
     whole = sum(split.documents for split in splits) or 1
     reasons = dict.fromkeys(reason for split in splits for reason in split.filters)
@@ -101,8 +105,6 @@ def _rules(by_split: dict[str, dict[str, TakenByRule]]) -> list[dict]:
 
 def tokenizer(results: Results) -> dict | None:
     """Kind and size of the tokenizer, and how well it fits each split."""
-    if results.tokenizer is None:
-        return None
     return {"rows": {split: results.tokenizer.splits[split] for split in results.corpus}}
 
 
@@ -125,19 +127,19 @@ def preview(results: Results) -> dict | None:
 
 
 def preflight(results: Results) -> dict | None:
-    """What the TPU compiler said of each run's steps, if it was asked."""
+    """What the compilers said of each run's steps, if they were asked."""
     found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
+    prices = results.config["preflight"]["prices"]
     if not found:
         return None
     return {
-        "headings": HEADINGS,
         "label": found[0].label,
         "unseen": found[0].unseen,
         "runs": [
             {
                 "name": preflight.run,
                 "passed": preflight.passed,
-                "rows": [row(target) for target in preflight.targets],
+                "rows": cells(preflight, prices),
                 "muon": muon_in_words(preflight),
                 "findings": [finding.in_words() for finding in preflight.findings],
             }
@@ -164,6 +166,17 @@ _SETTINGS = {
     "tokens": "Tokens seen",
     "slots": "Prediction slots",
 }
+#: The same of what a run began with, if it began with a published encoder.
+_WARM_START = {
+    "checkpoint": "Begins with",
+    "sha256": "Begins with: sha256 of weights and config.json",
+    "licence": "Begins with: licence",
+    "missing": "Begins with: parts that it lacks, made as by the family",
+    "unexpected": "Begins with: parts that are not used",
+    "same_vocabulary": "Begins with: the same vocabulary",
+    "pieces": "Begins with: pieces of the vocabulary",
+    "validation_loss": "Validation loss before the first step, nats",
+}
 #: Settings with an entry of their own in the glossary.
 _TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
 
@@ -174,9 +187,14 @@ def training(results: Results) -> dict:
     rows = [(heading, [getattr(r.training, f) for r in runs]) for f, heading in _SETTINGS.items()]
     for group in ("initialisation", "masking", "optimizer"):
         tables = [getattr(run.training, group) for run in runs]
-        for key in sorted(tables[0]):
+        for key in sorted({key for table in tables for key in table}):
             heading = f"{group.capitalize()}: {key.replace('_', ' ')}"
-            rows.append((heading, [table[key] for table in tables]))
+            rows.append((heading, [table.get(key) for table in tables]))
+    starts = [run.training.warm_start for run in runs]
+    rows += [
+        (heading, [start and getattr(start, field) for start in starts])
+        for field, heading in _WARM_START.items()
+    ]
     settings = [
         {
             "heading": heading,
@@ -190,17 +208,31 @@ def training(results: Results) -> dict:
     return {"settings": settings}
 
 
-def runs(results: Results) -> dict:
-    """The table of runs and, if several differ only in the seed, mean and spread."""
+def runs(results: Results) -> dict | None:
+    """The table of several runs, the lowest validation loss first, with the settings that differ,
+    mean and spread of those that differ only in the seed, and the runs of other directories."""
+    runs = results.runs
+    if len(runs) == 1 and not results.also:
+        return None
+    settings = differing_settings(runs, results.config)
+    own = [[values[number] for values in settings.values()] for number in range(len(runs))]
+    others = others_in_bits(results)
+    drawn = [0, *(end for o in others if o.difference for end in o.difference.difference_interval)]
+    rows = zip(range(len(runs)), runs, standings(runs), own, strict=True)
     return {
-        "rows": list(zip(results.runs, standings(results.runs), strict=True)),
-        "reasons": comparable(results.runs),
-        "groups": seed_groups(results.runs, results.config["seed"]),
+        "rows": sorted(rows, key=lambda row: row[2].validation_loss),
+        "settings": setting_names(settings).values(),
+        "reasons": comparable(runs, results.config),
+        "groups": seed_groups(runs, results.config["seed"]),
+        "loss": METRICS["loss"],
+        "columns": {n: metric for n, metric in METRICS.items() if metric.compared and n != "loss"},
+        "others": others,
+        "ends": (min(drawn), max(drawn)),
     }
 
 
 def evaluation(results: Results) -> dict:
-    """Test metrics beside the baselines, and where the model is good and bad.
+    """Test metrics against the baselines, and where the model is good and bad.
 
     `rows` are (run, what was measured, figures), `beside` those of the baselines.
     """
@@ -212,9 +244,10 @@ def evaluation(results: Results) -> dict:
     # By name, the first of those that have the same figures.
     shared: dict[str, dict[tuple, tuple]] = {}
     for run in results.runs:
-        for _, name, found in ordered_baselines(run.evaluation.baselines):
-            row = run.name, name, found
-            shared.setdefault(name, {}).setdefault((found.loss, found.accuracy), row)
+        for name, found in named_baselines(run.evaluation.baselines):
+            row = run.name, name.heading, found
+            figures = found.hidden.loss, found.hidden.accuracy
+            shared.setdefault(name.heading, {}).setdefault(figures, row)
     for measured in shared.values():
         alike = len(measured) == 1 and len(results.runs) > 1
         beside += [("all runs", *row[1:]) if alike else row for row in measured.values()]
@@ -228,7 +261,39 @@ def evaluation(results: Results) -> dict:
         "rows": rows,
         "beside": beside,
         "parts": parts,
+        "columns": METRICS,
+        "groups": _groups(best_run(results.runs)),
+        "further": _further_texts(results.runs),
     }
+
+
+def _groups(run: RunResults) -> dict | None:
+    """The run's bits per character by source and group, of how `few` groups an interval is too
+    narrow, the `ends` of a drawing, and the `whole` test split if it is between them."""
+    found, whole = run.evaluation.by_group, run.evaluation.test.bits_per_character
+    if found is None:
+        return None
+    rows = [*(("source", one) for one in found.sources), *(("group", one) for one in found.groups)]
+    drawn = [end for _, one in rows for end in one.bits_per_character_interval]
+    return {
+        "run": run.name,
+        "rows": rows,
+        "few": FEW_GROUPS,
+        "of": None if len(found.groups) == found.num_groups else found.num_groups,
+        "ends": (min(drawn), max(drawn)),
+        "whole": whole if whole and min(drawn) <= whole <= max(drawn) else None,
+    }
+
+
+def _further_texts(runs: list[RunResults]) -> dict | None:
+    """Rows of further held-out text: name, run, figures; of runs that start from a checkpoint, bits
+    per character before and after are drawn (`ends` are None without any)."""
+    of_runs = [(run.name, run.evaluation.also or {}) for run in runs]
+    names = dict.fromkeys(name for _, also in of_runs for name in also)
+    rows = [(name, run, also[name]) for name in names for run, also in of_runs if name in also]
+    both = [made for *_, text in rows if text.before for made in (text.before, text.model)]
+    bits = [made.bits_per_character for made in both]
+    return {"rows": rows, "ends": (min(bits), max(bits)) if bits else None} if rows else None
 
 
 #: Parts of the predictions: key in evaluation.json, heading, and what each is called.
@@ -266,14 +331,12 @@ def samples(results: Results) -> dict | None:
 
 def asked(results: Results) -> dict | None:
     """What each run was shown near its prompts and samples; without the text, why not."""
-    if not results.corpus:
-        return {"without_text": True}
     found = [(run.name, run.asked) for run in results.runs if run.asked]
     groups = [{"run": run, "texts": asked.texts} for run, asked in found if asked.texts]
     too_large = found[0][1].too_large if found else None
     if not groups and not too_large:
         return None
-    return {"groups": groups, "without_text": False, "too_large": too_large}
+    return {"groups": groups, "too_large": too_large}
 
 
 _FINETUNING_PARTS = {
@@ -296,7 +359,9 @@ def finetune(results: Results) -> dict | None:
         data = as_json(run.finetune.data) | run.finetune.settings | {"baseline": chosen}
         settings[run.name] = flattened(data)
     parts = {part: name for part, name in _FINETUNING_PARTS.items() if part in found}
-    view = {"runs": tuned, "parts": parts, "names": NAMES, "settings": settings}
+    also = {name: sha256 for run in tuned for name, sha256 in (run.finetune.also or {}).items()}
+    names = {name: name_of(name) for name in (*NAMES, *also)}
+    view = {"runs": tuned, "parts": parts, "names": names, "settings": settings, "also": also}
     return view | {"first": tuned[0].finetune} if tuned else None
 
 

@@ -6,9 +6,10 @@ the same SVG looks right in the report, in a browser of its own and in Snakemake
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import matplotlib
@@ -33,7 +34,7 @@ ROLES = {
 SERIES = ("#0969b0", "#b84a00", "#00785a", "#a3407f", "#8a6d00", "#3d7ea6", "#6b4fbb", "#5c5c5c")
 _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumerate(SERIES)}
 _LINES = "stroke-linejoin: round; stroke-linecap: butt"
-_DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
+DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
 #: In inches, and of a legend.
 _WIDTH, _COLUMNS = 5.0, 2
@@ -57,9 +58,27 @@ def series_colour(index: int) -> str:
     return f"#0500{index % len(SERIES):02x}"
 
 
-def series_dash(index: int) -> object:
-    """The line style of the `index`-th run: changes once the colours begin again."""
-    return _DASHES[(index // len(SERIES)) % len(_DASHES)]
+def series_look(index: int) -> dict:
+    """Colour and line style of the `index`-th run: dashes once the colours begin again."""
+    dashes = DASHES[(index // len(SERIES)) % len(DASHES)]
+    return {"color": series_colour(index), "linestyle": dashes}
+
+
+def short_labels(names: Iterable[str], longest: int = 30) -> dict[str, str]:
+    """Runs' names for a legend or an axis: if some are too long, without the beginning that all
+    share, and the middle of what is still too long."""
+    names = list(names)
+    begun, end, labels = "", longest // 3, {}
+    if len(names) > 1 and max(map(len, names)) > longest:
+        columns = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
+        begun = "".join(column[0] for column in columns)
+        begun = begun[: begun.rfind("_") + 1]
+    for name in names:
+        label = f"…{name.removeprefix(begun)}" if begun else name
+        if len(label) > longest:
+            label = f"{label[: longest - end - 1]}…{label[-end:]}"
+        labels[name] = label
+    return labels
 
 
 @contextmanager
@@ -74,12 +93,16 @@ def drawing(height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
 
 
 def legend_below(figure: MatplotlibFigure) -> None:
-    """One legend under the axes; the figure grows by its height, so that the plot does not
-    shrink."""
+    """One legend under the axes, in as many columns as fit; the figure grows by its height, so that
+    the plot does not shrink."""
     labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
-    rows = -(-len(labels) // _COLUMNS)
-    figure.set_figheight(figure.get_figheight() + 0.21 * rows)
-    figure.legend(loc="outside lower left", ncols=_COLUMNS, handlelength=2.2, columnspacing=1.6)
+    look = {"loc": "outside lower left", "handlelength": 2.6, "columnspacing": 1.6}
+    for columns in range(_COLUMNS if labels else 0, 0, -1):
+        legend = figure.legend(ncols=columns, **look)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + 0.21 * -(-len(labels) // columns))
+            return
+        legend.remove()
 
 
 def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:

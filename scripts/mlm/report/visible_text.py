@@ -18,9 +18,9 @@ from mlm.samples.artefacts import PreviewSample, PreviewToken
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
 _WORD_LIKE = re.compile(r"[!-~]{30,}")
 #: Where the line of a path or a key may end.
-_JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])")
+_JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])(?!(?<=\.)\d)")
 #: Shown in place of a token that is nothing but a space.
-_BLANK = "␠"
+_BLANK = "‹space›"
 
 
 def is_shown_by_name(character: str) -> bool:

@@ -5,6 +5,9 @@ from typing import Literal
 
 from mlm.foundations.typed_artefacts import Artefact
 
+#: What the writer of a shard measures, for its summary and the manifest.
+MEASURED = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
+
 
 @dataclass(frozen=True)
 class ShardSummary(Artefact):

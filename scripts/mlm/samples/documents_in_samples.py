@@ -13,7 +13,7 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import HolesOfRun, LeftOut
-from mlm.samples.manifests import Manifest, check_shards, shards_remedy, shards_root
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards, project_root
 from mlm.samples.split_samples import joined, read_samples
 from mlm.tokenizer.encoding import Encoder
 
@@ -47,7 +47,7 @@ def document_spans(
                     raise MlmError(
                         f"{entry.path}: its document {place} is not document {document} of the "
                         f"{manifest.split} split as the tokenizer divides it. "
-                        f"{shards_remedy(manifest)}"
+                        f"{SHARDS_REMEDY}"
                     )
                 found[document] = [
                     (first + row, max(start - row * length, 0), min(end - row * length, length))
@@ -78,18 +78,13 @@ def holes_of(
     settings: dict,
 ) -> HolesOfRun:
     """The holes that the items of `forget` leave in the train split, by its files and the settings
-    of its corpus. Raises MlmError for an item that names nothing, shards that came without text,
-    and files that do not belong together."""
+    of its corpus. Raises MlmError for an item that names nothing, and files that do not belong
+    together."""
     try:
         whats = [parsed(what) for what in dict.fromkeys(forget)]
     except ValueError as error:
         raise MlmError(f"{error}") from None
     shards = Manifest.read(manifest)
-    if shards.corpus_sha256 is None:
-        raise MlmError(
-            f"{manifest}: its shards came without text, so that no document can be found in them. "
-            "A run can forget only what was packed here"
-        )
     documents = TrainDocuments(described, settings)
     texts = SplitDocuments.described(described)
     if texts.sha256() != shards.corpus_sha256:
@@ -99,7 +94,7 @@ def holes_of(
         )
     selected = documents.selected(whats)
     numbers = sorted({number for found in selected.values() for number in found})
-    root, encoder = shards_root(shards, manifest), Encoder.load(tokenizer)
+    root, encoder = project_root(manifest), Encoder.load(tokenizer)
     spans = document_spans(shards, root, encoder, documents.texts(numbers))
     lengths = {n: sum(end - begin for _, begin, end in of_one) for n, of_one in spans.items()}
     merged = merged_spans([span for of_one in spans.values() for span in of_one])

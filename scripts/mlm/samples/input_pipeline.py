@@ -96,12 +96,7 @@ def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[
 
 
 def validation_batches(
-    shards: ShardFiles,
-    plan: MaskingPlan,
-    *,
-    seed: int,
-    batch_size: int,
-    samples: int | None = None,
+    shards: ShardFiles, plan: MaskingPlan, *, seed: int, batch_size: int, samples: int | None = None
 ) -> tf.data.Dataset:
     """Batches of all samples, or of `samples` at equal distances kept in memory, with masks that
     depend on (seed, sample index) alone and `sample_index` [batch] int64. The last batch is filled

@@ -9,12 +9,14 @@ from typing import Literal
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.typed_artefacts import Artefact
-from mlm.samples.object_storage import file_size, is_remote
+
+#: What to do about shards that are not those of their manifests.
+SHARDS_REMEDY = "Delete the shards named here and run again, so that they are remade."
 
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """A shard: `path` is relative to the project's root, or as given; `num_tokens` counts mask
+    """A shard: `path` is relative to the project's root; `num_tokens` counts mask
     1."""
 
     name: str
@@ -29,15 +31,14 @@ class ShardEntry:
 
 @dataclass(frozen=True)
 class Manifest(Artefact):
-    """A split's shards, in order, and totals; None is what is not known, and `group_by` if there
-    are no groups."""
+    """A split's shards, in order, and totals; `group_by` is None if there are no groups."""
 
     split: str
     sequence_length: int
-    tokenizer_sha256: str | None
-    corpus_sha256: str | None
-    documents: int | None
-    special_literals: int | None
+    tokenizer_sha256: str
+    corpus_sha256: str
+    documents: int
+    special_literals: int
     num_samples: int
     num_tokens: int
     num_padding: int
@@ -53,16 +54,6 @@ def project_root(path: str | os.PathLike) -> Path:
     return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
 
 
-def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
-    """What the paths in the manifest at `path` are relative to: of prebuilt shards "."."""
-    return Path() if manifest.corpus_sha256 is None else project_root(path)
-
-
-def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
-    """Where the shard's file is: in object storage, or below `root`."""
-    return shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
-
-
 def check_sequence_length(manifest: Manifest, expected: int) -> None:
     """Raise MlmError if the samples are of another length than `expected` tokens."""
     if manifest.sequence_length != expected:
@@ -72,14 +63,14 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
         )
 
 
-def shard_problem(shard: ShardEntry, file: str | os.PathLike) -> str | None:
-    """What is wrong with a shard's file, or None; in object storage only the size is looked at."""
-    size = file_size(str(file))
-    if size is None:
+def shard_problem(shard: ShardEntry, root: str | os.PathLike) -> str | None:
+    """What is wrong with a shard's file below `root`, or None."""
+    file = Path(root) / shard.path
+    if not file.is_file():
         return f"{shard.path}: is missing"
-    if size != shard.num_bytes:
+    if (size := file.stat().st_size) != shard.num_bytes:
         return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
-    if not is_remote(str(file)) and (digest := file_sha256(file)) != shard.sha256:
+    if (digest := file_sha256(file)) != shard.sha256:
         return (
             f"{shard.path}: its content changed since the manifest was written (sha256 "
             f"{digest[:12]}…, expected {shard.sha256[:12]}…)"
@@ -87,26 +78,13 @@ def shard_problem(shard: ShardEntry, file: str | os.PathLike) -> str | None:
     return None
 
 
-def shards_remedy(*manifests: Manifest) -> str:
-    """What to do about shards that are not those of their manifests."""
-    given = [m for m in manifests if m.corpus_sha256 is None]
-    if not given:
-        return "Delete the shards named here and run again, so that they are remade."
-    names = " ".join(f"results/manifests/{manifest.split}.json" for manifest in given)
-    return (
-        "This workflow did not make them (shards.prebuilt) and cannot remake them: put the files "
-        f"back that were there. To use them as they are now: rm {names}, then the same snakemake "
-        "command, which checks them anew."
-    )
-
-
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
     """Raise MlmError, naming every shard below `root` that is not what the manifest says."""
-    found = [shard_problem(shard, place_of(shard, root)) for shard in manifest.shards]
+    found = [shard_problem(shard, root) for shard in manifest.shards]
     if problems := [problem for problem in found if problem]:
         raise MlmError(
             f"The {manifest.split} shards are not those of their manifest:\n{listed(problems)}\n"
-            f"{shards_remedy(manifest)}"
+            f"{SHARDS_REMEDY}"
         )
 
 

@@ -113,12 +113,7 @@ def masking_plan(
 
 
 def mask_batch(
-    input_ids,
-    attention_mask,
-    sample_index,
-    plan: MaskingPlan,
-    seed,
-    epoch=FIXED_EPOCH,
+    input_ids, attention_mask, sample_index, plan: MaskingPlan, seed, epoch=FIXED_EPOCH
 ) -> dict:
     """Choose tokens, replace them, and say where and what they were.
 

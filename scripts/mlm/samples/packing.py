@@ -2,13 +2,13 @@
 without the limit of a document (Liu et al., 2019, section 4.2)."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
 from mlm.config.tokenizer import Shards
 from mlm.corpus.document_groups import group_ids
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.progress_line import Progress
 from mlm.samples.tfrecord import NO_GROUP, SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
@@ -23,10 +23,11 @@ def write_packed(
     corpus: SplitDocuments,
     documents: range,
     writer: SampleWriter,
-    progress: Progress,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[int, int]:
     """Tokenise and pack `documents` for `writer`. Tokens that do not fill a sample begin the next;
-    the last is padded. Returns the tokens that came in, and the special literals in the text."""
+    the last is padded. Returns the tokens that came in, and the special literals in the text;
+    `progress` is told of the documents done."""
     length, done, tokens_in, literals = section.sequence_length, 0, 0, 0
     # Tokens, and their groups, that do not fill a sample yet.
     waiting = [np.empty(0, np.int32), np.empty(0, np.int64)]
@@ -47,7 +48,7 @@ def write_packed(
             waiting = [stream[full:] for stream in waiting]
             tokens_in += len(tokens)
             done += len(portion)
-            progress.to(done)
+            progress(done)
     if left := len(waiting[0]):
         last = np.full((1, length), encoder.special_ids.pad, np.int32)
         of_last = np.full((1, length), NO_GROUP, np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError, on_one_line
 from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
-from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest, shard_problem
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import joined, read_samples
@@ -41,8 +41,8 @@ def preview_samples(
     epoch, without padding; MlmError if a shard is not what the manifest says."""
     chosen = chosen_samples(manifest, count)
     for shard in (manifest.shards[number] for number in sorted({number for number, _ in chosen})):
-        if problem := shard_problem(shard, place_of(shard, root)):
-            raise MlmError(f"{problem}. {shards_remedy(manifest)}")
+        if problem := shard_problem(shard, root):
+            raise MlmError(f"{problem}. {SHARDS_REMEDY}")
     first = [0, *itertools.accumulate(shard.num_samples for shard in manifest.shards)]
     places = np.array([first[number] + place for number, place in chosen], np.int64)
     if not (parts := list(read_samples(manifest, root, places))):

@@ -12,24 +12,22 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.manifests import Manifest, place_of
-from mlm.samples.object_storage import read_range
+from mlm.samples.manifests import Manifest
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
 _LARGEST_INDEX = 2**32
 _REMEDY = (
     "It is not what its manifest says. Delete it and run the same command again, so that it is "
-    "made again, or put it back if it was made elsewhere"
+    "made again"
 )
 
 
 @dataclass(frozen=True)
 class ShardBlocks:
-    """A shard at `path`, here or in object storage, `name` in messages; its blocks start at
-    `offsets`."""
+    """A shard at `path`, `name` in messages; its blocks start at `offsets`."""
 
-    path: str
+    path: Path
     name: str
     num_samples: int
     offsets: tuple[int, ...]
@@ -45,7 +43,10 @@ class ShardBlocks:
         try:
             # A last block ends with the file.
             end = end[0] if number + 1 < self.num_blocks else None
-            records = list(read_records(io.BytesIO(read_range(self.path, start, end)), name))
+            with self.path.open("rb") as stream:
+                stream.seek(start)
+                content = stream.read(-1 if end is None else end - start)
+            records = list(read_records(io.BytesIO(content), name))
         except OSError as error:
             raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
         except MlmError as error:
@@ -72,7 +73,7 @@ class ShardFiles:
                 "32-bit sample index. Use a longer sequence length or fewer documents."
             )
         blocks = tuple(
-            ShardBlocks(place_of(shard, root), shard.path, shard.num_samples, shard.block_offsets)
+            ShardBlocks(Path(root) / shard.path, shard.path, shard.num_samples, shard.block_offsets)
             for shard in manifest.shards
         )
         return cls(blocks, manifest.sequence_length)

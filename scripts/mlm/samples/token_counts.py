@@ -46,6 +46,11 @@ class TokenCounts:
         return int(self.unigram.sum())
 
 
+def counted_samples(num_samples: int, tokens: int) -> range:
+    """The samples of a split of so many `tokens` that are counted: every n-th."""
+    return range(0, num_samples, max(1, -(-tokens // COUNTED_TOKENS)))
+
+
 class _Merged:
     """Counts of int64 keys, gathered block by block: sorted keys and their counts."""
 
@@ -68,7 +73,7 @@ class _Merged:
         order = np.argsort(keys, kind="stable")
         keys, counts = keys[order], counts[order]
         first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-        self._keys, self._counts = keys[first], np.add.reduceat(counts, first)
+        self._keys, self._counts = keys[first], np.add.reduceat(counts, first, dtype=np.int32)
 
     def rows(self, vocabulary: int) -> ContextCounts:
         if self._size:

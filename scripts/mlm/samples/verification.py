@@ -8,8 +8,7 @@ import numpy as np
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
-from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
-from mlm.samples.object_storage import local_copy
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest, ShardEntry, shard_problem
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import FRAME_BYTES, SampleError, decode_samples, read_records
 
@@ -121,12 +120,11 @@ def verify_split(
 
 
 def _verified(shard: ShardEntry, schema: SampleSchema, root: str | Path) -> tuple[Scan, list[str]]:
-    with local_copy(place_of(shard, root)) as file:
-        problem = shard_problem(shard, file)
-        problems = [problem] if problem else []
-        if not file.is_file():
-            return Scan(), problems
-        scan = scan_shard(file, schema)
+    problem, file = shard_problem(shard, root), Path(root) / shard.path
+    problems = [problem] if problem else []
+    if not file.is_file():
+        return Scan(), problems
+    scan = scan_shard(file, schema)
     problems += [f"{shard.path}: {p}" for p in scan.named_problems()]
     return scan, problems + [
         f"{shard.path}: {key} is {found}; the manifest says {expected}"
@@ -145,11 +143,11 @@ def verification_text(results: list[SplitVerification]) -> str:
     )
 
 
-def raise_problems(results: list[SplitVerification], remedy: str) -> None:
-    """Raise MlmError with every problem, if there is one, and the `remedy`."""
+def raise_problems(results: list[SplitVerification]) -> None:
+    """Raise MlmError with every problem, if there is one."""
     problems = [p for r in results for p in r.problems]
     if problems:
         raise MlmError(
             f"The shards have {len(problems)} problem{'s' if len(problems) > 1 else ''}:\n"
-            f"{listed(problems)}\n{remedy}"
+            f"{listed(problems)}\n{SHARDS_REMEDY}"
         )

@@ -21,7 +21,7 @@ def word_starts(tokenizer_json: dict) -> "np.ndarray":
     # Here, since the plan imports this module with Snakemake's packages alone.
     import numpy as np
 
-    pieces = _pieces(tokenizer_json)
+    pieces = pieces_by_id(tokenizer_json)
     model = tokenizer_json["model"]
     special = {t["content"] for t in tokenizer_json.get("added_tokens", ()) if t.get("special")}
     if model.get("type") == "WordPiece":
@@ -40,7 +40,20 @@ def word_starts(tokenizer_json: dict) -> "np.ndarray":
     return np.array([s and p not in special for s, p in zip(starts, pieces, strict=True)], bool)
 
 
-def _pieces(tokenizer_json: dict) -> list[str]:
+def word_numbers(pieces: list[str], word_ids: list[int | None]) -> list[int]:
+    """The number of the word of each of `pieces`, -1 of special tokens without one: `word_ids` of
+    the encoding, and where no pre-tokenizer divides a text, a word begins at each ▁."""
+    numbers, number, before = [], -1, None
+    for piece, word in zip(pieces, word_ids, strict=True):
+        if word is not None and (word != before or piece.startswith(METASPACE)):
+            number += 1
+        numbers.append(-1 if word is None else number)
+        before = word
+    return numbers
+
+
+def pieces_by_id(tokenizer_json: dict) -> list[str]:
+    """The name of each id, "" where there is none."""
     vocabulary = tokenizer_json["model"]["vocab"]
     if isinstance(vocabulary, dict):
         by_id = {i: p for p, i in vocabulary.items()}

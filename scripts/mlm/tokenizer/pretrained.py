@@ -6,6 +6,7 @@ from pathlib import Path
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.fields import is_commit
 from mlm.foundations.errors import MlmError
+from mlm.foundations.hub_snapshots import snapshot
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
 #: What a tokenizer may consist of, and the configuration that names its class.
@@ -24,15 +25,15 @@ def source_files(path: str | None) -> list[str]:
 
 
 def load_pretrained(
-    path: str, revision: str | None
+    path: str, revision: str | None, key: str = "tokenizer.pretrained.path"
 ) -> tuple[dict, dict[str, str | None], int | None]:
     """A tokenizer.json's content, the five special tokens' texts by name, and the longest input
-    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`; MlmError if
-    there is none, or none with a fast form."""
+    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
+    setting `key` names; MlmError if there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
     if not source_files(directory):
         raise MlmError(
-            f"tokenizer.pretrained.path: {path} holds no tokenizer; one of the files "
+            f"{key}: {path} holds no tokenizer; one of the files "
             "tokenizer.json, vocab.txt, vocab.json or a sentencepiece model is expected."
         )
     from transformers import AutoTokenizer
@@ -45,7 +46,7 @@ def load_pretrained(
             raise ValueError(f"a {type(tokenizer).__name__} has no tokenizer.json form")
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise MlmError(
-            f"tokenizer.pretrained.path: transformers cannot read a tokenizer from {path} "
+            f"{key}: transformers cannot read a tokenizer from {path} "
             f"({' '.join(str(error).split())[:300]})."
         ) from None
     content = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -77,18 +78,4 @@ def _download(name: str, revision: str | None) -> str:
             f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is no directory "
             "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits"
         )
-    import huggingface_hub
-    from huggingface_hub import errors
-
-    try:
-        return huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=list(SOURCE_FILES)
-        )
-    except (errors.HFValidationError, errors.HfHubHTTPError, OSError) as error:
-        raise MlmError(
-            f"tokenizer.pretrained: {name} at commit {revision} is no directory here, not in the "
-            f"local cache, nor did the Hub give it ({type(error).__name__}). A private one "
-            "needs your token in the environment variable HF_TOKEN. Without a network here, run "
-            f"`hf download {name} --revision {revision}` elsewhere with the same HF_HOME, or name "
-            "a directory in tokenizer.pretrained.path."
-        ) from None
+    return snapshot("tokenizer.pretrained.path", name, revision, SOURCE_FILES)

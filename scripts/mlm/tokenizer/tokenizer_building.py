@@ -24,10 +24,10 @@ MOST_BYTES = 200_000_000
 
 def make_tokenizer(
     corpora: dict[str, SplitDocuments], section: Tokenizer, families: list[str], outputs: Any
-) -> None:
+) -> TokenizerStatistics:
     """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`, once
-    all is known to be right. `families` are the model types that will read the ids; `outputs` has
-    the paths `tokenizer` and `stats`."""
+    all is known to be right, and return its content. `families` are the model types that will read
+    the ids; `outputs` has the paths `tokenizer` and `stats`."""
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
@@ -49,6 +49,7 @@ def make_tokenizer(
     directory = Path(outputs.tokenizer).parent
     write_tokenizer(directory, content, special, section.unknown_literal, longest)
     statistics.write(outputs.stats)
+    return statistics
 
 
 def tokenizer_statistics(

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
+#: What loss and accuracy are called on a model's card.
+LOSS, ACCURACY = "Masked cross-entropy, nats", "Masked accuracy"
+
 #: Settings by name, as they were in force.
 NamedSettings = dict[str, bool | int | float | str | None]
 
@@ -38,6 +41,22 @@ class WithoutDocuments:
     samples: int
     first_step: int | None
     holes: str
+
+
+@dataclass(frozen=True)
+class WarmStartFigures:
+    """The checkpoint that the weights began with (its directory's name, or owner/name@COMMIT), the
+    names of weights that only the model has (`missing`) or only the checkpoint, the numbers of
+    pieces by how they began, and the loss in nats before the first step."""
+
+    checkpoint: str
+    sha256: str
+    licence: str | None
+    missing: list[str]
+    unexpected: list[str]
+    same_vocabulary: bool
+    pieces: dict[str, int]
+    validation_loss: float
 
 
 @dataclass(frozen=True)
@@ -79,4 +98,6 @@ class Training(Artefact):
     shuffle_window: int | None = field(default=None, metadata=OPTIONAL)
     without: WithoutDocuments | None = field(default=None, metadata=OPTIONAL)
     deterministic: bool | None = field(default=None, metadata=OPTIONAL)
+    attention: str | None = field(default=None, metadata=OPTIONAL)
     processes: int | None = field(default=None, metadata=OPTIONAL)
+    warm_start: WarmStartFigures | None = field(default=None, metadata=OPTIONAL)

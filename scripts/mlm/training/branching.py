@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.config.resolution import RunConfiguration
-from mlm.foundations.digests import differences
+from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
-from mlm.samples.artefacts import HolesOfRun
-from mlm.training.artefacts import WithoutDocuments
-from mlm.training.optimisation import learning_rate
+from mlm.training.learning_rate import learning_rate
+from mlm.training.left_out import first_difference
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 
@@ -87,28 +85,3 @@ def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
         f"warmup_steps, and let the rate fall after step {step} only)"
         for first in (then != now).nonzero()[0][:1]
     ]
-
-
-def first_difference(one: Run, other: Run) -> int | None:
-    """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
-    if they begin with other weights, None if no update does."""
-    holes = [set(r.plan.holes.spans if r.plan.holes else ()) for r in (one, other)]
-    different = holes[0] ^ holes[1]
-    if different and one.model.initialisation.embeddings == "cooccurrence":
-        return 0
-    return one.order_from(0).first_update(one.train, {sample for sample, _, _ in different})
-
-
-def without_documents(run: Run, config: RunConfiguration) -> WithoutDocuments | None:
-    """What `run`, of `config`, leaves out; None if nothing."""
-    if config.holes is None:
-        return None
-    found = HolesOfRun.read(config.holes)
-    return WithoutDocuments(
-        what=[left_out.what for left_out in found.forget],
-        documents=found.documents,
-        tokens=found.tokens,
-        samples=found.samples,
-        first_step=run.order_from(0).first_update(run.train, (s for s, *_ in run.plan.holes.spans)),
-        holes=run.plan.holes.sha256,
-    )

@@ -1,21 +1,11 @@
-"""Where the curves of a training go while it runs: TensorBoard, Weights & Biases."""
+"""Where the curves of a training go while it runs: steps in order, of which some may come again
+after a resume."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import Protocol
 
 from mlm.foundations.errors import MlmError
 from mlm.training.run import Run
-
-
-class CurveWriter(Protocol):
-    """Takes the figures of a step by name."""
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Steps come in order; after a resume, some may come again."""
-
-    def close(self) -> None:
-        """Send what is left."""
 
 
 class TensorBoard:
@@ -66,6 +56,9 @@ class WeightsAndBiases:
 
     def close(self) -> None:
         self._run.finish()
+
+
+CurveWriter = TensorBoard | WeightsAndBiases
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import math
 
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import Engine
-from mlm.training.optimisation import rate_of_step
+from mlm.training.learning_rate import rate_of_step
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 

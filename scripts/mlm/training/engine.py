@@ -1,11 +1,12 @@
-"""What a training asks of the framework that computes it: all that states, export and pushes know
+"""What a training asks of the framework that computes it: all that states and export know
 of TensorFlow and JAX."""
 
 from typing import Protocol
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
-from mlm.training.local_devices import Devices
+from mlm.model.warm_start import Begun
+from mlm.training.devices import Devices
 from mlm.training.loop import Advancing
 from mlm.training.run import Run
 from mlm.training.states import State
@@ -19,6 +20,8 @@ class Engine(State, Advancing, Protocol):
     parameters: int
     #: How the vocabulary is predicted, in words.
     head: str
+    #: What a warm start gave.
+    begun: Begun | None
 
     def start_from_counts(self) -> None:
         """`mlm.model.cooccurrence.initialise_from_counts` of the model."""

@@ -1,12 +1,8 @@
-"""What this machine computes with, as its kernel and its environment tell; no TensorFlow."""
+"""Which devices this machine has, as its kernel and its environment tell; no TensorFlow."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from mlm.training.processes import Peers
 
 _GOOGLE = "0x1ae0"
 #: Generations by PCI device number: other cards have Google's vendor number too.
@@ -23,25 +19,6 @@ _TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
 #: Flags of processors that multiply bfloat16 matrices: x86-64's, and those of 64-bit ARM.
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
-
-
-@dataclass(frozen=True)
-class Devices:
-    """Devices that `framework`, "tensorflow" or "jax", has opened: `strategy` is TensorFlow's
-    distribution strategy or JAX's mesh with the one axis "data", `kind` "cpu", "gpu" or "tpu",
-    `arithmetic` what else decides how numbers are rounded, JSON-like."""
-
-    framework: str
-    strategy: Any
-    kind: str
-    precision: str
-    replicas: int
-    arithmetic: dict[str, Any]
-    group: Peers = field(default_factory=Peers)
-
-    @property
-    def name(self) -> str:
-        return type(self.strategy).__name__
 
 
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:

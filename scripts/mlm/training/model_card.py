@@ -6,7 +6,15 @@ from typing import Any
 from huggingface_hub import CardData, EvalResult, ModelCardData
 
 from mlm.config.families import TENSORFLOW_FAMILIES
-from mlm.training.artefacts import Training, WithoutDocuments
+from mlm.config.fields import hub_id
+from mlm.samples.masking import VALIDATION_MASKING
+from mlm.training.artefacts import (
+    ACCURACY,
+    LOSS,
+    Training,
+    WarmStartFigures,
+    WithoutDocuments,
+)
 
 #: The corpus on a card if the configuration names no more than its kind.
 SOURCES = {
@@ -15,11 +23,8 @@ SOURCES = {
     "hub": "a dataset of the Hugging Face Hub",
     "mix": "a mix of several sources",
 }
-_METRICS = {
-    "loss": "Masked cross-entropy, nats",
-    "accuracy": "Masked accuracy",
-    "perplexity": "Perplexity of masked tokens",
-}
+#: Figures of a split: by metric, its name and its value.
+Figures = Mapping[str, tuple[str, float]]
 
 
 def card(metadata: CardData, *paragraphs: str) -> str:
@@ -38,7 +43,8 @@ def card_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def model_card(
     training: Training,
     corpus: str,
-    test: Mapping[str, float] | None = None,
+    test: Figures | None = None,
+    in_papers: tuple[str, Figures] | None = None,
     license: str = "other",
     language: str | None = None,
     prompt: str | None = None,
@@ -46,19 +52,23 @@ def model_card(
 ) -> str:
     """README.md of a pretrained model.
 
-    `test` has the figures of the test split, if any; `corpus` is a source of the configuration or
-    words for it; `prompt` is an example with one mask token, `place` what it opens. Raises
-    ValueError if huggingface_hub refuses the metadata.
+    `test` has the figures of the test split where the answer is hidden, if any, and `in_papers` how
+    targets were masked and the figures over all; `corpus` is a source of the configuration or words
+    for it; `prompt` is an example with one mask token, `place` what it opens. Raises ValueError if
+    huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
-    final = training.final
-    figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
+    final, start = training.final, training.warm_start
+    base = hub_id(start.checkpoint) if start else None
+    loss, accuracy = (LOSS, final.validation_loss), (ACCURACY, final.validation_accuracy)
+    figures: dict[str, Figures] = {"validation": {"loss": loss, "accuracy": accuracy}}
     if test:
-        figures["test"] = {key: test[key] for key in _METRICS}
+        figures["test"] = test
     results = _results(figures, corpus)
     metadata = ModelCardData(
         license=license,
         language=language,
+        base_model=base[0] if base else None,
         library_name="transformers",
         pipeline_tag="fill-mask",
         tags=["fill-mask", "masked-lm", training.model_type],
@@ -68,7 +78,11 @@ def model_card(
         model_name=training.run,
     )
     beginning = "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
-    if training.initialisation["embeddings"] == "random":
+    has_seen = "only its corpus"
+    if start:
+        beginning = _base_in_words(start)
+        has_seen = "only its corpus and what its base model has seen"
+    elif training.initialisation["embeddings"] == "random":
         beginning = "random weights"
     example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
     return card(
@@ -90,20 +104,29 @@ def model_card(
         card_table(["", ""], _settings(training)),
         *([_left_out(training.without)] if training.without else []),
         "## Evaluation",
-        "Of masked tokens only.",
-        card_table(
-            ["split", "loss, nats", "accuracy"],
-            [(s, f"{v['loss']:.3f}", f"{v['accuracy']:.1%}") for s, v in figures.items()],
-        ),
+        "Over masked tokens only. With 80/10/10, 10 % of them stay visible to the model.",
+        card_table(["split", "loss, nats", "accuracy"], _rows(figures, in_papers)),
         "## Limits",
-        "The model has seen nothing but its corpus, and repeats what stands there, errors and "
-        "prejudice included. It fills gaps in text; what it says is not knowledge.",
+        f"The model has seen {has_seen}. It repeats what it has read, including errors and "
+        "prejudice. It fills gaps in text; what it says is not knowledge.",
         "## Made with",
         ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
     )
 
 
-def _results(figures: dict[str, dict[str, float]], corpus: str) -> list[EvalResult]:
+def _rows(
+    figures: Mapping[str, Figures], in_papers: tuple[str, Figures] | None
+) -> list[tuple[str, str, str]]:
+    """Rows of the card's table, which say how targets were masked."""
+    named = {f"validation ({VALIDATION_MASKING.replacement})": figures["validation"]}
+    if "test" in figures:
+        named["test, answers hidden"] = figures["test"]
+    if in_papers:
+        named[f"test, as papers report it ({in_papers[0]})"] = in_papers[1]
+    return [(s, f"{v['loss'][1]:.3f}", f"{v['accuracy'][1]:.1%}") for s, v in named.items()]
+
+
+def _results(figures: Mapping[str, Figures], corpus: str) -> list[EvalResult]:
     return [
         EvalResult(
             task_type="fill-mask",
@@ -112,11 +135,11 @@ def _results(figures: dict[str, dict[str, float]], corpus: str) -> list[EvalResu
             dataset_name=f"{corpus}, {split}",
             dataset_split=split,
             metric_type=key,
-            metric_name=f"{_METRICS[key]} ({split})",
+            metric_name=f"{name} ({split})",
             metric_value=round(float(value), 6),
         )
         for split, values in figures.items()
-        for key, value in values.items()
+        for key, (name, value) in values.items()
     ]
 
 
@@ -143,6 +166,15 @@ def needed_packages(family: str) -> str:
     if family in TENSORFLOW_FAMILIES:
         return f"{needed} With transformers 4, TensorFlow and tf-keras do as well."
     return f"{needed} transformers has no TensorFlow class for {family}."
+
+
+def _base_in_words(start: WarmStartFigures) -> str:
+    licence = f"licence {start.licence}" if start.licence else "whose files name no licence"
+    pieces = ", ".join(f"{count:,} {way}" for way, count in start.pieces.items() if count)
+    return (
+        f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…; embeddings "
+        f"by piece of the vocabulary: {pieces})"
+    )
 
 
 def _left_out(without: WithoutDocuments) -> str:

@@ -12,20 +12,25 @@ from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
+from mlm.foundations.errors import listed
+from mlm.foundations.terminal import show
 from mlm.model.export import ExportedModel, write_sentence_encoder
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
-from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
-from mlm.training.branching import Branch, branch_of, without_documents
+from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
+from mlm.training.branching import Branch, branch_of
+from mlm.training.console import Console
 from mlm.training.curve_writers import curve_writers
+from mlm.training.devices import Devices
 from mlm.training.divergence import check_loss
 from mlm.training.engine import Engine, engine_of, open_devices
-from mlm.training.local_devices import Devices
-from mlm.training.loop import PeriodicAction, Row, TrainingLog, updates
+from mlm.training.left_out import without_documents
+from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving
 from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
-from mlm.training.state_fingerprint import state_basis
+from mlm.training.state_basis import state_basis
 from mlm.training.states import StateDirectory
+from mlm.training.training_log import Row, TrainingLog
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch)
     run = run_of(config, files, manifests, devices.replicas)
+    if devices.framework == "jax":
+        from mlm.training.in_jax.attention import with_attention
+
+        devices = with_attention(devices, config.accelerator, run)
     basis = state_basis(run, files, devices)
     code = basis["code"] | training_code()
     devices.group.check_alike(basis | {"configuration": config.model_dump(), "code": code})
@@ -95,22 +104,21 @@ def pretrain(
         written = curve_writers(run, states.path) if group.leads else nullcontext([])
         with states.held(), written as writers:
             engine = engine_of(run, devices)
-            record = _restored_or_started(prepared, engine)
-            logging = Logging(run, record, writers)
-            saving = Saving(run, states, record)
-            actions = [logging, saving, *further]
+            log, console = _restored_or_started(prepared, engine), Console(run)
+            saving = Saving(run, states, log)
+            actions = [Logging(run, log, console, writers), saving, *further]
             at_once = run.pretraining.steps_per_execution
-            for step in updates(engine, run.steps, actions, record, saving, at_once, group):
-                logging.note_first(step)
-                check_loss(record.sums["loss"], run, step, states)
+            for step in updates(engine, run.steps, actions, log.sums, saving, at_once, group):
+                console.advanced(step)
+                check_loss(log.sums.by_name["loss"], run, step, states)
         exported = engine.exported()
         group.leave()
     if group.leads or prepared.config.accelerator.start == "hosts":
-        _write_results(prepared, results, engine, exported, record)
+        _write_results(prepared, results, engine, exported, log)
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
-    """The newest state in the engine, or a new start, and the record up to it."""
+    """The newest state in the engine, or a new start, and the log up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
     found = states.newest_whole() if states.leads else None
     if found is None and branch is not None and states.leads:
@@ -119,28 +127,30 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     if (found := prepared.devices.group.told(found)) is not None:
         place, engine.step, progress = found
         engine.read(place)
-        _say(run, f"resumes from step {engine.step} of {run.steps}")
+        show(f"{run.name}: resumes from step {engine.step} of {run.steps}")
         return TrainingLog.of(progress)
-    if others := states.others():
-        _say(run, "starts anew. States of other trainings are there:")
-        for other in others:
-            print(f"  {other}: {states.difference(other)}", file=sys.stderr)
-        print(
-            "They are not used: restore those settings to resume, or delete them", file=sys.stderr
+    if abandoned := states.abandoned():
+        show(
+            f"{run.name}: starts over. Saved states of other trainings of this run are not used; "
+            f"restore their settings to resume one:\n{listed(abandoned)}"
         )
-    record = TrainingLog()
+    log = TrainingLog()
     if run.model.initialisation.embeddings == "cooccurrence":
         begun = time.monotonic()
         engine.start_from_counts()
-        record.initialisation_seconds = time.monotonic() - begun
+        log.initialisation_seconds = time.monotonic() - begun
         _say(
             run,
             "word embeddings and output bias from counts of the train split, in "
-            f"{record.initialisation_seconds:.1f} s",
+            f"{log.initialisation_seconds:.1f} s",
         )
+    if run.warm_start is not None:
+        log.first_loss, _ = engine.validate()
+        _say(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
+    if log != TrainingLog():
         # Whoever is killed before the first save does not count again.
-        states.save(0, engine, asdict(record))
-    return record
+        states.save(0, engine, asdict(log))
+    return log
 
 
 def _say(run: Run, words: str) -> None:
@@ -152,29 +162,28 @@ def _write_results(
     results: ResultFiles,
     engine: Engine,
     exported: ExportedModel,
-    record: TrainingLog,
+    log: TrainingLog,
 ) -> None:
     config, files, run = prepared.config, prepared.files, prepared.run
-    overflow, directory = round(record.overflow), results.model_directory
+    overflow, directory = round(log.overflow), results.model_directory
     if overflow:
-        print(
+        show(
             f"Warning: {overflow} masked tokens found no prediction slot and were left unmasked; "
-            "raise pretraining.masking.slots",
-            file=sys.stderr,
+            "raise pretraining.masking.slots"
         )
     exported.write(directory)
     tokenizer = Path(files.tokenizer).parent
     copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
     write_sentence_encoder(directory, run.model_config, config.sequence_length)
-    summary = _summary(prepared, engine, record, file_sha256(f"{directory}/model.safetensors"))
-    write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus))
-    write_csv(results.log, Row.__dataclass_fields__, (row.cells() for row in record.rows))
+    summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
+    write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus_source))
+    write_csv(results.log, Row.__dataclass_fields__, (row.cells() for row in log.rows))
     summary.write(results.summary)
 
 
-def _summary(prepared: Prepared, engine: Engine, record: TrainingLog, model: str) -> Training:
+def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -> Training:
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
-    section, batch, last = run.pretraining, run.batch_size, record.rows[-1]
+    section, batch, last = run.pretraining, run.batch_size, log.rows[-1]
     return Training(
         run=run.name,
         seed=run.seed,
@@ -193,10 +202,10 @@ def _summary(prepared: Prepared, engine: Engine, record: TrainingLog, model: str
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
         attend=section.attend,
-        initialisation=run.model.initialisation.model_dump(),
+        initialisation=run.model.beginning(),
         head=engine.head,
         slots=run.plan.slots,
-        overflow=round(record.overflow),
+        overflow=round(log.overflow),
         masking=section.masking.model_dump(),
         optimizer=section.optimizer.model_dump(),
         final=FinalFigures(
@@ -212,4 +221,21 @@ def _summary(prepared: Prepared, engine: Engine, record: TrainingLog, model: str
         without=without_documents(run, config),
         deterministic=devices.arithmetic.get("deterministic"),
         processes=devices.arithmetic.get("processes"),
+        attention=devices.arithmetic.get("attention"),
+        warm_start=_warm_start(run, engine, log),
+    )
+
+
+def _warm_start(run: Run, engine: Engine, log: TrainingLog) -> WarmStartFigures | None:
+    if (start := run.warm_start) is None:
+        return None
+    return WarmStartFigures(
+        checkpoint=start.name,
+        sha256=start.checkpoint.sha256,
+        licence=start.checkpoint.licence,
+        missing=engine.begun.missing,
+        unexpected=engine.begun.unexpected,
+        same_vocabulary=start.vocabulary.same,
+        pieces=start.vocabulary.ways(start.how),
+        validation_loss=round(log.first_loss, 6),
     )

@@ -1,7 +1,7 @@
 """Several processes that train one run: how a job starts them and learns why one ended, and how
 they agree and notice a lost one, as `jax.distributed` joins them.
 
-Process 0 leads: it alone holds the states' lock, logs, saves and pushes.
+Process 0 leads: it alone holds the states' lock, logs and saves.
 """
 
 import json
@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, NoReturn
 
 from mlm.config.accelerator import Accelerator
-from mlm.foundations.digests import differences
-from mlm.foundations.errors import MlmError, error_in_words, listed
+from mlm.foundations.differences import differences
+from mlm.foundations.errors import MlmError, error_in_words, first_line, listed
 
 #: Where the processes meet, how many there are, and which one this is.
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -186,10 +186,10 @@ def join(settings: Accelerator) -> Peers:
             initialization_timeout=seconds + 60,
         )
     except (ValueError, TypeError, RuntimeError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise MlmError(
-            f"accelerator.start: the processes could not be joined at {where} ({reason}). With "
-            f"start: hosts, set {COORDINATOR}, {COUNT} and {INDEX} on every host"
+            f"accelerator.start: the processes could not be joined at {where} "
+            f"({first_line(error)}). With start: hosts, set {COORDINATOR}, {COUNT} and {INDEX} on "
+            "every host"
         ) from error
     finally:
         patience.cancel()

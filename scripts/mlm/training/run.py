@@ -12,12 +12,13 @@ from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.model_configuration import model_configuration
-from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
+from mlm.model.warm_start import WarmStart
+from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, project_root
 from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
 from mlm.samples.split_samples import ShardFiles
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.optimisation import with_lengths
+from mlm.training.learning_rate import with_lengths
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Run:
     #: The transformers configuration; None if only the samples are asked for.
     model_config: Any
     replicas: int = 1
+    #: None for a run from scratch, and where the model is not asked for.
+    warm_start: WarmStart | None = None
 
     @property
     def steps(self) -> int:
@@ -55,7 +58,7 @@ class Run:
     @property
     def batch_size(self) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
-        return _batch_size(self.pretraining, self.replicas)
+        return self.pretraining.batch_on(self.replicas).samples
 
     @property
     def validation_batch_size(self) -> int:
@@ -91,12 +94,14 @@ class Run:
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=outside_the_basis) | {
             "model": model,
-            "initialisation": self.model.initialisation.model_dump(),
+            "initialisation": self.model.beginning(),
             "masking": _plan_basis(self.plan),
             "validation_masking": _plan_basis(self.validation_plan),
         }
         if self.plan.holes is not None:
             values["holes"] = self.plan.holes.sha256
+        if self.warm_start is not None:
+            values["start_from"] = self.warm_start.basis()
         # As it comes back from a file: lists for tuples.
         return json.loads(json.dumps(values))
 
@@ -111,11 +116,6 @@ def _plan_basis(plan: MaskingPlan) -> dict:
     return values
 
 
-def _batch_size(section: Pretraining, replicas: int) -> int:
-    accumulated = section.optimizer.gradient_accumulation_steps
-    return section.per_replica_batch_size * replicas * accumulated
-
-
 def run_of(
     config: RunConfiguration,
     files: RunFiles,
@@ -128,13 +128,10 @@ def run_of(
     model for those who ask for samples alone. MlmError if train is smaller than an update."""
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
-    batch, samples = _batch_size(section, replicas), manifests["train"].num_samples
-    if batch > samples:
-        raise MlmError(
-            f"pretraining: one step takes {batch} samples (batch × replicas × accumulation), but "
-            f"the train split has only {samples}. Lower pretraining.per_replica_batch_size"
-        )
-    steps = section.updates(samples, length, batch)
+    batch, samples = section.batch_on(replicas), manifests["train"].num_samples
+    if problem := batch.unfilled(samples):
+        raise MlmError(f"pretraining: {problem}")
+    steps = section.updates(samples, length, batch.samples)
     settled = {
         "steps": steps,
         "seed": config.seed if section.seed is None else section.seed,
@@ -142,9 +139,10 @@ def run_of(
     }
     given = encoder, files.tokenizer, length
     left_out = {"holes": config.holes, "manifest": files.manifests["train"]}
-    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
-    model = None
+    shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
+    model = warm_start = None
     if with_model:
+        warm_start = WarmStart.of(config.model, encoder, files.tokenizer)
         model = model_configuration(config.model, encoder, length, section.engine)
     return Run(
         name=config.name,
@@ -156,6 +154,7 @@ def run_of(
         validation=shards["validation"],
         model_config=model,
         replicas=replicas,
+        warm_start=warm_start,
     )
 
 
@@ -163,7 +162,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
     """The manifests of `read_manifests`; MlmError if a shard is not what they say."""
     manifests = read_manifests(files, sequence_length)
     for split, manifest in manifests.items():
-        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+        check_shards(manifest, project_root(files.manifests[split]))
     return manifests
 
 

@@ -9,24 +9,27 @@ byte.
 import json
 import os
 import re
+import shlex
 import shutil
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mlm.foundations.digests import differences, value_sha256
-from mlm.foundations.errors import MlmError
-from mlm.training.state_storage import (
-    Lease,
+from mlm.foundations.differences import differences
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import MlmError, first_line
+from mlm.foundations.phrasing import in_bytes
+from mlm.foundations.terminal import show
+from mlm.training.gfile import (
+    bytes_below,
     errors_at,
-    file_lock,
     files_at,
     read_bytes,
     size_and_digest,
     write_bytes,
 )
+from mlm.training.state_locks import Lease, file_lock
 
 _MARKER = "complete.json"
 _STATE = re.compile(r"step-(\d{8,})/?")
@@ -51,28 +54,19 @@ class StateDirectory:
     path: str
     keep: int | None
     basis: dict = field(default_factory=dict)
-    keep_steps: frozenset[int] = frozenset()
+    keep_steps: Collection[int] = ()
     leads: bool = True
     _lease: Lease | None = field(default=None, repr=False)
 
     @classmethod
-    def of(
-        cls,
-        directory: str,
-        keep: int | None,
-        basis: dict,
-        keep_steps: Iterable[int] = (),
-        leads: bool = True,
-    ) -> "StateDirectory":
+    def of(cls, directory: str, keep: int | None, basis: dict, *others) -> "StateDirectory":
         """Those in `directory`, below the fingerprint of their `basis`."""
-        states = cls(directory, keep, basis, frozenset(keep_steps), leads)
-        states.path = f"{directory}/{states.fingerprint}"
-        return states
+        return cls(f"{directory}/{_fingerprint(basis)}", keep, basis, *others)
 
     @property
     def fingerprint(self) -> str:
         """A short digest of all that the states were made from."""
-        return value_sha256(self.basis)[:16]
+        return _fingerprint(self.basis)
 
     @property
     def _local(self) -> bool:
@@ -115,7 +109,7 @@ class StateDirectory:
                 )
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
-                f"({_reason(error)}). Training state must be saved somewhere: {advice}"
+                f"({first_line(error)}). Training state must be saved somewhere: {advice}"
             ) from error
 
     def steps(self) -> list[int]:
@@ -131,6 +125,15 @@ class StateDirectory:
         names = sorted(self._files.listdir(run)) if self._files.isdir(run) else []
         found = [f"{run}/{name}".rstrip("/") for name in names]
         return [o for o in found if o != self.path and StateDirectory(o, None).steps()]
+
+    def abandoned(self) -> list[str]:
+        """In words, the `others`: their size, what differs, and the command that removes them."""
+        remove = "rm -r" if self._local else "gcloud storage rm --recursive"
+        return [
+            f"{other}: {in_bytes(bytes_below(other))}; {self.difference(other)}. To remove it: "
+            f"{remove} {shlex.quote(other)}"
+            for other in self.others()
+        ]
 
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
@@ -177,7 +180,7 @@ class StateDirectory:
                 self._files.rmtree(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
-                f"{_reason(error)}. The states before it are untouched; free space "
+                f"{first_line(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command resumes from the last one"
             ) from error
         found = self.steps()
@@ -194,7 +197,7 @@ class StateDirectory:
             place = self._place(step)
             found, fault = marker_or_fault(place)
             if fault:
-                print(f"Warning: state {place} is skipped: {fault}", file=sys.stderr)
+                show(f"Warning: state {place} is skipped: {fault}")
                 continue
             if found["fingerprint"] != self.fingerprint:
                 raise MlmError(
@@ -213,10 +216,8 @@ def _flush_and_rename(place: str, final: str) -> None:
     os.rename(place, final)
 
 
-def _reason(error: Exception) -> str:
-    """The first line of what the system says."""
-    text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
-    return (text.splitlines() or [type(error).__name__])[0]
+def _fingerprint(basis: dict) -> str:
+    return value_sha256(basis)[:16]
 
 
 def marker_or_fault(place: str) -> tuple[dict, str | None]:

@@ -6,9 +6,12 @@ import sys
 from contextlib import suppress
 
 from mlm.config.accelerator import Accelerator
+from mlm.config.chips import GPU_MEMORY_SHARE
 from mlm.foundations.environment import NO_JAX, installed_version
-from mlm.foundations.errors import MlmError
-from mlm.training.local_devices import Devices, local_gpu, local_tpu
+from mlm.foundations.errors import MlmError, first_line
+from mlm.foundations.terminal import show
+from mlm.training.devices import Devices
+from mlm.training.local_devices import local_gpu, local_tpu
 from mlm.training.processes import Peers, join
 
 #: The mesh's one axis, over which batches are divided.
@@ -19,6 +22,8 @@ _BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
 
 #: What has JAX use NVIDIA GPUs, by the version of CUDA that it brings.
 _CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+#: Without it, the plugin is the preflight's compiler alone.
+_CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 _DETERMINISTIC = "--xla_gpu_deterministic_ops="
 
 os.environ.setdefault("USE_TF", "0")
@@ -41,10 +46,8 @@ def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
         with suppress(RuntimeError):  # where it has taken its devices already
             sys.modules["tensorflow"].config.set_visible_devices([], "GPU")
     kind = mesh.devices.flat[0].platform
-    precision = settings.precision
-    if precision == "auto":
-        # XLA multiplies bfloat16 on a CPU no faster than float32.
-        precision = "bfloat16" if kind == "tpu" else "float32"
+    # XLA multiplies bfloat16 on a CPU no faster than float32.
+    precision = settings.precision_on(kind)
     arithmetic = {"processes": group.count} if group.count > 1 else {}
     if kind == "gpu":
         arithmetic["deterministic"] = settings.deterministic
@@ -88,6 +91,8 @@ def prepare_jax(
         _keep_memory()
     if kind == "gpu":
         flags.append(f"{_DETERMINISTIC}{str(deterministic).lower()}")
+        if "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:  # JAX refuses both names together
+            os.environ.setdefault("XLA_CLIENT_MEM_FRACTION", str(GPU_MEMORY_SHARE))
     if virtual_devices:
         flags.append(f"--xla_force_host_platform_device_count={devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
@@ -128,7 +133,7 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
         devices = jax.devices()
         reason = f"it has only {devices[0].platform}"
     except RuntimeError as error:
-        devices, reason = [], str(error).splitlines()[0]
+        devices, reason = [], first_line(error)
     finally:
         # XLA has read them; TensorFlow's would end the process at one that it does not know.
         os.environ["XLA_FLAGS"] = flags
@@ -146,18 +151,15 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
             "accelerator.kind: cpu"
         )
     if asked == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
-        print(
-            f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant",
-            file=sys.stderr,
-        )
+        show(f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant")
     wanted = virtual_devices and processes * virtual_devices
     return Mesh(np.array(devices[: wanted or None]), (AXIS,))
 
 
 def _gpu_problem(reason: str) -> str | None:
     """Why JAX uses no GPU although the machine, or its packages, suggest one; and what to do."""
-    gpu = local_gpu()
-    if plugin := next((name for name in _CUDA_PLUGINS if installed_version(name)), None):
+    gpu, plugin = local_gpu(), next(filter(installed_version, _CUDA_PLUGINS), None)
+    if plugin and any(map(installed_version, _CUBLAS)):
         return (
             f"{plugin} is installed, but JAX cannot use a GPU ({reason}), and the machine sees "
             f"{gpu or 'no /dev/nvidia0'}: check the driver with nvidia-smi, and "

@@ -16,18 +16,12 @@ from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.split_samples import decoded, validation_samples
 from mlm.samples.stored_batches import stored_batches
+from mlm.training.devices import Devices
+from mlm.training.gfile import read_bytes, write_bytes
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
-from mlm.training.in_jax.train_step import (
-    Computation,
-    on_mesh,
-    packed,
-    train_step,
-    validation_step,
-)
-from mlm.training.local_devices import Devices
+from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step, validation_step
 from mlm.training.run import Run
-from mlm.training.state_storage import read_bytes, write_bytes
 
 _FILE = "state.safetensors"
 
@@ -73,13 +67,19 @@ class Engine:
         self._whole, self._divided = shardings(mesh)
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
-        if run.model.initialisation.attention == "neighbour_heads":
+        self.begun = None
+        if run.warm_start is not None:
+            names = self._architecture.names
+            tables = f"{names.words}.weight", [names.decoder_bias]
+            weights, self.begun = run.warm_start.over(weights, *tables)
+        elif run.model.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
         section, precision = run.pretraining, devices.precision
         how = section.attend, section.rematerialise, precision, run.model_config.cls_token_id
-        computation = Computation(self._architecture, *how)
+        attention = devices.arithmetic.get("attention", "xla")
+        computation = Computation(self._architecture, *how, attention)
         train = train_step(computation, run.plan, section.optimizer, run.seed)
         validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
         self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
@@ -111,7 +111,8 @@ class Engine:
     def start_from_counts(self) -> None:
         weights = self.exported().weights
         if self._group.leads:
-            initialise_from_counts(NamedWeights(weights, self._architecture), self._run)
+            named = NamedWeights(weights, self._architecture)
+            initialise_from_counts(named, self._run, self.begun)
         self._group.told(None)  # A collective gives up on a peer that takes long.
         self.begin_with(weights)
 

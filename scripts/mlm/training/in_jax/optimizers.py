@@ -2,19 +2,18 @@
 `mlm.training.in_tensorflow`; optax has others (epsilon, another scale)."""
 
 import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer, updates_of
 from mlm.model.architecture import Architecture
-from mlm.training.optimisation import (
-    MUON_COEFFICIENTS,
-    MUON_ITERATIONS,
-    MUON_RMS,
-    decays,
-    learning_rate,
-)
+from mlm.training import muon
+from mlm.training.learning_rate import learning_rate
+from mlm.training.weight_decay import decays
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
@@ -31,14 +30,45 @@ def hidden_parts(architecture: Architecture) -> dict[str, int]:
     return parts | {f"{names.head_dense}.weight": 1}
 
 
+@dataclass(frozen=True)
+class Update:
+    """One update of the weights: its `number`, int32 from 0, its learning `rate`, and `hidden` of
+    `hidden_parts`; products are in `dtype`."""
+
+    settings: Optimizer
+    number: Any
+    rate: Any
+    hidden: dict[str, int]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How weights are updated: the names of the `moments` kept of each, and the function of
+    gradients by weight, moments by name and weight, and the `Update`, which gives what to take off
+    each weight and the new moments."""
+
+    moments: tuple[str, ...]
+    steps: Callable[[dict, dict, Update], tuple[dict, dict]]
+
+
+def _rules(names: Iterable[str], name: str, hidden: dict[str, int]) -> dict[Rule, list[str]]:
+    """The weights `names` by the rule that the optimizer `name` has for them."""
+    of_hidden, of_others = updates_of(OPTIMIZERS, name, "jax")
+    found: dict[Rule, list[str]] = {}
+    for weight in names:
+        found.setdefault(of_hidden if weight in hidden else of_others, []).append(weight)
+    return found
+
+
 def first_moments(parameters: dict, settings: Optimizer, hidden: dict[str, int]) -> dict:
-    """Moments of 0: `first` of every weight, `second` of those that AdamW updates."""
-    of_muon = {"adamw": {}, "muon": hidden}[settings.name]
-    adamw = [name for name in parameters if name not in of_muon]
-    return {
-        "first": {name: jnp.zeros_like(value) for name, value in parameters.items()},
-        "second": {name: jnp.zeros_like(parameters[name]) for name in adamw},
-    }
+    """Moments of 0, by their names and by weight. MlmError for an optimizer that is not here."""
+    moments: dict[str, dict] = {}
+    for rule, names in _rules(parameters, settings.name, hidden).items():
+        for moment in rule.moments:
+            zeros = {name: jnp.zeros_like(parameters[name]) for name in names}
+            moments[moment] = moments.get(moment, {}) | zeros
+    return moments
 
 
 def clipped(gradients: dict, largest: float | None) -> dict:
@@ -59,8 +89,8 @@ def updated(
     hidden: dict[str, int],
     dtype,
 ) -> tuple[dict, dict]:
-    """Weights and moments after update number `step`, int32 from 0; weights decay before. Muon's
-    products are in `dtype`."""
+    """Weights and moments after update number `step`, int32 from 0; weights decay before. Products
+    of the update are in `dtype`."""
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
     decayed = {
@@ -69,26 +99,45 @@ def updated(
         else value
         for name, value in parameters.items()
     }
-    count = (step + 1).astype(jnp.float32)
-    powers = (jnp.power(jnp.float32(beta), count) for beta in (s.beta_1, s.beta_2))
-    one, two = powers
-    scaled = rate * jnp.sqrt(1 - two) / (1 - one)
-    new, first, second = {}, {}, {}
-    for name in moments["second"]:
-        g, m, v = gradients[name], moments["first"][name], moments["second"][name]
+    update, steps, new = Update(s, step, rate, hidden, dtype), {}, {kind: {} for kind in moments}
+    for rule, names in _rules(parameters, s.name, hidden).items():
+        own = {kind: {name: moments[kind][name] for name in names} for kind in rule.moments}
+        found, kept = rule.steps({name: gradients[name] for name in names}, own, update)
+        steps |= found
+        for kind in rule.moments:
+            new[kind] |= kept[kind]
+    return {name: value - steps[name] for name, value in decayed.items()}, new
+
+
+def _adamw(gradients: dict, moments: dict, update: Update) -> tuple[dict, dict]:
+    s, count = update.settings, (update.number + 1).astype(jnp.float32)
+    one, two = (jnp.power(jnp.float32(beta), count) for beta in (s.beta_1, s.beta_2))
+    scaled = update.rate * jnp.sqrt(1 - two) / (1 - one)
+    steps, first, second = {}, {}, {}
+    for name, g in gradients.items():
+        m, v = moments["first"][name], moments["second"][name]
         first[name] = m + (g - m) * (1 - s.beta_1)
         second[name] = v + (jnp.square(g) - v) * (1 - s.beta_2)
-        new[name] = decayed[name] - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
+        steps[name] = first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
+    return steps, {"first": first, "second": second}
 
-    ahead = {}
-    for name in (name for name in parameters if name not in moments["second"]):
-        g = gradients[name]
-        first[name] = s.momentum * moments["first"][name] + g
+
+def _muon(gradients: dict, moments: dict, update: Update) -> tuple[dict, dict]:
+    first, ahead, momentum = {}, {}, update.settings.momentum
+    for name, g in gradients.items():
+        first[name] = momentum * moments["first"][name] + g
         # Nesterov's: where the momentum would be after this gradient once more.
-        ahead[name] = g + s.momentum * first[name]
-    for name, update in _orthogonal(ahead, hidden, dtype).items():
-        new[name] = decayed[name] - rate * update
-    return {name: new[name] for name in parameters}, {"first": first, "second": second}
+        ahead[name] = g + momentum * first[name]
+    orthogonal = _orthogonal(ahead, update.hidden, update.dtype)
+    return {name: update.rate * step for name, step in orthogonal.items()}, {"first": first}
+
+
+_ADAMW = Rule(("first", "second"), _adamw)
+#: By name, the rule for the hidden matrices and the one for all other weights.
+OPTIMIZERS = {
+    "adamw": (_ADAMW, _ADAMW),
+    "muon": (Rule(("first",), _muon), _ADAMW),
+}
 
 
 def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
@@ -107,7 +156,7 @@ def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
         stack = jnp.stack(
             [parts[key].T if turn else parts[key] for key, turn in zip(keys, tall, strict=True)]
         )
-        stack = MUON_RMS * math.sqrt(shape[1]) * _orthogonalised(stack, dtype)
+        stack = muon.RMS * math.sqrt(shape[1]) * _orthogonalised(stack, dtype)
         for key, update, turn in zip(keys, stack, tall, strict=True):
             found[key] = update.T if turn else update
     return {
@@ -118,10 +167,10 @@ def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
 
 def _orthogonalised(matrices, dtype):
     """Of float32 [matrices, rows, columns], rows <= columns; by Newton-Schulz iterations."""
-    a, b, c = MUON_COEFFICIENTS
+    a, b, c = muon.COEFFICIENTS
     norms = jnp.sqrt(jnp.sum(jnp.square(matrices), axis=(1, 2), keepdims=True))
     x = (matrices / (norms + 1e-7)).astype(dtype)
-    for _ in range(MUON_ITERATIONS):
+    for _ in range(muon.ITERATIONS):
         gram = x @ x.swapaxes(1, 2)
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return x.astype(matrices.dtype)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
@@ -24,13 +24,15 @@ FILLING = 2**32 - 1
 @dataclass(frozen=True)
 class Computation:
     """How the network is computed: `attend` within the "sample" or the "document" (which
-    `begins_document` begins), and products in "float32" or "bfloat16"."""
+    `begins_document` begins), products in "float32" or "bfloat16", attention by "xla" or
+    "cudnn"."""
 
     architecture: Architecture
     attend: str
     rematerialise: bool
     precision: str
     begins_document: int
+    attention: str = "xla"
 
     @property
     def dtype(self):
@@ -161,6 +163,7 @@ def _weighted_sums(parameters: dict, computation: Computation, batch: dict, drop
         dropout_key=dropout_key,
         rematerialise=computation.rematerialise,
         dtype=computation.dtype,
+        attention=computation.attention,
     )
     states, table, bias = projection(
         parameters, computation.architecture, hidden, computation.dtype

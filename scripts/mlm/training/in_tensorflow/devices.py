@@ -1,11 +1,11 @@
 """The device that trains, and the TensorFlow distribution strategy over it."""
 
-import sys
-
 from mlm.config.accelerator import Accelerator
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.tensorflow_setup import tf, tf_keras
-from mlm.training.local_devices import Devices, cpu_multiplies_bfloat16, local_gpu, local_tpu
+from mlm.foundations.terminal import show
+from mlm.training.devices import Devices
+from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 _GPU_ADVICE = (
     "Check the driver with nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
@@ -25,10 +25,7 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     strategy = _strategy(kind, settings)
-    precision = settings.precision
-    if precision == "auto":
-        half = kind == "tpu" or (kind == "cpu" and cpu_multiplies_bfloat16())
-        precision = "bfloat16" if half else "float32"
+    precision = settings.precision_on(kind, cpu_multiplies_bfloat16())
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     tf_keras.mixed_precision.set_global_policy(policy)
     arithmetic = {
@@ -50,10 +47,9 @@ def _kind_of_this_machine() -> str:
         return "gpu"
     if gpu := local_gpu():
         built = "with" if tf.test.is_built_with_cuda() else "without"
-        print(
+        show(
             f"Warning: this machine has an NVIDIA GPU ({gpu}), but TensorFlow {tf.__version__}, "
-            f"built {built} CUDA, cannot use it: the CPU is used. {_GPU_ADVICE} if that is meant",
-            file=sys.stderr,
+            f"built {built} CUDA, cannot use it: the CPU is used. {_GPU_ADVICE} if that is meant"
         )
     return "cpu"
 
@@ -83,12 +79,11 @@ def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # every layer below raises a type of its own
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         found = f"found: {local_tpu()}" if settings.kind == "auto" else "kind: tpu"
         raise MlmError(
             f"No TPU can be used. Tried a TPU of this machine ({found}). TensorFlow "
-            f"{tf.__version__} says: {reason}. Rehearse here with accelerator.virtual_replicas: 8, "
-            "set accelerator.kind: cpu, or run on a TPU VM with the packages of "
-            "envs/requirements-tpu.txt (docs/tpu.md)."
+            f"{tf.__version__} says: {first_line(error)}. Rehearse here with "
+            "accelerator.virtual_replicas: 8, set accelerator.kind: cpu, or run on a TPU VM with "
+            "the packages of envs/requirements-tpu.txt (docs/tpu.md)."
         ) from error
     return tf.distribute.TPUStrategy(resolver)

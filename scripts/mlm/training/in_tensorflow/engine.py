@@ -12,11 +12,14 @@ from mlm.samples.input_pipeline import (
     validation_batches,
 )
 from mlm.samples.masking import VALIDATION_SEED
+from mlm.training.devices import Devices
 from mlm.training.in_tensorflow.model import (
     KerasWeights,
     build_model,
     number_of_parameters,
     pytorch_weights,
+    set_weights,
+    vocabulary_weights,
 )
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.prediction import head_in_words
@@ -25,7 +28,6 @@ from mlm.training.in_tensorflow.train_step import (
     distributed_validation_step,
     replica_train_step,
 )
-from mlm.training.local_devices import Devices
 from mlm.training.run import Run
 
 
@@ -56,6 +58,11 @@ class Engine:
         self._run, self._strategy = run, devices.strategy
         with self._strategy.scope():
             self.model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
+            self.begun = None
+            if run.warm_start is not None:
+                fresh, tables = pytorch_weights(self.model), vocabulary_weights(self.model)
+                weights, self.begun = run.warm_start.over(fresh, *tables)
+                set_weights(self.model, weights)
             built = build_optimizer(optimizer, self.model.trainable_variables)
         self._state = trackable_state(self.model, built)
         self.parameters = number_of_parameters(self.model)
@@ -68,7 +75,7 @@ class Engine:
 
     def start_from_counts(self) -> None:
         with self._strategy.scope():
-            initialise_from_counts(KerasWeights(self.model), self._run)
+            initialise_from_counts(KerasWeights(self.model), self._run, self.begun)
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:

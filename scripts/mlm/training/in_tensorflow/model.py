@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.tensorflow_setup import make_deterministic, tf
 from mlm.model.initialisation import neighbour_heads
 
@@ -36,10 +36,9 @@ def build_model(config, attention: str, seed: int):
         model = TFAutoModelForMaskedLM.from_config(config)
         model(model.dummy_inputs)
     except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise MlmError(
             f"model.config: transformers cannot build a {config.model_type} from these fields: "
-            f"{type(error).__name__}: {said}"
+            f"{type(error).__name__}: {first_line(error)}"
         ) from error
     if attention == "neighbour_heads":
         neighbour_heads(KerasWeights(model), config, seed)
@@ -90,16 +89,11 @@ def number_of_parameters(model) -> int:
 def pytorch_weights(model) -> dict[str, np.ndarray]:
     """The model's weights by PyTorch name (transformers' own table), in PyTorch's layout, float32;
     MlmError if two have one name."""
-    from transformers.modeling_tf_pytorch_utils import (
-        apply_transpose,
-        convert_tf_weight_name_to_pt_weight_name,
-    )
+    from transformers.modeling_tf_pytorch_utils import apply_transpose
 
     weights = {}
     for variable in model.weights:
-        name, transpose = convert_tf_weight_name_to_pt_weight_name(
-            variable.name, tf_weight_shape=variable.shape
-        )
+        name, transpose = _in_pytorch(variable)
         if name in weights:
             raise MlmError(
                 f"model: two weights of {type(model).__name__} have the one name {name} in the "
@@ -109,3 +103,25 @@ def pytorch_weights(model) -> dict[str, np.ndarray]:
         value = np.asarray(apply_transpose(transpose, value, match_shape=None))
         weights[name] = np.ascontiguousarray(value)
     return dict(sorted(weights.items()))
+
+
+def set_weights(model, weights: dict[str, np.ndarray]) -> None:
+    """Set the model's weights to those of `pytorch_weights` of a model of the same sizes."""
+    from transformers.modeling_tf_pytorch_utils import apply_transpose
+
+    for variable in model.weights:
+        name, transpose = _in_pytorch(variable)
+        variable.assign(apply_transpose(transpose, weights[name], match_shape=variable.shape))
+
+
+def vocabulary_weights(model) -> tuple[str, list[str]]:
+    """PyTorch's names of the word embeddings, and of the biases of the output."""
+    words = _in_pytorch(model.get_input_embeddings().weight)[0]
+    return words, [_in_pytorch(bias)[0] for bias in (model.get_bias() or {}).values()]
+
+
+def _in_pytorch(variable):
+    """The name of a variable in PyTorch, and how its value is turned for it."""
+    from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_weight_name
+
+    return convert_tf_weight_name_to_pt_weight_name(variable.name, tf_weight_shape=variable.shape)

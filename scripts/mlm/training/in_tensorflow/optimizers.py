@@ -1,22 +1,13 @@
-"""AdamW and Muon in Keras.
-
-Muon: Jordan et al., 2024 (https://kellerjordan.github.io/posts/muon/), with the scale and decay of
-Liu et al., 2025 (arXiv 2502.16982), so that it shares AdamW's learning rate. Keras' own is for
-variables of Keras 3, and makes one matrix orthogonal at a time.
-"""
+"""AdamW and Muon in Keras, whose own Muon is for variables of Keras 3, and makes one matrix
+orthogonal at a time."""
 
 import math
-from functools import partial
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer, updates_of
 from mlm.foundations.tensorflow_setup import tf, tf_keras
-from mlm.training.optimisation import (
-    MUON_COEFFICIENTS,
-    MUON_ITERATIONS,
-    MUON_RMS,
-    decays,
-    learning_rate,
-)
+from mlm.training import muon
+from mlm.training.learning_rate import learning_rate
+from mlm.training.weight_decay import decays
 
 
 class AdamW(tf_keras.optimizers.AdamW):
@@ -50,10 +41,10 @@ def is_hidden_matrix(variable) -> bool:
 def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     """Roughly the nearest semi-orthogonal matrix to each of [matrices, rows, columns], rows <=
     columns, by Newton-Schulz iterations."""
-    a, b, c = MUON_COEFFICIENTS
+    a, b, c = muon.COEFFICIENTS
     norms = tf.sqrt(tf.reduce_sum(tf.square(matrices), axis=[1, 2], keepdims=True))
     x = tf.cast(matrices / (norms + 1e-7), tf_keras.mixed_precision.global_policy().compute_dtype)
-    for _ in range(MUON_ITERATIONS):
+    for _ in range(muon.ITERATIONS):
         gram = tf.matmul(x, x, transpose_b=True)
         x = a * x + tf.matmul(b * gram + c * tf.matmul(gram, gram), x)
     return tf.cast(x, matrices.dtype)
@@ -102,7 +93,7 @@ class Muon(AdamW):
             # Nesterov's: where the momentum would be after this gradient once more.
             nesterov = gradient + self.momentum * value
             ahead.append(tf.transpose(nesterov) if turn else nesterov)
-        scale = MUON_RMS * math.sqrt(max(variables[0].shape))
+        scale = muon.RMS * math.sqrt(max(variables[0].shape))
         steps = tf.cast(self.learning_rate, ahead[0].dtype) * scale
         updates = tf.unstack(steps * orthogonalised(tf.stack(ahead)))
         for variable, update, turn in zip(variables, updates, tall, strict=True):
@@ -119,18 +110,28 @@ class LearningRate(tf_keras.optimizers.schedules.LearningRateSchedule):
         return learning_rate(self.settings, tf.cast(step, tf.float32), tf)
 
 
+def clipped(gradients: list, largest: float | None) -> list:
+    """`gradients` scaled down to the global norm `largest` if theirs is larger."""
+    return gradients if largest is None else tf.clip_by_global_norm(gradients, largest)[0]
+
+
+#: By name; each takes those keys of the section that `mlm.config.optimizers` names.
+OPTIMIZERS = {
+    "adamw": AdamW,
+    "muon": Muon,
+}
+
+
 def build_optimizer(settings: Optimizer, variables) -> tf_keras.optimizers.Optimizer:
     """The optimizer that `settings` name, with its slots made; the train step clips, after the sum
-    over the replicas."""
-    adamw = {
-        "learning_rate": LearningRate(settings),
-        "weight_decay": settings.weight_decay,
-        "beta_1": settings.beta_1,
-        "beta_2": settings.beta_2,
-        "epsilon": settings.epsilon,
-        "jit_compile": False,
-    }
-    optimizer = {"adamw": AdamW, "muon": partial(Muon, settings.momentum)}[settings.name](**adamw)
+    over the replicas. MlmError if there is none of that name."""
+    kind = updates_of(OPTIMIZERS, settings.name, "tensorflow")
+    optimizer = kind(
+        learning_rate=LearningRate(settings),
+        weight_decay=settings.weight_decay,
+        jit_compile=False,
+        **{key: getattr(settings, key) for key in settings.kind.keys},
+    )
     kept = [v for v in variables if not settings.weight_decay or not decays(v.shape)]
     optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)

@@ -1,7 +1,8 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.optimizers import Optimizer
 from mlm.foundations.tensorflow_setup import tf
+from mlm.training.in_tensorflow.optimizers import clipped
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
 
 
@@ -82,8 +83,7 @@ def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             gradients = context.all_reduce("sum", gradients)
-        if settings.max_grad_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
+        gradients = clipped(gradients, settings.max_grad_norm)
         optimizer.apply_gradients(
             zip(gradients, variables, strict=True), skip_gradients_aggregation=True
         )

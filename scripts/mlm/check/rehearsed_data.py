@@ -1,0 +1,234 @@
+"""A sample of the corpus goes through the stages that make the data."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+
+from mlm.config.corpus import Corpus
+from mlm.config.fields import SPLITS
+from mlm.config.memory import memory_of_tokenizer
+from mlm.config.resolution import Settings, families_of
+from mlm.config.tokenizer import Shards, Tokenizer
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.corpus_building import build_corpus
+from mlm.corpus.embedded_corpus import PACKAGE
+from mlm.corpus.file_patterns import file_format, matched_files, used_settings
+from mlm.corpus.formats import decompressed, read_documents
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.phrasing import in_bytes
+from mlm.samples.artefacts import ShardSummary
+from mlm.samples.manifest_merging import merged_manifest
+from mlm.samples.sharding import write_shard
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.tokenizer_building import make_tokenizer
+from mlm.tokenizer.training_text import CorpusTooSmall
+from mlm.training.run import RunFiles
+
+#: A corpus of at most so many bytes on disk goes through the stages as it is.
+READ_WHOLE = 16_000_000
+#: Files of a larger one that are looked into, of each split; characters of each that go through the
+#: stages, and that are read, since a file's readers are some megabytes ahead.
+_FILES, _BEGINNING, _LOOKED_AT = 5, 400_000, 16_000_000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with its time in seconds, its bytes on disk and its memory; None: not known here."""
+
+    name: str
+    seconds: float | None = None
+    disk: float | None = None
+    memory_mb: int | None = None
+
+
+@dataclass(frozen=True)
+class Size:
+    """A split of the whole corpus: bytes of text, documents, tokens and samples."""
+
+    text: float
+    documents: float
+    tokens: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`, if known;
+    `whole` if the sample is all of it; and the largest vocabulary that its text gives, `enough`, if
+    less than asked for."""
+
+    source: str
+    whole: bool
+    sizes: dict[str, Size] | None
+    stages: list[Stage]
+    files: RunFiles
+    vocabulary: int
+    enough: int | None
+
+
+def rehearse_data(settings: Settings, directory: Path) -> Data:
+    """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
+    as from them, except if only the sample is too small for the vocabulary."""
+    used, files, scale, source = _sample_of(settings["corpus"], settings["seed"], directory / "cut")
+    whole = scale is not None and set(scale.values()) == {1.0}
+    results, times = directory / "results", [time.monotonic()]
+    (results / "corpus").mkdir(parents=True)
+    described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
+    parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
+    made = build_corpus(used, files, parquet, described)
+    corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
+    times.append(time.monotonic())
+    tokenizer = results / "tokenizer" / "tokenizer.json"
+    enough = _make_tokenizer(settings, corpora, tokenizer, whole)
+    times.append(time.monotonic())
+    encoder, own = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
+    manifests, shards = {}, {}
+    for split in SPLITS:
+        name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
+        (directory / name).parent.mkdir(parents=True)
+        shards[split] = write_shard(
+            split, 0, 1, own, encoder, tokenizer, corpora[split], directory / name
+        )
+        manifests[split] = str(results / "manifests" / f"{split}.json")
+        merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
+            manifests[split]
+        )
+    times.append(time.monotonic())
+    sizes = None
+    if scale is not None:
+        sizes = {
+            split: Size(
+                text=made[split].bytes * scale[split],
+                documents=made[split].documents * scale[split],
+                tokens=shards[split].num_tokens * scale[split],
+                samples=math.ceil(shards[split].num_samples * scale[split]),
+            )
+            for split in SPLITS
+        }
+    seconds = [after - before for before, after in pairwise(times)]
+    return Data(
+        source=source,
+        whole=whole,
+        sizes=sizes,
+        stages=_stages_of_data(settings, sizes, made, shards, seconds),
+        files=RunFiles(str(tokenizer), {s: manifests[s] for s in ("train", "validation")}),
+        vocabulary=encoder.vocabulary_size,
+        enough=enough,
+    )
+
+
+def _make_tokenizer(
+    settings: Settings, corpora: Mapping[str, SplitDocuments], tokenizer: Path, whole: bool
+) -> int | None:
+    """Write `tokenizer` and its statistics. The largest vocabulary that the text gives, if the
+    sample is too small for that asked for."""
+    section = Tokenizer.of_param(settings["tokenizer"])
+    outputs = SimpleNamespace(
+        tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
+    )
+    families = families_of(settings) if section.kind == "pretrained" else []
+    try:
+        make_tokenizer(corpora, section, families, outputs)
+    except CorpusTooSmall as error:
+        if whole:
+            raise
+        section = section.model_copy(update={"vocabulary_size": error.ids})
+        make_tokenizer(corpora, section, families, outputs)
+        return error.ids
+    return None
+
+
+def _stages_of_data(
+    settings: Settings,
+    sizes: dict[str, Size] | None,
+    made: Mapping[str, CorpusSplit],
+    shards: Mapping[str, ShardSummary],
+    seconds: Sequence[float],
+) -> list[Stage]:
+    """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
+    if sizes is None:
+        return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
+    times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
+    section, text = settings["tokenizer"], sizes["train"].text
+    # The trainers see each word once: new ones become rarer (Heaps' law).
+    trained_on = min(text, section["max_training_bytes"])
+    words = max(1.0, trained_on / made["train"].bytes) ** 0.6
+    read = sum(file.bytes for split in made.values() for file in split.files)
+    packed = sum(shard.num_bytes for shard in shards.values())
+    beside = min(usable_cores(), sum(settings["shards"]["count"].values()))
+    return [
+        Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
+        Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),
+        Stage("shards", 3 + seconds[2] * times / beside, packed * times, 2000),
+    ]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use; all where the system does not say which (macOS)."""
+    asked = getattr(os, "sched_getaffinity", None)
+    return len(asked(0)) if asked else os.cpu_count() or 1
+
+
+def _sample_of(
+    corpus: dict, seed: int, directory: Path
+) -> tuple[dict, dict[str, list[str]], dict[str, float] | None, str]:
+    """What `build_corpus` is given, how many times larger each whole split is, and the source; the
+    embedded text stands in for that of the Hub and of a mix, whose size is not known."""
+    whole = dict.fromkeys(SPLITS, 1.0)
+    if corpus["source"] != "files":
+        known = corpus["source"] == "embedded"
+        source = f"the addresses of {PACKAGE}" if known else f"{corpus['source']}, not looked at"
+        settings = used_settings(corpus | {"source": "embedded"}, seed)
+        return settings, {}, whole if known else None, source
+    files = matched_files({split: corpus["files"][split] for split in SPLITS})
+    on_disk = sum(os.path.getsize(path) for paths in files.values() for path in paths)
+    number = sum(map(len, files.values()))
+    source = f"{number:,} file{'s' if number > 1 else ''} of {in_bytes(on_disk)}"
+    settings = used_settings(corpus, seed)
+    if on_disk <= READ_WHOLE:
+        return settings, files, whole, source
+    cut: dict[str, list[str]] = {}
+    directory.mkdir()
+    for split, paths in files.items():
+        cut[split], whole[split] = _beginnings(paths, directory / f"{split}.jsonl", corpus)
+    for split in settings["held_out"]:
+        whole[split] = whole["train"]
+    # A few files may have too few groups to divide.
+    settings |= {"text_column": "text", "encoding": "utf-8", "group_by": None, "group_per": None}
+    return settings, cut, whole, source
+
+
+def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[str], float]:
+    """A file of the first documents of some of `paths`, and how many times larger all are."""
+    keys = ("text_column", "encoding", "encoding_errors", "files")
+    reading = Corpus.of_param({key: corpus[key] for key in keys} | {"group_by": None})
+    sampled = paths[:: max(1, -(-len(paths) // _FILES))]
+    lines, kept, in_sampled = [], 0, 0.0
+    for path in sampled:
+        kind, compression = file_format(path)
+        documents, characters, share = 0, 0, 1.0
+        with open(path, "rb") as file, decompressed(file, compression) as stream:
+            for document in read_documents(stream, path, kind, reading):
+                if characters < _BEGINNING:
+                    lines.append(json.dumps({"text": document.text}))
+                    kept += len(document.text)
+                documents, characters = documents + 1, characters + len(document.text)
+                if characters >= _LOOKED_AT:
+                    share = file.tell() / os.path.getsize(path)
+                    break
+        if kind == "parquet":
+            share = documents / max(1, pq.read_metadata(path).num_rows)
+        in_sampled += characters / share
+    if not paths:
+        return [], 1.0
+    copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    others = sum(map(os.path.getsize, paths)) / sum(map(os.path.getsize, sampled))
+    return [str(copy)], others * in_sampled / max(1, kept)

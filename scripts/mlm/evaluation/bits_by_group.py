@@ -1,0 +1,149 @@
+"""Bits per character by group (a speech, an author) and by source of a mix: where a model fails."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from mlm.corpus.artefacts import CorpusSplit, MixSource
+from mlm.corpus.document_groups import OWN, group_ids
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.evaluation.bootstrap import Resampling, sums_by_unit
+from mlm.evaluation.group_artefacts import BitsByGroup, BitsOfGroup
+from mlm.evaluation.predictions import Scored
+from mlm.foundations.errors import MlmError
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest
+from mlm.samples.split_samples import read_samples
+
+#: Groups that evaluation.json holds at most: half of them the best, half the worst.
+MOST_GROUPS = 30
+#: Documents read at a time, and characters of a document that name its group.
+_BATCH, _BEGINNING = 1000, 40
+
+
+@dataclass(frozen=True)
+class TextOfGroups:
+    """The groups of a split in the order of their `ids` [groups]: their text's `tokens`, without
+    the two around each document, and `characters`, and the number of their `first` document; the
+    split as it is `described`, its `documents`, and the `sha256` of these and their groups, which
+    tokenizers and packages do not change."""
+
+    ids: np.ndarray
+    tokens: np.ndarray
+    characters: np.ndarray
+    first: np.ndarray
+    described: CorpusSplit
+    documents: SplitDocuments
+    sha256: str
+
+    @classmethod
+    def read(cls, record: Path, manifest: Manifest, root: str | Path) -> Self:
+        """Those of the split of the corpus's `record`, with the shards of `manifest` below `root`.
+        Raises MlmError if they are not of that text."""
+        documents = SplitDocuments.described(record)
+        if documents.sha256() != manifest.corpus_sha256:
+            raise MlmError(
+                f"{documents.named}: is not the text that the {manifest.split} shards were made "
+                f"from. {SHARDS_REMEDY}"
+            )
+        found, digest = [], hashlib.sha256()
+        for rows in documents.batches(["text", "group"], _BATCH):
+            groups, texts = group_ids(rows.column("group")), rows.column("text").to_pylist()
+            found.append((groups, np.array(list(map(len, texts)))))
+            add_documents(digest, groups, texts)
+        of_documents, characters = map(np.concatenate, zip(*found, strict=True))
+        ids, first, index, count = np.unique(of_documents, True, True, True)
+        tokens = -2 * count
+        for samples in read_samples(manifest, root):
+            held, number = np.unique(samples.group[samples.attention_mask], return_counts=True)
+            tokens[np.searchsorted(ids, held)] += number
+        of_groups = np.bincount(index, characters).astype(np.int64)
+        described = CorpusSplit.read(record)
+        return cls(ids, tokens, of_groups, first, described, documents, digest.hexdigest())
+
+    def of(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens and characters of the `groups`, by their ids."""
+        places = np.searchsorted(self.ids, groups)
+        return self.tokens[places], self.characters[places]
+
+    def sources(self) -> Iterator[tuple[str, np.ndarray]]:
+        """The name of each source of a mix, and the ids of its groups."""
+        if isinstance(self.described.source, MixSource):
+            mixed = self.described.source.sources
+            # A held-out split has its sources one after the other.
+            ends = np.cumsum([source.documents for source in mixed])
+            source = np.searchsorted(ends, self.first, side="right")
+            for number, one in enumerate(mixed):
+                yield one.name, self.ids[source == number]
+
+    def names(self, groups: np.ndarray) -> list[str]:
+        """The names of `groups`, by their ids; of documents, their beginnings."""
+        first = self.first[np.searchsorted(self.ids, groups)]
+        found, number = {}, 0
+        for rows in self.documents.batches(["text", "group"], _BATCH):
+            for place in first[(first >= number) & (first < number + len(rows))].tolist():
+                text, group = (
+                    rows.column(name)[place - number].as_py() for name in ("text", "group")
+                )
+                if self.described.group_by == OWN:
+                    group = f"{group}: {' '.join(text[:_BEGINNING].split())}"
+                found[place] = group
+            number += len(rows)
+        return [found[place] for place in first.tolist()]
+
+
+def add_documents(digest, groups: np.ndarray, texts: list[str]) -> None:
+    """Add `texts` and the ids of their `groups` to a digest of documents."""
+    for group, text in zip(groups.tolist(), texts, strict=True):
+        encoded = text.encode("utf-8")
+        digest.update(b"%d %d " % (group, len(encoded)) + encoded)
+
+
+def bits_by_group(
+    hidden: Scored, texts: TextOfGroups, resampling: Resampling
+) -> BitsByGroup | None:
+    """Bits per character of `hidden`, the answers where the true token is hidden: of at most
+    MOST_GROUPS groups, the worst first, and of the sources of a mix; None if there is one group.
+    With more groups, those with less than half of the mean number of predictions are left out."""
+    asked, loss = hidden.positions, hidden.scores.loss
+    groups = np.unique(asked.group)
+    if len(groups) == 1:
+        return None
+    (totals, counts), (tokens, characters) = sums_by_unit(asked.group, loss), texts.of(groups)
+    bits = totals[:, 0] / counts / math.log(2) * tokens / characters
+    ranked, half = np.argsort(-bits, kind="stable"), MOST_GROUPS // 2
+    if len(ranked) > MOST_GROUPS:
+        # So that no stub wins by a lucky guess.
+        ranked = ranked[counts[ranked] >= counts.mean() / 2]
+    shown = np.r_[ranked[:half], ranked[half:][-half:]]
+
+    def of(name: str, members: np.ndarray) -> BitsOfGroup:
+        chosen, (own_tokens, own_characters) = np.isin(asked.group, members), texts.of(members)
+        part, own = asked[chosen], loss[chosen]
+        to_bits = own_tokens.sum() / own_characters.sum() / math.log(2)
+        low, high = resampling.interval(resampling.means(part.unit, own)[:, 0])
+        return BitsOfGroup(
+            name=name,
+            bits_per_character=float(own.mean() * to_bits),
+            bits_per_character_interval=(float(low * to_bits), float(high * to_bits)),
+            num_predictions=len(own),
+            num_samples=len(np.unique(part.sample)),
+            num_groups=len(np.unique(part.group)),
+            characters=int(own_characters.sum()),
+        )
+
+    names = texts.names(groups[shown])
+    sources = [
+        (name, members)
+        for name, found in texts.sources()
+        if len(members := np.intersect1d(found, groups))
+    ]
+    return BitsByGroup(
+        num_groups=len(groups),
+        groups=[of(name, groups[[i]]) for name, i in zip(names, shown, strict=True)],
+        sources=[of(*source) for source in sources],
+    )

@@ -1,0 +1,94 @@
+"""Files of minimal pairs: JSONL with the fields of BLiMP (Warstadt et al., 2020), TSV with the
+columns of MultiBLiMP (Jumelet, Weissweiler and Bisazza, 2025)."""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlm.foundations.errors import MlmError, listed
+
+#: By ending: the acceptable sentence, the unacceptable one, and the phenomenon, the first there is.
+COLUMNS = {
+    ".jsonl": ("sentence_good", "sentence_bad", ("UID", "linguistics_term")),
+    ".tsv": ("sen", "wrong_sen", ("phenomenon",)),
+}
+#: Problems named at most, and phenomena of all files together.
+_NAMED, _PHENOMENA = 20, 1000
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences; `file` is the name of their file, None for those of the configuration."""
+
+    acceptable: str
+    unacceptable: str
+    file: str | None = None
+    phenomenon: str | None = None
+
+
+def read_pair_files(paths: Iterable[str | os.PathLike]) -> list[Pair]:
+    """The pairs of `paths` in order; MlmError with every problem by file and line."""
+    pairs: list[Pair] = []
+    problems: list[str] = []
+    for path in dict.fromkeys(map(str, paths)):
+        before = len(pairs), len(problems)
+        try:
+            for where, row in _rows(path):
+                pair = _pair(Path(path), where, row)
+                (problems if isinstance(pair, str) else pairs).append(pair)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            problems.append(f"{path}: cannot be read ({error}); expected UTF-8 text")
+        if before == (len(pairs), len(problems)):
+            problems.append(f"{path}: holds no pair")
+    if len({(pair.file, pair.phenomenon) for pair in pairs}) > _PHENOMENA:
+        problems.append(f"more than {_PHENOMENA:,} phenomena; expected a name that pairs share")
+    if problems:
+        more = len(problems) - _NAMED
+        shown = problems[:_NAMED] + ([f"and {more:,} more"] if more > 0 else [])
+        raise MlmError(f"evaluation.minimal_pair_files:\n{listed(shown)}")
+    return pairs
+
+
+def _rows(path: str) -> Iterator[tuple[str, dict | str]]:
+    """Where each row of the file is, and its fields or what is wrong with it."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        if path.endswith(".jsonl"):
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path}, line {number}", _object(line)
+            return
+        rows = csv.reader(file, delimiter="\t", strict=True)
+        header = next(rows, [])
+        *sentences, _ = COLUMNS[".tsv"]
+        if missing := [name for name in sentences if name not in header]:
+            yield f"{path}, line 1", f"no column {' and no column '.join(missing)} in the header"
+            return
+        for row in filter(None, rows):
+            where, count = f"{path}, line {rows.line_num}", len(row)
+            wrong = f"{count} fields, but the header names {len(header)}"
+            yield where, wrong if count != len(header) else dict(zip(header, row, strict=True))
+
+
+def _object(line: str) -> dict | str:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"no valid JSON ({error})"
+    return found if isinstance(found, dict) else "expected an object of fields"
+
+
+def _pair(path: Path, where: str, row: dict | str) -> Pair | str:
+    if isinstance(row, str):
+        return f"{where}: {row}"
+    *names, phenomena = COLUMNS[path.suffix]
+    for name in names:
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            return f"{where}: found {row.get(name)!r} as {name}, expected a sentence"
+    good, bad = (row[name] for name in names)
+    if good == bad:
+        return f"{where}: {good!r} is on both sides of the pair"
+    named = (row[name] for name in phenomena if row.get(name))
+    return Pair(good, bad, path.name, next(map(str, named), None))

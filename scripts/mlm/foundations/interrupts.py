@@ -1,0 +1,53 @@
+"""How SIGINT and SIGTERM end Snakemake and its jobs."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+
+from mlm.foundations.terminal import show
+
+#: Time that a job has to clean up after SIGTERM.
+_CLEAN_UP_SECONDS = 15.0
+
+
+def end_by_signals() -> None:
+    """SIGTERM and SIGINT end the process as an error does, so that temporary files are removed."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+
+def _end(number: int, _frame) -> None:
+    for other in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    with contextlib.suppress(OSError, RuntimeError):  # a full disk; in the middle of a line
+        name = signal.Signals(number).name
+        show(f"\nStopped by {name}. The same command continues.")
+    # Python drops an exception that a signal raises inside a garbage collector's callback.
+    force = threading.Timer(_CLEAN_UP_SECONDS, os._exit, [128 + number])
+    force.daemon = True
+    force.start()
+    sys.exit(128 + number)
+
+
+def end_jobs_on_interrupt() -> None:
+    """From now on, SIGINT of this Snakemake, which would wait for its jobs, ends each by a SIGTERM.
+
+    From a terminal, Ctrl-C reaches the jobs as well: they are to be started with SIGINT ignored.
+    """
+
+    def interrupted(number, frame):
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process().children():
+                with contextlib.suppress(psutil.Error):
+                    # A shell would not pass it on.
+                    shell = child.name() in ("bash", "sh")
+                    for process in (shell and child.children()) or [child]:
+                        process.terminate()
+        signal.default_int_handler(number, frame)
+
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, interrupted)

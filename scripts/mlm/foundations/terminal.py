@@ -1,0 +1,75 @@
+"""What a process shows at the terminal: lines, and progress drawn in place.
+
+Outside of a job, that is standard error. In a job, standard error is the log, which has the details
+as well, and the terminal is another stream.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from mlm.foundations.errors import printable
+
+#: Back to the beginning of the line, and clear it.
+_CLEAR = "\r\033[K"
+#: What is written to may be closed, or a file on a full disk.
+_UNWRITABLE = (OSError, ValueError)
+
+
+class _Terminal:
+    """Where a job shows its lines, and the name of its stage."""
+
+    stream: TextIO | None = None
+    stage = ""
+
+
+@contextmanager
+def job_terminal(stream: TextIO, stage: str) -> Iterator[None]:
+    """Inside, lines are shown on `stream` as well as on standard error, and progress is that of
+    `stage`."""
+    before = _Terminal.stream, _Terminal.stage
+    _Terminal.stream, _Terminal.stage = stream, stage
+    try:
+        yield
+    finally:
+        _Terminal.stream, _Terminal.stage = before
+
+
+def show(text: str) -> None:
+    """Print lines at the terminal and, in a job, in its log."""
+    with contextlib.suppress(*_UNWRITABLE):
+        print(text, file=sys.stderr, flush=True)
+    if _Terminal.stream is not None:
+        _write(_Terminal.stream, f"{_CLEAR * draws()}{printable(text)}\n")
+
+
+def draws() -> bool:
+    """Whether progress can be drawn in place."""
+    stream = _Terminal.stream or sys.stderr
+    return stream.isatty()
+
+
+def draw(line: str) -> None:
+    """Draw `line` in place, which the next line or drawing takes; an empty one clears it."""
+    stream, named = _Terminal.stream or sys.stderr, f"{_Terminal.stage}: {line}".removeprefix(": ")
+    with contextlib.suppress(*_UNWRITABLE):
+        width = os.get_terminal_size(stream.fileno()).columns or 80
+        _write(stream, f"{_CLEAR}{printable(named)[: width - 1] if line else ''}\r")
+
+
+def note(line: str) -> None:
+    """Print a line of progress in a job's log, and at a terminal that cannot draw."""
+    in_job, drawn = _Terminal.stream is not None, draws()
+    if in_job or not drawn:
+        print(line, file=sys.stderr, flush=True)
+    if in_job and not drawn:
+        _write(_Terminal.stream, f"{_Terminal.stage}: {printable(line)}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(*_UNWRITABLE):
+        stream.write(text)
+        stream.flush()

@@ -1,0 +1,189 @@
+"""A published encoder in the Hugging Face layout: read, never run.
+
+Weights are read from safetensors alone, and get the names that transformers in PyTorch saves for
+AutoModelForMaskedLM.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mlm.config.fields import hub_id
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError
+from mlm.foundations.hub_snapshots import snapshot
+from mlm.tokenizer.pretrained import SOURCE_FILES
+
+if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
+    import numpy as np
+
+_CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+#: What is read of a checkpoint; no folder of the Hub matches.
+_FILES = (_CONFIG, "model*.safetensors", _INDEX, "README.md", *SOURCE_FILES)
+#: What a family calls its encoder in PyTorch, where it is not its model_type.
+_ENCODERS = {
+    **dict.fromkeys(("xlm-roberta", "camembert"), "roberta"),
+    **dict.fromkeys(("xlm", "flaubert"), "transformer"),
+    "deberta-v2": "deberta",
+    "modernbert": "model",
+}
+#: How names begin that are beside the encoder: heads.
+_HEADS = re.compile(r"(cls|lm_head|head|decoder|classifier|predictions|vocab_\w+|generator_\w+)\.")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `place`, a directory or owner/name@COMMIT, holds: the `fields` of config.json, the
+    `weights`, float32, the digest of both, its tokenizer.json if it has one, and the licence that
+    its card names."""
+
+    place: str
+    fields: dict[str, Any]
+    weights: dict[str, "np.ndarray"]
+    sha256: str
+    tokenizer: Path | None
+    licence: str | None
+
+    @classmethod
+    def read(cls, place: str, key: str = "model.start_from") -> Self:
+        """That of `place`, which the setting `key` names. MlmError if there is none, or only one
+        that would have to be unpickled or bring its own code."""
+        directory = directory_of(place, key)
+        fields = _fields(directory, key, place)
+        files = _weight_files(directory, key, place)
+        weights: dict[str, np.ndarray] = {}
+        for file in files:
+            weights |= _tensors(file)
+        parts = {file.name: file_sha256(file) for file in (directory / _CONFIG, *files)}
+        tokenizer = directory / "tokenizer.json"
+        return cls(
+            place=place,
+            fields=fields,
+            weights=_named_as_saved(weights, fields["model_type"]),
+            sha256=value_sha256(parts),
+            tokenizer=tokenizer if tokenizer.is_file() else None,
+            licence=_licence(directory / "README.md"),
+        )
+
+
+def checkpoint_files(place: str | None) -> list[str]:
+    """The files that count of the checkpoint in the directory `place`, sorted; none of a Hub id."""
+    if not place or not Path(place).is_dir():
+        return []
+    found = {file for pattern in _FILES for file in Path(place).glob(pattern) if file.is_file()}
+    return sorted(map(str, found))
+
+
+def directory_of(place: str, key: str) -> Path:
+    """Where the files of `place` are: downloaded if it is a Hub id. MlmError if it is neither."""
+    if Path(place).is_dir():
+        return Path(place)
+    if not (found := hub_id(place)):
+        raise MlmError(
+            f"{key}: {place} is no directory here, and no Hub id with its commit: owner/name@ and "
+            "the 40 hexadecimal digits of a commit are expected, since a branch or a tag can move"
+        )
+    return Path(snapshot(key, *found, _FILES))
+
+
+def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
+    try:
+        fields = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MlmError(
+            f"{key}: {place} has no config.json. Name the directory of one model in the Hugging "
+            "Face layout: config.json and model.safetensors"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise MlmError(f"{key}: {place}/config.json cannot be read as JSON ({error})") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
+        raise MlmError(f"{key}: {place}/config.json names no model_type")
+    if fields.get("auto_map"):
+        raise MlmError(
+            f"{key}: {place} brings its own code (auto_map in config.json), which is never run. "
+            "Choose a checkpoint of a family that transformers has"
+        )
+    return fields
+
+
+def _weight_files(directory: Path, key: str, place: str) -> list[Path]:
+    """Its safetensors files: the one, or the parts that the index names."""
+    if (directory / _WEIGHTS).is_file():
+        return [directory / _WEIGHTS]
+    if (directory / _INDEX).is_file():
+        try:
+            index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
+            names = sorted({Path(name).name for name in index["weight_map"].values()})
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise MlmError(f"{key}: {place}/{_INDEX} is damaged ({error!r})") from None
+        if missing := [name for name in names if not (directory / name).is_file()]:
+            raise MlmError(f"{key}: {place} lacks {', '.join(missing)}, which {_INDEX} names")
+        return [directory / name for name in names]
+    pickles = sorted(file.name for pattern in _PICKLES for file in directory.glob(pattern))
+    found = f", but {pickles[0]}" if pickles else ""
+    raise MlmError(
+        f"{key}: {place} has no model.safetensors{found}. A pickle (pytorch_model.bin) can run any "
+        "code and is never opened; choose a commit with safetensors, or convert it elsewhere: "
+        "AutoModelForMaskedLM.from_pretrained(…).save_pretrained(…)"
+    )
+
+
+def _tensors(file: Path) -> dict[str, "np.ndarray"]:
+    """The arrays of a safetensors file, float32; MlmError if it is cut or damaged."""
+    import numpy as np
+    from safetensors import SafetensorError, deserialize
+
+    numbers = {"F64": np.float64, "F32": np.float32, "F16": np.float16}
+    try:
+        found = {}
+        for name, tensor in deserialize(file.read_bytes()):
+            if tensor["dtype"] == "BF16":
+                # The upper half of a float32.
+                upper = np.frombuffer(tensor["data"], np.uint16).astype(np.uint32)
+                value = (upper << 16).view(np.float32)
+            elif tensor["dtype"] in numbers:
+                value = np.frombuffer(tensor["data"], numbers[tensor["dtype"]])
+            else:
+                continue  # Buffers, such as position_ids, are no weights.
+            found[name] = value.astype(np.float32).reshape(tensor["shape"])
+    except (SafetensorError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise MlmError(
+            f"{file} is damaged: it cannot be read as safetensors ({said}). Download it again"
+        ) from None
+    return found
+
+
+def _named_as_saved(weights: dict[str, "np.ndarray"], family: str) -> dict[str, "np.ndarray"]:
+    """`weights` by the names that AutoModelForMaskedLM saves: an encoder without a head gets its
+    prefix, norms of old files their names of today, and what a decoder shares is left out."""
+    prefix = f"{_ENCODERS.get(family, family.replace('-', '_'))}."
+    bare = not any(name.startswith(prefix) for name in weights)
+
+    def renamed() -> Iterator[tuple[str, "np.ndarray"]]:
+        for name, value in weights.items():
+            own = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+            yield (prefix + own if bare and not _HEADS.match(own) else own), value
+
+    found = dict(renamed())
+    for name in [n for n in found if n.endswith("decoder.weight")]:
+        del found[name]
+    # Older files hold one bias under both names; an ALBERT has two.
+    for name in [n for n in found if n.endswith(".decoder.bias") and family != "albert"]:
+        value = found.pop(name)
+        found.setdefault(name.replace(".decoder.bias", ".bias"), value)
+    return dict(sorted(found.items()))
+
+
+def _licence(card: Path) -> str | None:
+    from huggingface_hub import metadata_load
+
+    try:
+        found = (metadata_load(card) or {}).get("license") if card.is_file() else None
+    except Exception:  # a card is any text
+        return None
+    return found if isinstance(found, str) else None

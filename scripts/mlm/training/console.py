@@ -1,0 +1,62 @@
+"""What a training prints: progress at the terminal, and a line on stderr now and then."""
+
+import sys
+import time
+from datetime import timedelta
+
+import psutil
+
+from mlm.foundations.progress_line import Progress
+from mlm.training.run import Run
+from mlm.training.training_log import Row
+
+#: Seconds between two lines on stderr.
+_BETWEEN_LINES = 5.0
+
+
+class Console:
+    """Progress and speed of a training, without its first execution, which compiles and says
+    nothing of the ones to come."""
+
+    def __init__(self, run: Run):
+        self._run, self._figure = run, ""
+        self._began, self._last_line = time.monotonic(), 0.0
+        #: Time and step of the first execution, and of the last row.
+        self._compiled: tuple[float, int] | None = None
+        self._window: tuple[float, int] | None = None
+
+    def advanced(self, step: int) -> None:
+        """Show that `step` updates are made."""
+        if self._compiled is None:
+            self._compiled = self._window = time.monotonic(), step
+            took = timedelta(seconds=round(self._compiled[0] - self._began))
+            print(f"{self._run.name}: compiled in {took}", file=sys.stderr)
+            self._progress = Progress("training", self._run.steps, "steps", step)
+        else:
+            self._progress.to(step, self._figure)
+
+    def tokens_per_second(self, step: int) -> float | None:
+        """The speed since the last call; None at the step that compiled."""
+        now = time.monotonic()
+        (then, at), self._window = self._window, (now, step)
+        tokens = (step - at) * self._run.batch_size * self._run.train.sequence_length
+        return tokens / max(now - then, 1e-9) if step > at else None
+
+    def write(self, row: Row) -> None:
+        """Print a line about the row, unless the last one is recent."""
+        self._figure = f"loss {row.loss:.3f}"
+        (then, at), steps, now, pace = self._compiled, self._run.steps, time.monotonic(), ""
+        if now - self._last_line < _BETWEEN_LINES and row.step < steps:
+            return
+        self._last_line = now
+        if row.tokens_per_second is not None:
+            left = timedelta(seconds=round((now - then) / (row.step - at) * (steps - row.step)))
+            pace = f", {row.tokens_per_second:,.0f} tokens/s, {left} left"
+        memory = psutil.Process().memory_info().rss / 1e9
+        seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
+        print(
+            f"{self._run.name}: step {row.step}/{steps}, loss {row.loss:.3f}{seen}, "
+            f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
+            f"{memory:.1f} GB{pace}",
+            file=sys.stderr,
+        )

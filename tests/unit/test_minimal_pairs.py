@@ -1,0 +1,178 @@
+"""Minimal pairs: files as BLiMP and MultiBLiMP have them, scores, ties and the bigram."""
+
+import csv
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.conftest import refusal
+from transformers import PreTrainedTokenizerFast
+
+from mlm.evaluation.bootstrap import Resampling
+from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.neighbour_mixture import NeighbourMixtures
+from mlm.evaluation.pair_files import Pair, read_pair_files
+from mlm.foundations.errors import MlmError
+from mlm.samples.token_counts import count_tokens
+
+SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
+PIECES = ["the", "cat", "cats", "walk", "##s", "##ed", "."]
+IDS = {piece: i for i, piece in enumerate([*SPECIAL, *PIECES])}
+HOW = Resampling(100, 0.95, 0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    found = Tokenizer(models.WordPiece(IDS, unk_token="<unk>"))
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 2)]
+    )
+    names = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
+    return PreTrainedTokenizerFast(tokenizer_object=found, **dict(zip(names, SPECIAL, strict=True)))
+
+
+def counted(*sentences: str) -> NeighbourMixtures:
+    """The bigram of a corpus of words and pieces, all parts of equal weight."""
+    rows = [[0, *(IDS[piece] for piece in sentence.split()), 2] for sentence in sentences]
+    width = max(map(len, rows))
+    ids = np.array([row + [1] * (width - len(row)) for row in rows])
+    counts = count_tokens([(ids, np.int64(ids != 1))], len(IDS), range(5), two=False)
+    return NeighbourMixtures(counts, range(5))
+
+
+class Asked:
+    """A model that gives every token the same, and remembers the rows that it was shown."""
+
+    def __init__(self):
+        self.rows = []
+
+    def __call__(self, question):
+        for shown, place in zip(question["input_ids"], question["positions"], strict=True):
+            self.rows.append((shown.tolist(), int(place[0])))
+        return np.full(len(question["labels"]), -1.0)
+
+
+def scored(tokenizer, pairs, method="word_l2r", ask=None, bigram=None, length=12):
+    bigram = bigram or counted("the cat walk ##s .")
+    scoring = PairScoring(tokenizer, length, method, ask or Asked(), lambda: bigram)
+    return score_pairs(pairs, scoring, HOW)
+
+
+def test_the_later_tokens_of_a_word_are_masked_with_each_and_plain_masks_one(tokenizer):
+    pair = Pair("cat walks .", "cat walked .")
+    for method, hidden in (("word_l2r", [(1,), (2, 3), (3,), (4,)]), ("plain", range(1, 5))):
+        ask = Asked()
+        scored(tokenizer, [pair], method, ask)
+        expected = [(places,) if isinstance(places, int) else places for places in hidden]
+        found = [tuple(np.flatnonzero(np.array(shown) == 4)) for shown, _ in ask.rows[:4]]
+        assert found == expected
+        assert [place for _, place in ask.rows] == [1, 2, 3, 4] * 2
+        assert {len(shown) for shown, _ in ask.rows} == {8}
+
+
+def test_a_tie_counts_as_half_and_the_same_tokens_tie(tokenizer):
+    ties = [Pair("the cat", "cat the", "a.tsv", "order"), Pair("the dog", "the fish", "a.tsv", "x")]
+    shorter = Pair("the", "the cat", "a.tsv", "x")
+    found = scored(tokenizer, [*ties, shorter])
+    order, other = found.phenomena
+    assert (order.accuracy, order.num_ties, order.margin) == (0.5, 1, 0)
+    assert (other.accuracy, other.num_pairs, other.margin) == (0.75, 2, 0.5)
+    assert found.total.accuracy == pytest.approx(2 / 3)
+    assert {pair.correct for pair in found.pairs} == {0.5, 1}
+
+
+def test_of_a_file_the_best_and_the_worst_are_kept_and_too_long_ones_are_counted(tokenizer):
+    pairs = [Pair("the", "the " * n, "b.jsonl") for n in range(2, 40)]
+    found = scored(tokenizer, [*pairs, Pair("cat", "the cat")])
+    assert found.num_left_out == 40 - 11 and found.total.num_pairs == 10
+    assert [p.file for p in found.pairs] == [None, *["b.jsonl"] * 9]
+    many = scored(tokenizer, [replace(pairs[n % 9], phenomenon=str(n)) for n in range(500)])
+    assert len(many.pairs) == 10 and len(many.phenomena) == 500
+    assert many.pairs[0].scores[1] == -10 and many.pairs[-1].scores[1] == -2
+
+
+def test_a_pair_of_the_configuration_that_cannot_be_compared_is_named(tokenizer):
+    for text, said in (("", "'' has"), ("of " * 15, "'of .* has 17 tokens")):
+        with pytest.raises(MlmError, match=f"evaluation.minimal_pairs: {said}"):
+            scored(tokenizer, [Pair("the", text)])
+    with pytest.raises(MlmError, match="no pair fits"):
+        scored(tokenizer, [Pair("the", "of " * 15, "a.tsv")])
+
+
+def test_the_bigram_sees_the_neighbours_that_the_model_is_shown(tokenizer):
+    """Of `walk ##s`, nothing on the right is seen by the first piece; the second sees both."""
+    bigram = counted(*["the cat walk ##s .", "the cats walk ."] * 5, "the cat walk ##ed .")
+    given, of_bigram = [], bigram.log_probabilities
+    spy = SimpleNamespace(
+        log_probabilities=lambda asked: given.append(of_bigram(asked)) or given[-1]
+    )
+
+    def at(piece, left, right):
+        return of_bigram(_positions(IDS[piece], IDS.get(left), IDS.get(right)))[0]
+
+    for method, beside in (("word_l2r", None), ("plain", "##s")):
+        first = at("the", "[CLS]", "cat") + at("cat", "the", "walk") + at("walk", "cat", beside)
+        whole = first + at("##s", "walk", ".") + at(".", "##s", "[SEP]")
+        scored(tokenizer, [Pair("the cat walks .", "the cat")], method, None, spy)
+        assert given[-1][:5].sum() == pytest.approx(whole)
+    assert at("walk", "cat", None) != at("walk", "cat", "##s")
+
+
+def _positions(truth, left, right):
+    from mlm.evaluation.predictions import positions_of
+
+    ids = np.array([[4 if left is None else left, truth, 4 if right is None else right]])
+    return positions_of(ids, np.ones((1, 3), int), ids, np.array([[0, 1, 0]]))
+
+
+BLIMP = {"field": "syntax", "linguistics_term": "agreement", "UID": "walks_1", "pairID": "0"}
+
+
+def test_files_of_both_forms_are_read(tmp_path):
+    blimp, multi = tmp_path / "walks_1.jsonl", tmp_path / "eng.tsv"
+    rows = [{"sentence_good": "the cat walks", "sentence_bad": "the cat walk"} | BLIMP]
+    rows.append({k: v for k, v in rows[0].items() if k != "UID"})
+    blimp.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with multi.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["", "sen", "verb", "wrong_sen", "phenomenon"])
+        writer.writerow([0, 'the "cat" walks', "walks", 'the "cat" walk', "SV-#"])
+    named, term, quoted = read_pair_files([blimp, multi])
+    assert named == Pair("the cat walks", "the cat walk", "walks_1.jsonl", "walks_1")
+    assert term.phenomenon == "agreement"
+    assert quoted == Pair('the "cat" walks', 'the "cat" walk', "eng.tsv", "SV-#")
+
+
+def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
+    good = json.dumps({"sentence_good": "a", "sentence_bad": "b"})
+    wrong = ["{", "[1]", json.dumps({"sentence_good": "a"}), good.replace("b", "a", 1), good]
+    wrong[3] = json.dumps({"sentence_good": "a", "sentence_bad": "a"})
+    contents = {
+        "a.jsonl": "\n".join(wrong),
+        "b.tsv": "good\tbad\n1\t2\n",
+        "c.tsv": "sen\twrong_sen\nx\n",
+        "d.jsonl": "",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "e.tsv").write_bytes(b"sen\twrong_sen\n\xff\tx\n")
+    files = [tmp_path / name for name in (*contents, "e.tsv", "missing.tsv")]
+    told = refusal(read_pair_files, files)
+    for said in (
+        "a.jsonl, line 1: no valid JSON",
+        "a.jsonl, line 2: expected an object",
+        "a.jsonl, line 3: found None as sentence_bad, expected a sentence",
+        "a.jsonl, line 4: 'a' is on both sides",
+        "b.tsv, line 1: no column sen and no column wrong_sen in the header",
+        "c.tsv, line 2: 1 fields, but the header names 2",
+        "d.jsonl: holds no pair",
+        "e.tsv: cannot be read",
+        "missing.tsv: cannot be read",
+    ):
+        assert said in told, said
+    assert told.count("\n  - ") == 9

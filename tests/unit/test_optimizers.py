@@ -1,0 +1,74 @@
+import math
+
+import pytest
+
+from mlm.config import optimizers
+from mlm.config.optimizers import Optimizer
+from mlm.foundations.errors import MlmError
+from mlm.training import in_jax, in_tensorflow
+from mlm.training.in_jax.optimizers import first_moments
+from mlm.training.in_tensorflow.optimizers import LearningRate, build_optimizer
+from mlm.training.learning_rate import with_lengths
+
+
+def settings(**changes) -> Optimizer:
+    given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0.1}
+    return with_lengths(Optimizer(**(given | changes)), 100)
+
+
+def rate(step: int, **changes) -> float:
+    return float(LearningRate(settings(**changes))(step))
+
+
+@pytest.mark.parametrize(
+    "changes, rates",
+    [
+        # It rises linearly over the warmup, from the first step on.
+        ({}, {0: 1e-4, 4: 5e-4, 9: 1e-3, 55: 0.5e-3, 100: 0}),
+        ({"warmup_ratio": 0.0}, {0: 1e-3}),
+        ({"min_lr_ratio": 0.2}, {100: 2e-4, 500: 2e-4}),
+        ({"decay": "cosine"}, {32.5: 0.5e-3 * (1 + math.cos(math.pi / 4)), 100: 0}),
+        ({"decay_steps": 0}, {50: 1e-3, 99: 1e-3}),
+    ],
+)
+def test_the_learning_rate_follows_its_schedule(changes, rates):
+    found = {step: rate(step, **changes) for step in rates}
+    assert found == pytest.approx(rates, abs=1e-9)
+
+
+@pytest.mark.parametrize("length", [{"decay_ratio": 0.2}, {"decay_steps": 20}])
+@pytest.mark.parametrize(
+    "decay, half", [("linear", 0.5), ("cosine", 0.5), ("1-sqrt", 1 - 0.5**0.5)]
+)
+def test_the_rate_stays_at_its_peak_until_it_falls(length, decay, half):
+    rates = [rate(step, decay=decay, **length) for step in (10, 50, 80, 90, 100)]
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-3, half * 1e-3, 0], abs=1e-9)
+
+
+def test_numbers_of_steps_go_before_shares_of_the_schedule():
+    assert settings(schedule_steps=400).warmup_steps == 40
+    assert settings(warmup_steps=0, decay_ratio=0.5).warmup_steps == 0
+    assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
+
+
+def test_a_warmup_and_a_decay_that_overlap_are_refused():
+    with pytest.raises(MlmError, match="rises for 30 steps and falls for 80, but the schedule has"):
+        settings(warmup_steps=30, decay_ratio=0.8)
+
+
+def test_both_engines_have_the_optimizers_of_the_configuration_and_their_moments():
+    assert list(in_jax.optimizers.OPTIMIZERS) == list(optimizers.OPTIMIZERS)
+    assert list(in_tensorflow.optimizers.OPTIMIZERS) == list(optimizers.OPTIMIZERS)
+    for name, rules in in_jax.optimizers.OPTIMIZERS.items():
+        assert max(len(r.moments) for r in rules) == optimizers.OPTIMIZERS[name].moments
+
+
+@pytest.mark.parametrize("name, hint", [("moun", "did you mean 'muon'?"), ("x", "adamw, muon")])
+@pytest.mark.parametrize(
+    "engine, build",
+    [("jax", lambda s: first_moments({}, s, {})), ("tensorflow", lambda s: build_optimizer(s, []))],
+)
+def test_an_engine_refuses_an_optimizer_that_it_does_not_have(engine, build, name, hint):
+    with pytest.raises(MlmError, match=f"the engine {engine} has no optimizer '{name}'") as caught:
+        build(settings().model_copy(update={"name": name}))
+    assert hint in str(caught.value)

@@ -1,0 +1,53 @@
+"""A run that begins with a checkpoint depends on the content of its files."""
+
+import copy
+import json
+import os
+import shutil
+
+import pytest
+
+from mlm.foundations.rerun_reasons import planned_jobs
+from tests.workflow.conftest import TINY
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+
+def trained_anew(project) -> list[str]:
+    jobs = planned_jobs(project.dry_run())
+    return sorted(job.wildcards.removeprefix("run=") for job in jobs if job.rule == "pretrain")
+
+
+def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing(copied):
+    project, config = copied, copy.deepcopy(TINY)
+    config["pretraining"]["engine"] = "jax"
+    # Its sizes are for the run from scratch alone.
+    scratch = {"model": {"family": "bert", "config": config["model"].pop("config")}}
+    project.write_config(config | {"runs": {"scratch": scratch}})
+    project.snakemake("results/runs/scratch/model/config.json")
+    checkpoint = project.path / "encoder"
+    shutil.copytree(project.path / "results/runs/scratch/model", checkpoint)
+    adapted = {"model": {"start_from": "encoder"}}
+    project.write_config(config | {"runs": {"scratch": scratch, "adapted": adapted}})
+    assert trained_anew(project) == ["adapted"]
+    project.snakemake()
+    summary = json.loads((project.path / "results/runs/adapted/training.json").read_text())
+    assert summary["warm_start"]["checkpoint"] == "encoder"
+    page = (project.path / "results/report.html").read_text().replace("<wbr>", "")
+    assert summary["warm_start"]["sha256"] in page and "loss before the first step" in page
+    asked = ["--run", "adapted", "--json", "--configfile", "tiny.yaml", "--", "Fellow citizens"]
+    answer = json.loads(project.python("scripts/ask.py", *asked).stdout)
+    assert "What it was trained on is not known here" in " ".join(answer["notes"])
+    assert project.would_run() == set()
+
+    for file in checkpoint.iterdir():
+        os.utime(file, (0, 0))
+    assert project.would_run() == set()
+    with project.edited("encoder/config.json", by=lambda content: content + b"\n", date="same"):
+        assert trained_anew(project) == ["adapted"]
+    # Only a run from scratch may have sizes of its own.
+    project.write_config(
+        config | {"runs": {"adapted": {"model": adapted["model"] | scratch["model"]}}}
+    )
+    text = project.snakemake(check=False).stdout
+    assert "model.config.hidden_size: model.start_from has an architecture of its own" in text
