@@ -125,4 +125,5 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
     mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
     found = traced_step(mesh, description).lower().compile().memory_analysis()
     taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6
-    assert 3500 < taken < asked(given) - 1500
+    # The lower bound: a batch that fills memory. How much depends on the processor's vectors.
+    assert 2000 < taken < asked(given) - 1500
