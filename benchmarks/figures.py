@@ -2,15 +2,20 @@
 
     python benchmarks/figures.py
     python benchmarks/figures.py draws results/runs/base
+    python benchmarks/figures.py adapting OLD NEW
 
 The first rewrites every block between `<!-- figures: NAME -->` and `<!-- end of figures -->`, from
 docs/learning/*.json: copies of evaluation.json of the default's runs with the seeds 0, 1 and 2
 (default, default-1, default-2), of presets/embedded-long.yaml (long) and of presets/modern.yaml
 (modern), and trainer.json, which trainer.py leaves. The second scores a run's model with other
-draws of the evaluation's masks, on the shards at hand, and writes docs/learning/draws.json.
+draws of the evaluation's masks, on the shards at hand, and writes docs/learning/draws.json. The
+third writes docs/learning/adapting.json from two working directories, with MiniLM's vocabulary and
+with a new one, whose runs are `scratch`, `adapted`, `scratch-hour` and `adapted-hour`
+(docs/adapting.md).
 """
 
 import json
+import math
 import re
 import statistics
 import sys
@@ -21,10 +26,19 @@ BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
 RESULTS = BASE / "docs" / "learning"
-PAGES = ("README.md", "docs/learning.md", "docs/evaluation.md", "docs/comparison.md")
+PAGES = (
+    "README.md",
+    "docs/learning.md",
+    "docs/evaluation.md",
+    "docs/comparison.md",
+    "docs/adapting.md",
+)
 BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->)(\n?).*?(<!-- end of figures -->)", re.DOTALL)
 SEEDS = ("default", "default-1", "default-2")
 CONTEXT = {"default": "the default", "long": "`embedded-long`", "modern": "`modern`"}
+#: Vocabularies and budgets of docs/adapting.md: the ends of the names of runs.
+VOCABULARIES = ("MiniLM's", "new")
+BUDGETS = ("", "-hour")
 #: Values of evaluation.seed that `draws` tries.
 DRAWS = range(10)
 NAMES = {
@@ -227,7 +241,27 @@ def same_time() -> str:
     return "\n".join(rows)
 
 
+def adapting() -> str:
+    """A table of scratch and adapted, by vocabulary and budget."""
+    rows = [
+        "| vocabulary | processor seconds | steps | scratch | adapted | adapted − scratch |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in result("adapting"):
+        both = [row[name] for name in ("scratch", "adapted")]
+        cells = [
+            row["vocabulary"],
+            " and ".join(f"{one['processor_seconds']:,.0f}" for one in both),
+            " and ".join(f"{one['steps']:,}" for one in both),
+            *(f"{nats(one['bits'])} ({interval(one['interval'])})" for one in both),
+            f"{nats(row['difference'])} ({interval(row['difference_interval'])})",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 BLOCKS = {
+    "adapting": adapting,
     "trainer": trainer,
     "same-time": same_time,
     "expectation": expectation,
@@ -281,7 +315,51 @@ def measure_draws(run: Path) -> None:
     (RESULTS / "draws.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def gather_adapting(directories: list[Path]) -> None:
+    """Write adapting.json from the evaluations and the measured times of the directories' runs."""
+    import numpy as np
+
+    from mlm.evaluation.bootstrap import resampled_means
+
+    def drawn(found: dict, above: str, below: str) -> np.ndarray:
+        sums, how = found["group_sums"], found["settings"]["bootstrap"]
+        totals, counts = np.asarray(sums[above])[:, None], np.asarray(sums[below])
+        seed = found["settings"]["seed"]
+        return resampled_means(totals, counts, how["resamples"], seed)[:, 0]
+
+    rows = []
+    for vocabulary, directory in zip(VOCABULARIES, directories, strict=True):
+        for budget in BUDGETS:
+            row, bits = {"vocabulary": vocabulary}, []
+            for name in ("scratch", "adapted"):
+                run = directory / "results" / "runs" / f"{name}{budget}"
+                found = json.loads((run / "evaluation.json").read_text())
+                trained = json.loads((run / "training.json").read_text())
+                measured = directory / "logs" / "benchmarks" / "pretrain" / f"{name}{budget}.tsv"
+                head, line = (text.split("\t") for text in measured.read_text().splitlines())
+                row[name] = {
+                    "processor_seconds": round(
+                        float(dict(zip(head, line, strict=True))["cpu_time"])
+                    ),
+                    "steps": trained["steps"],
+                    "bits": found["test"]["bits_per_character"],
+                    "interval": found["test"]["bits_per_character_interval"],
+                }
+                a_token, tokens = (
+                    drawn(found, "loss", "predictions"),
+                    drawn(found, "tokens", "characters"),
+                )
+                bits.append(a_token * tokens / math.log(2))
+            low, high = np.quantile(bits[1] - bits[0], [0.025, 0.975])
+            row["difference"] = round(row["adapted"]["bits"] - row["scratch"]["bits"], 6)
+            row["difference_interval"] = [round(float(low), 6), round(float(high), 6)]
+            rows.append(row)
+    (RESULTS / "adapting.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["adapting"]:
+        gather_adapting([Path(given).resolve() for given in sys.argv[2:]])
     if sys.argv[1:2] == ["draws"]:
         measure_draws(Path(sys.argv[2]).resolve())
     for page in PAGES:

@@ -134,6 +134,8 @@ MODEL_FILES = {
     "model": "results/runs/{run}/model/model.safetensors",
     **{name: f"results/runs/{{run}}/model/{name}.json" for name in ("config", *TOKENIZER_PARTS)},
     "training": "results/runs/{run}/training.json",
+    # Gone after a killed training, when the model is still that of the one before.
+    "trained": ancient("results/runs/{run}/trained/training.json"),
 }
 
 FINETUNE_STARTS = ["pretrained", "random"]

@@ -18,6 +18,7 @@ def model_before(job):
     """The model before its first step, made on the devices of the evaluation."""
     from mlm.config.accelerator import Accelerator
     from mlm.config.resolution import RunConfiguration
+    from mlm.training.artefacts import Training
     from mlm.training.run import RunFiles
     from mlm.training.starting_model import starting_model
 
@@ -27,7 +28,8 @@ def model_before(job):
     own["holes"] = next(map(str, job.input.holes), None)
     manifests = {split: job.input[split] for split in ("train", "validation")}
     files = RunFiles(str(Path(job.input.model).with_name("tokenizer.json")), manifests)
-    return starting_model(RunConfiguration.of_param(own), files)
+    began = Training.read(job.input.training).warm_start
+    return starting_model(RunConfiguration.of_param(own), files, began.sha256)
 
 
 @run_as_job

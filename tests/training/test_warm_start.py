@@ -5,6 +5,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from small_checkpoint import WEIGHTS, beginning_with, saved
 from small_run import (
     LENGTH,
@@ -18,12 +19,17 @@ from small_run import (
     write_split,
     write_tokenizer,
 )
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from mlm.foundations.atomic import read_json, write_json
+from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.model.checkpoints import Checkpoint
 from mlm.training.engine import engine_of, open_devices
+from mlm.training.starting_model import starting_model
+
+#: The special tokens of a BERT's tokenizer, which its class knows.
+ROLES = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 
 
 @pytest.mark.slow
@@ -117,15 +123,56 @@ def test_records_name_a_directory_and_no_place(root, tmp_path):
     assert run.warm_start.name == "encoder"
 
 
+def test_the_three_files_of_a_published_encoder_are_enough(root, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(saved(tmp_path), checkpoint)
+    standard = Tokenizer(
+        models.WordPiece({text: i for i, text in enumerate(ROLES.values())}, unk_token="[UNK]")
+    )
+    standard.normalizer = normalizers.BertNormalizer()
+    standard.add_special_tokens([*ROLES.values()])
+    whole, bare = tmp_path / "whole", tmp_path / "bare"
+    for directory in (whole, bare):
+        shutil.copytree(checkpoint, directory)
+        standard.save(str(directory / "tokenizer.json"))
+    for file in ("special_tokens_map.json", "tokenizer_config.json"):
+        write_json(whole / file, {f"{name}_token": text for name, text in ROLES.items()})
+        (bare / file).unlink()
+    found = [small_run(root, beginning_with(place))[0].warm_start for place in (whole, bare)]
+    assert found[0].basis() == found[1].basis()
+    assert found[1].vocabulary.begun("copy")[: len(SPECIAL)].all()
+
+
+def test_the_model_before_its_first_step_is_not_made_of_another_checkpoint(root, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(saved(tmp_path), checkpoint)
+    job = small_job(root, "small", beginning_with(checkpoint))
+    trained_from = Checkpoint.read(str(checkpoint)).sha256
+    assert starting_model(*job, trained_from).weights
+    rewritten(checkpoint, lambda n, w: w * 0)
+    with pytest.raises(MlmError, match="checkpoint is not what small started from: sha256"):
+        starting_model(*job, trained_from)
+
+
+def rewritten(directory, change) -> None:
+    """Give the weights of the checkpoint as `change` of name and value has them; None: not."""
+    weights = {n: change(n, w) for n, w in load_file(directory / WEIGHTS).items()}
+    write_weights({n: w for n, w in weights.items() if w is not None}, directory / WEIGHTS)
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (lambda d: (d / "config.json").unlink(), "no such file"),
-        (lambda d: (d / "tokenizer.json").unlink(), "holds no tokenizer"),
-        (lambda d: (d / WEIGHTS).unlink(), "A pickle"),
+        (lambda d: (d / "tokenizer.json").unlink(), "has no tokenizer.json"),
+        (lambda d: (d / WEIGHTS).unlink(), "other formats, which can run code"),
         (lambda d: (d / WEIGHTS).write_bytes(b"\0" * 20), "is damaged"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings: false"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is false"),
         ({"model_type": "gpt2"}, "'gpt2' is not a masked language model"),
+        (lambda d: rewritten(d, lambda n, w: None if "layer.0" in n else w), "of its encoder"),
+        (lambda d: rewritten(d, lambda n, w: w[:-1] if "word_emb" in n else w), "one model"),
+        (lambda d: rewritten(d, lambda n, w: w * np.inf if "pooler" not in n else w), "finite"),
+        ({"hidden_size": "32"}, "hidden_size: found '32', expected an integer"),
         ({"hidden_size": 64}, r"LayerNorm.bias: found \(32,\), expected \(64,\)"),
         ({"max_position_embeddings": 8}, "sequences of 16 tokens need at least 16"),
     ],

@@ -74,6 +74,8 @@ def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(
     # What a user unpacks beside presets/adapt-minilm.yaml.
     monkeypatch.chdir(tmp_path)
     write_json(tmp_path / "minilm" / "config.json", {"model_type": "bert"})
+    for file in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / "minilm" / file).touch()
     text = (ROOT / "presets" / preset).read_text(encoding="utf-8")
     commands = re.findall(r"--configfile (.*)", text)
     assert commands and any(preset in command for command in commands)

@@ -184,7 +184,7 @@ def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first
         *("untokenised has no tokenizer.json", "pickled has no model.safetensors"),
         *(
             "electra is of the family 'electra'; expected bert",
-            "damaged/config.json: no model_type",
+            "damaged/config.json: is not readable as JSON",
         ),
         *("coded brings its own code", "a name: 'a name' cannot be its name"),
     ]

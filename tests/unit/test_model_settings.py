@@ -111,6 +111,8 @@ def test_a_missing_jax_is_told_with_all_other_problems(monkeypatch):
 def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(
     config_file, tmp_path
 ):
+    for file in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / file).touch()
     start = {"start_from": str(tmp_path)}
     found = model(start | {"config": {"hidden_dropout_prob": 0.2}})
     assert found["config_file"] == {"model_type": "bert", **SIZES}
@@ -121,6 +123,31 @@ def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told
         model(start | beside)
     for name in ("family", "config_file", "config.hidden_size"):
         assert f"model.{name}: model.start_from has an architecture of its own" in str(error.value)
+
+
+def test_a_directory_without_a_fitting_encoder_is_refused_before_the_first_job(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "results/{run}"
+    place.mkdir(parents=True)
+    fields = {"model_type": "bert", **SIZES, "hidden_size": "32", "auto_map": {"AutoModel": "x.X"}}
+    (place / "config.json").write_text(json.dumps(fields | {"tie_word_embeddings": False}))
+    (place / "pytorch_model.bin").touch()
+    with pytest.raises(ConfigError) as error:
+        model({"start_from": "results/{run}"})
+    for words in (
+        "Snakemake reads braces",
+        "is a result of this directory",
+        "has no tokenizer.json",
+        "has no model.safetensors",
+        "brings its own code",
+        "tie_word_embeddings is false",
+        "hidden_size: found '32', expected an integer",
+    ):
+        assert words in str(error.value)
+    with pytest.raises(ConfigError, match="is a file; name its directory"):
+        model({"start_from": "results/{run}/config.json"})
 
 
 HUB = "some/encoder@" + "0" * 40

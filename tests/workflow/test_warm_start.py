@@ -40,6 +40,11 @@ def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing
     assert "What it was trained on is not known here" in " ".join(answer["notes"])
     assert project.would_run() == set()
 
+    # As a kill in the next training leaves it: the model before is no answer to what is asked.
+    (project.path / "results/runs/adapted/trained/training.json").rename(project.path / "gone")
+    assert "pretrain" in project.would_run("results/runs/adapted/evaluation.json")
+    (project.path / "gone").rename(project.path / "results/runs/adapted/trained/training.json")
+
     for file in checkpoint.iterdir():
         os.utime(file, (0, 0))
     assert project.would_run() == set()

@@ -13,12 +13,13 @@ import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
+from mlm.config.evaluation import Evaluation
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.phrasing import in_bytes, in_time
-from mlm.model.checkpoints import directory_of
 from mlm.model.model_configuration import model_configuration
+from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.gfile import bytes_below
 
@@ -70,8 +71,11 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None, "start": "here"})
+        prompts = run_section(settings, name, "evaluation")["prompts"]
+        wrong = Evaluation(prompts=prompts).unmasked_prompts(encoder.special_tokens["mask"])
+        forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
-            directory_of(run.model.start_from, "model.start_from")
+            WarmStart.of(run.model, encoder, data.files.tokenizer)
         model_configuration(run.model, encoder, run.sequence_length, run.engine)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:

@@ -1,6 +1,5 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pydantic import Field
 from mlm.config import fields
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
 from mlm.config.fields import BelowOne, Count, Positive, Section, Text, section, unpinned
+from mlm.config.model import content_of, unfit_files
 
 #: A published encoder's name in results, one that is a path and none of another row.
 _LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
@@ -132,19 +132,11 @@ def _unfit_encoder(place: str) -> Iterator[str]:
             f"{place}: {label_of(place)!r} cannot be its name in tables and paths; name a "
             "directory of letters, digits, '_', '-' and '.', or a link to it"
         )
-    if not (directory / "tokenizer.json").is_file():
-        yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
-    if not [*directory.glob("model.safetensors*")]:
-        yield (
-            f"{place} has no model.safetensors; other formats, which can run code, are never opened"
-        )
+    yield from unfit_files(place)
     try:
-        fields = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        family = fields["model_type"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        yield f"{place}/config.json: no model_type can be read there ({type(error).__name__})"
+        family = content_of(f"{place}/config.json")["model_type"]
+    except ValueError as error:
+        yield f"{place}/config.json: {error}"
         return
     if family not in JAX_FAMILIES:
         yield f"{place} is of the family {family!r}; expected {', '.join(JAX_FAMILIES)}"
-    if fields.get("auto_map"):
-        yield f"{place} brings its own code (auto_map in config.json), which is never run"

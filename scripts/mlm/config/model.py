@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +25,7 @@ _SET_BY_THE_WORKFLOW = (
     *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
     *("pad_token_id", "tie_word_embeddings"),
 )
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 #: Fields that would make another kind of model of it.
 _DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
 
@@ -113,7 +116,7 @@ class Model(Section):
     def architecture(self) -> dict[str, Any]:
         """The content of that file; empty without a readable one."""
         try:
-            return _read(self._file) if self._file else {}
+            return content_of(self._file) if self._file else {}
         except ValueError:
             return {}
 
@@ -159,15 +162,31 @@ class Model(Section):
                 )
             if not self.architecture():
                 return
+        elif self.start_from and os.path.isfile(self.start_from):
+            yield f"start_from: {self.start_from} is a file; name its directory"
+            return
         if file := self._file:
             where = "start_from" if self.start_from else "config_file"
             where += f": {file}"
             try:
-                content = _read(file)
+                content = content_of(file)
             except ValueError as error:
                 yield f"{where}: {error}; a config.json of transformers is expected"
                 return
             family, fields = content["model_type"], content | fields
+            if self.start_from and not self._on_hub:
+                yield from (f"start_from: {line}" for line in unfit_files(self.start_from))
+                inside = os.path.relpath(os.path.realpath(self.start_from))
+                if inside.split(os.sep)[0] == "results":
+                    yield (
+                        f"start_from: {self.start_from} is a result of this directory, which a run "
+                        "may replace. Copy it elsewhere, or use pretraining.continue_from"
+                    )
+            if self.start_from and content.get("tie_word_embeddings") is False:
+                yield (
+                    f"{where}: tie_word_embeddings is false, which it is in no model that is "
+                    "trained here; choose another checkpoint"
+                )
             if self.config_file and "family" in self.model_fields_set and self.family != family:
                 yield (
                     f"family: {self.family} is set, but the model_type of {self.config_file} is "
@@ -214,10 +233,28 @@ class ModelOfRun(Model):
 def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
     """Fields that no masked language model has in this form, from `config` and a config file."""
     yield from checked(_KnownFields, fields)[1]
+    for name in (name for name in _SIZES if isinstance(fields.get(name), str | float)):
+        yield f"{name}: found {fields[name]!r}, expected an integer"
     if fields.get("type_vocab_size") == 0 and family not in DEBERTA_FAMILY:
         yield "type_vocab_size: found 0, expected integer from 1 to 1000000000"
     for name in (name for name in _DECODERS if fields.get(name)):
         yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
+
+
+def unfit_files(place: str) -> Iterator[str]:
+    """Why the files in directory `place` are no published encoder, beside its architecture."""
+    directory = Path(place)
+    if re.search(r"[{}]", place):
+        yield f"{place}: Snakemake reads braces in paths as wildcards; rename it"
+    if not (directory / "tokenizer.json").is_file():
+        yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
+    if not [*directory.glob("model.safetensors*")]:
+        yield (
+            f"{place} has no model.safetensors; other formats, which can run code, are never opened"
+        )
+    with suppress(ValueError):
+        if content_of(f"{place}/config.json").get("auto_map"):
+            yield f"{place} brings its own code (auto_map in config.json), which is never run"
 
 
 def cached_snapshot(checkpoint: str) -> Path:
@@ -228,7 +265,7 @@ def cached_snapshot(checkpoint: str) -> Path:
     return Path(hub) / f"models--{name.replace('/', '--')}" / "snapshots" / commit
 
 
-def _read(path: str) -> dict[str, Any]:
+def content_of(path: str) -> dict[str, Any]:
     """The content of the config file at `path`; ValueError, in words, if it is none."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError("is not a regular file")

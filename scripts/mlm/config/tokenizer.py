@@ -1,5 +1,6 @@
 """Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,7 +110,12 @@ def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
     None: it is not known before it is read."""
     section = settings["tokenizer"]
     if section["kind"] == "pretrained":
-        return None
+        try:
+            path = Path(section["pretrained"]["path"] or "", "config.json")
+            beside = json.loads(path.read_text(encoding="utf-8"))["vocab_size"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return beside if type(beside) is int else None
     return section["vocabulary_size"] or MOST_BY_ITSELF
 
 

@@ -70,6 +70,11 @@ class Checkpoint:
         )
 
 
+def encoder_prefix(family: str) -> str:
+    """How the names of an encoder's weights begin."""
+    return f"{_ENCODERS.get(family, family.replace('-', '_'))}."
+
+
 def checkpoint_files(place: str | None) -> list[str]:
     """The files that count of the checkpoint in the directory `place`, sorted; none of a Hub id."""
     if not place or not Path(place).is_dir():
@@ -150,10 +155,13 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
             else:
                 continue  # Buffers, such as position_ids, are no weights.
             found[name] = value.astype(np.float32).reshape(tensor["shape"])
+            if not np.isfinite(value).all():
+                raise ValueError(f"{name} holds values that are not finite")
     except (SafetensorError, ValueError) as error:
         said = " ".join(str(error).split())
         raise MlmError(
-            f"{file} is damaged: it cannot be read as safetensors ({said}). Download it again"
+            f"{file} is damaged: it cannot be read as safetensors of finite numbers ({said}). "
+            "Download it again"
         ) from None
     return found
 
@@ -161,7 +169,7 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
 def _named_as_saved(weights: dict[str, "np.ndarray"], family: str) -> dict[str, "np.ndarray"]:
     """`weights` by the names that AutoModelForMaskedLM saves: an encoder without a head gets its
     prefix, norms of old files their names of today, and what a decoder shares is left out."""
-    prefix = f"{_ENCODERS.get(family, family.replace('-', '_'))}."
+    prefix = encoder_prefix(family)
     bare = not any(name.startswith(prefix) for name in weights)
 
     def renamed() -> Iterator[tuple[str, "np.ndarray"]]:

@@ -1,6 +1,7 @@
 """A training that begins with a published encoder's weights: `model.start_from`."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 from mlm.config.model import ModelOfRun
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import value_sha256
-from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.errors import MlmError
 from mlm.model.carried_vocabulary import CarriedVocabulary, Vocabulary
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.checkpoints import Checkpoint, encoder_prefix
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder, token_text
+from mlm.tokenizer.pretrained import load_pretrained
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,20 @@ class WarmStart:
                 "what its embeddings are of. Put its tokenizer.json into the same directory (with "
                 "transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
             )
-        with reading(checkpoint.tokenizer, "a tokenizer"):
-            special = _special_tokens(checkpoint.tokenizer.parent)
+        special, directory = (
+            _special_tokens(checkpoint.tokenizer.parent),
+            checkpoint.tokenizer.parent,
+        )
+        if None in special.values():
+            # Files of the Hub may leave roles to the tokenizer's class.
+            special |= load_pretrained(str(directory), None, "model.start_from")[1]
+        try:
             old = Vocabulary(read_json(checkpoint.tokenizer), special)
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise MlmError(
+                f"model.start_from: {checkpoint.tokenizer} cannot be read as a tokenizer "
+                f"({' '.join(str(error).split())[:300]}). Download it again"
+            ) from None
         new = Vocabulary(read_json(tokenizer_json), encoder.special_tokens)
         vocabulary = CarriedVocabulary.between(old, new)
         # Of a directory, the place is nobody's business.
@@ -76,10 +89,24 @@ class WarmStart:
         """The `fresh` weights, by PyTorch's names, with all that the checkpoint has; `words` names
         the embeddings and `biases` those of the output. MlmError for another shape."""
         stored, found = self.checkpoint.weights, dict(fresh)
+        missing = sorted(fresh.keys() - stored.keys())
         if words not in stored:
             raise MlmError(
                 f"model.start_from: {self.name} has no {words}, the word embeddings of its family. "
                 "Give the weights of the model that its config.json describes"
+            )
+        rows, last = len(stored[words]), max(i for ids in self.vocabulary.parts for i, _ in ids)
+        if last >= rows:
+            raise MlmError(
+                f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
+                f"tokenizer.json has an id {last:,}. Both must be of one model"
+            )
+        prefix = encoder_prefix(self.checkpoint.fields["model_type"])
+        if lost := [name for name in missing if name.startswith(prefix)]:
+            raise MlmError(
+                f"model.start_from: {self.name} has no floating-point values of {len(lost)} "
+                f"weights of its encoder, {lost[0]} among them. Only a head may be missing; give "
+                "all weights of the model that its config.json describes"
             )
         for name in sorted(fresh.keys() & stored.keys()):
             value = stored[name]
@@ -94,18 +121,19 @@ class WarmStart:
                 )
             found[name] = value
         return found, Begun(
-            missing=sorted(fresh.keys() - stored.keys()),
+            missing=missing,
             unexpected=sorted(stored.keys() - fresh.keys()),
             left=~self.vocabulary.begun(self.how),
             # Counts of a new vocabulary say more of it than the bias of another's pieces.
-            biased=self.vocabulary.same and not set(biases) & fresh.keys() - stored.keys(),
+            biased=self.vocabulary.same and not set(biases) & set(missing),
         )
 
 
 def _special_tokens(directory: Path) -> dict[str, str | None]:
-    """The texts of the special tokens by name, as transformers saves them beside a tokenizer."""
+    """The texts of the special tokens by name, as transformers saves them beside a tokenizer; None
+    of those that are not there, or in no readable file."""
     said: dict[str, Any] = {}
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        if (file := directory / name).is_file():
-            said |= read_json(file)
+        with suppress(OSError, ValueError, TypeError):
+            said |= read_json(directory / name)
     return {name: token_text(said.get(f"{name}_token")) for name in SPECIAL_NAMES}

@@ -44,7 +44,7 @@ def load_pretrained(
         )
         if not tokenizer.is_fast:
             raise ValueError(f"a {type(tokenizer).__name__} has no tokenizer.json form")
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # tokenizers raises nothing narrower
         raise MlmError(
             f"{key}: transformers cannot read a tokenizer from {path} "
             f"({' '.join(str(error).split())[:300]})."
