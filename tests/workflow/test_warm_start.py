@@ -40,10 +40,13 @@ def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing
     assert "What it was trained on is not known here" in " ".join(answer["notes"])
     assert project.would_run() == set()
 
-    # As a kill in the next training leaves it: the model before is no answer to what is asked.
-    (project.path / "results/runs/adapted/trained/training.json").rename(project.path / "gone")
-    assert "pretrain" in project.would_run("results/runs/adapted/evaluation.json")
-    (project.path / "gone").rename(project.path / "results/runs/adapted/trained/training.json")
+    # As a kill in the next training leaves it: no further job takes the model before.
+    run = project.path / "results/runs/adapted"
+    for file in ("trained/training.json", "evaluation.json"):
+        (run / file).rename(run / f"{file}.gone")
+    assert project.would_run(f"{run.relative_to(project.path)}/evaluation.json") > {"pretrain"}
+    for file in ("trained/training.json", "evaluation.json"):
+        (run / f"{file}.gone").rename(run / file)
 
     for file in checkpoint.iterdir():
         os.utime(file, (0, 0))
