@@ -25,6 +25,7 @@ _SET_BY_THE_WORKFLOW = (
     *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
     *("pad_token_id", "tie_word_embeddings"),
 )
+#: Fields that are integers wherever they come from.
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 #: Fields that would make another kind of model of it.
 _DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")

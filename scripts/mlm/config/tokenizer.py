@@ -1,6 +1,5 @@
 """Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unpinned
+from mlm.config.model import content_of
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -111,9 +111,8 @@ def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
     section = settings["tokenizer"]
     if section["kind"] == "pretrained":
         try:
-            path = Path(section["pretrained"]["path"] or "", "config.json")
-            beside = json.loads(path.read_text(encoding="utf-8"))["vocab_size"]
-        except (OSError, ValueError, LookupError, TypeError):
+            beside = content_of(f"{section['pretrained']['path']}/config.json").get("vocab_size")
+        except ValueError:
             return None
         return beside if type(beside) is int else None
     return section["vocabulary_size"] or MOST_BY_ITSELF

@@ -57,10 +57,8 @@ class WarmStart:
                 "what its embeddings are of. Put its tokenizer.json into the same directory (with "
                 "transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
             )
-        special, directory = (
-            _special_tokens(checkpoint.tokenizer.parent),
-            checkpoint.tokenizer.parent,
-        )
+        directory = checkpoint.tokenizer.parent
+        special = _special_tokens(directory)
         if None in special.values():
             # Files of the Hub may leave roles to the tokenizer's class.
             special |= load_pretrained(str(directory), None, "model.start_from")[1]
@@ -95,7 +93,8 @@ class WarmStart:
                 f"model.start_from: {self.name} has no {words}, the word embeddings of its family. "
                 "Give the weights of the model that its config.json describes"
             )
-        rows, last = len(stored[words]), max(i for ids in self.vocabulary.parts for i, _ in ids)
+        taken = (i for ids in self.vocabulary.parts for i, _ in ids)
+        rows, last = len(stored[words]), max(taken, default=-1)
         if last >= rows:
             raise MlmError(
                 f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
