@@ -345,11 +345,8 @@ def gather_adapting(directories: list[Path]) -> None:
                     "bits": found["test"]["bits_per_character"],
                     "interval": found["test"]["bits_per_character_interval"],
                 }
-                a_token, tokens = (
-                    drawn(found, "loss", "predictions"),
-                    drawn(found, "tokens", "characters"),
-                )
-                bits.append(a_token * tokens / math.log(2))
+                nats_a_token = drawn(found, "loss", "predictions")
+                bits.append(nats_a_token * drawn(found, "tokens", "characters") / math.log(2))
             low, high = np.quantile(bits[1] - bits[0], [0.025, 0.975])
             row["difference"] = round(row["adapted"]["bits"] - row["scratch"]["bits"], 6)
             row["difference_interval"] = [round(float(low), 6), round(float(high), 6)]

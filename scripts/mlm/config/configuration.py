@@ -53,7 +53,7 @@ class Configuration(Section):
     runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
         default_factory=lambda: {"base": Overrides()}
     )
-    """Each run's name and overrides of model, pretraining, evaluation. An overlay's replace it."""
+    """Each run's name and overrides of model, pretraining, evaluation. Overlays replace base."""
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """Train each run once with each combination of values: {pretraining.seed: [0, 1],
     pretraining.optimizer.beta_1: [0.8, 0.9]} makes base_seed-0_beta_1-0.8 and three more."""
