@@ -1,5 +1,6 @@
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import mlcroissant
@@ -11,7 +12,7 @@ from report_results import results_in
 from mlm.config.publish import Publish
 from mlm.publishing.exports import bill_of_materials, checksums, croissant
 from mlm.samples.manifests import Manifest
-from mlm.training.artefacts import Training
+from mlm.training.artefacts import Training, WarmStartFigures
 
 LOCK = (Path(__file__).parents[2] / "envs" / "requirements.txt").read_text()
 SOURCE = "the letters of <somebody>"
@@ -53,6 +54,19 @@ def test_a_bill_of_materials_is_valid_and_names_weights_text_and_packages(result
     assert {package["name"] for package in packages} == set(pinned)
     assert all(package["externalReferences"][0]["hashes"] for package in packages)
     assert bill == bill_of_materials(training, SOURCE, section, corpus, LOCK)
+
+
+def test_a_bill_of_materials_names_the_checkpoint_that_a_model_started_from(results):
+    training = Training.read(results / "runs" / "base" / "training.json")
+    base = WarmStartFigures("them/encoder@" + "1" * 40, "b" * 64, "mit", [], [], True, {}, 4.0)
+    adapted = replace(training, warm_start=base)
+    section = Publish.of_param({"license": Publish().license})
+    bill = bill_of_materials(adapted, SOURCE, section, {"train.parquet": "a" * 64}, LOCK)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
+    model = bill["metadata"]["component"]
+    (ancestor,) = model["pedigree"]["ancestors"]
+    assert (ancestor["name"], ancestor["hashes"][0]["content"]) == (base.checkpoint, "b" * 64)
+    assert model["licenses"] == ancestor["licenses"] == [{"license": {"name": "mit"}}]
 
 
 def test_checksums_are_what_sha256sum_reads(tmp_path):

@@ -66,6 +66,8 @@ class Evaluation(fields.MaskedShares):
         for first, second in self.minimal_pairs:
             if first == second:
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
+        if "" in self.also:
+            yield "also: a text without a name; give it one"
         yield from named_twice("minimal_pair_files", self.minimal_pair_files)
         for file in self.minimal_pair_files:
             if not file.endswith((".jsonl", ".tsv")):

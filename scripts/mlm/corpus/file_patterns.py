@@ -50,7 +50,7 @@ def file_format(path: str) -> tuple[str, str | None]:
         raise MlmError(
             f"{path}: what it holds cannot be told from its name; expected one of "
             f"{', '.join('.' + f for f in FORMATS)}, plain or followed by .gz or .zst. Rename "
-            "it, or narrow the pattern in corpus.files"
+            "it, or narrow the pattern"
         )
     return endings[-1], compression
 

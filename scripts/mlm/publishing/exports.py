@@ -78,9 +78,13 @@ def croissant(
 def bill_of_materials(
     training: Training, source: str, section: Publish, corpus: Mapping[str, str], lock: str
 ) -> dict[str, Any]:
-    """What a model consists of, as CycloneDX: the model, the text (`corpus` is the sha256 of each
-    of its files) and the packages of `lock`, a requirements file with hashes."""
-    weights = training.digests.model
+    """What a model consists of, as CycloneDX: the model, the checkpoint that it started from, the
+    text (`corpus` is the sha256 of each of its files) and the packages of `lock`, a requirements
+    file with hashes."""
+    weights, base = training.digests.model, training.warm_start
+    licence = section.license
+    if base and licence == Publish().license:
+        licence = base.licence or licence
     text = {
         "type": "data",
         "bom-ref": "corpus",
@@ -103,7 +107,7 @@ def bill_of_materials(
         "name": training.run,
         "version": weights[:12],
         "hashes": [{"alg": "SHA-256", "content": weights}],
-        "licenses": [{"license": {"name": section.license}}],
+        "licenses": [{"license": {"name": licence}}],
         "modelCard": {
             "modelParameters": {
                 "approach": {"type": "self-supervised"},
@@ -124,6 +128,15 @@ def bill_of_materials(
             {"name": f"training.{key}", "value": str(value)} for key, value in settings.items()
         ],
     }
+    if base:
+        ancestor = {"type": "machine-learning-model", "bom-ref": "checkpoint"}
+        ancestor |= {
+            "name": base.checkpoint,
+            "hashes": [{"alg": "SHA-256", "content": base.sha256}],
+        }
+        if base.licence:
+            ancestor["licenses"] = [{"license": {"name": base.licence}}]
+        model["pedigree"] = {"ancestors": [ancestor]}
     packages = [_package(*match.groups()) for match in _PACKAGE.finditer(lock)]
     needed = [package["bom-ref"] for package in packages]
     return {
