@@ -26,8 +26,9 @@ results/manifests/train.json results/manifests/validation.json` makes those of t
 the engine also trains the default's model on them for a while, and the loss at the end is told.
 
 It needs jax, numpy and this library, and neither TensorFlow nor Snakemake; for shards pydantic,
-protobuf, google-crc32c and zstandard as well. It has been run on CPUs alone. Ends with 1 where a
-case failed, or where a deterministic step gave other bits.
+protobuf, google-crc32c and zstandard as well. Compiling a large model for a GPU takes minutes, for
+each row; who is ready is told as it is. Ends with 1 where a case failed, or where a deterministic
+step gave other bits.
 """
 
 import argparse
@@ -405,6 +406,7 @@ class Worker:
             text=True,
         )
         self.told = self._answer() or {}
+        print(f"{name}, {who}: {self.failed or self.told}", file=sys.stderr, flush=True)
         self.turns: list[float] = []
         self.peak: int | None = None
 
