@@ -1,4 +1,4 @@
-"""The step in JAX as a GPU's compiler gets it, which needs no GPU; none has run it yet."""
+"""The step in JAX as a GPU's compiler gets it, which needs no GPU."""
 
 import re
 
