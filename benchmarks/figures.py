@@ -113,8 +113,9 @@ def expectation() -> str:
         f"{found['test']['num_groups']} groups; {min(draws):.2f} to {max(draws):.2f} over "
         f"{len(draws)} draws of the masks). That is {bigram:.2f} below\na two-sided bigram and "
         f"{trigram:.2f} below a two-sided trigram with the same view. In accuracy, "
-        f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %). A trigram "
-        f"that sees all neighbours is {baselines['trigram']['difference']:.2f} nats better."
+        f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %). "
+        f"A trigram that sees all neighbours is {baselines['trigram']['difference']:.2f} nats "
+        "better."
     )
 
 
