@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -196,22 +196,15 @@ def mask_array(mask: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
 
 
-class TextSize(NamedTuple):
-    """UTF-8 bytes, code points, and words: runs of characters between white space."""
-
-    bytes: int
-    characters: int
-    words: int
-
-
 def in_pieces(texts: pa.Array) -> Iterator[pa.Array]:
     """`texts`, not empty, in slices of about what a processor's cache holds."""
     step = max(1, len(texts) * _PIECE // max(texts.nbytes, 1))
     return (texts[start : start + step] for start in range(0, len(texts), step))
 
 
-def size_of(texts: pa.Array) -> TextSize:
-    """The size of all `texts`, none of them empty or null; words are those of `str.split`."""
+def size_of(texts: pa.Array) -> tuple[int, int, int]:
+    """UTF-8 bytes, code points and words of all `texts`, none of them empty or null; words are
+    those of `str.split`."""
     _, ends, data = texts.buffers()
     ends = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     codes = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
@@ -224,7 +217,7 @@ def size_of(texts: pa.Array) -> TextSize:
     words += int(np.count_nonzero(in_word[starts] & in_word[starts - 1]))
     # Bytes that continue a character are the lowest as signed numbers.
     characters = int(np.count_nonzero(codes.view(np.int8) >= -0x40))
-    return TextSize(len(codes), characters, words)
+    return len(codes), characters, words
 
 
 def _spaces_beyond_ascii(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

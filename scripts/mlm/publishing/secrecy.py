@@ -35,10 +35,9 @@ def token_from_environment() -> str:
     return token
 
 
-def scrubbed(text: str, token: str | None = None) -> str:
+def scrubbed(text: str, token: str) -> str:
     """`text` without the token and without what else in it would give access to something."""
-    if token:
-        text = text.replace(token, "…")
+    text = text.replace(token, "…")
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -28,7 +28,11 @@ def write_shard(
 ) -> ShardSummary:
     """Write shard `number` of `shards` and its summary beside it (.json). Raises MlmError if there
     are fewer documents than shards."""
-    _check(encoder, tokenizer_json, corpus, split, shards)
+    if len(corpus) < shards:
+        raise MlmError(
+            f"{corpus.named}: {len(corpus)} documents cannot fill {shards} shards. Set "
+            f"shards.count.{split} to at most {len(corpus)}."
+        )
     documents = document_range(len(corpus), number, shards)
     progress = Progress("packing", len(documents), "documents")
     with replacing(shard_file) as temporary, SampleWriter(temporary) as writer:
@@ -48,21 +52,3 @@ def write_shard(
     )
     summary.write(Path(shard_file).with_suffix(".json"))
     return summary
-
-
-def _check(
-    encoder: Encoder, tokenizer: str | os.PathLike, corpus: SplitDocuments, split: str, shards: int
-) -> None:
-    ids, size = encoder.special_ids, encoder.vocabulary_size
-    same = [n for n in ("cls", "sep", "unk", "mask") if getattr(ids, n) == ids.pad]
-    if not 0 <= ids.pad < size or same:
-        raise MlmError(
-            f"{tokenizer}: the padding token's id is {ids.pad}, in a vocabulary of {size} "
-            f"ids{', and also that of ' + ', '.join(same) if same else ''}; it needs an id of "
-            "its own"
-        )
-    if (documents := len(corpus)) < shards:
-        raise MlmError(
-            f"{corpus.named}: {documents} documents cannot fill {shards} shards. Set "
-            f"shards.count.{split} to at most {documents}."
-        )

@@ -9,8 +9,7 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, ShardEntry, shard_problem
-from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.tfrecord import FRAME_BYTES, SampleError, decode_samples, read_records
+from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
@@ -31,12 +30,11 @@ class SampleSchema:
 
 @dataclass
 class Scan:
-    """What a shard's records held, where its blocks start, and `problems` that name records."""
+    """What a shard's records held, and `problems` that name records."""
 
     num_samples: int = 0
     num_tokens: int = 0
     num_padding: int = 0
-    block_offsets: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def named_problems(self) -> list[str]:
@@ -47,13 +45,10 @@ class Scan:
 
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
     """Compare every record of a file, up to one whose frame is damaged, with `schema`."""
-    scan, batch, damage, offset = Scan(), [], [], 0
+    scan, batch, damage = Scan(), [], []
     with file.open("rb") as stream:
         try:
-            for number, record in enumerate(read_records(stream, file.name)):
-                if number % BLOCK_SAMPLES == 0:
-                    scan.block_offsets.append(offset)
-                offset += len(record) + FRAME_BYTES
+            for record in read_records(stream, file.name):
                 batch.append(record)
                 if len(batch) == _BATCH:
                     _scan_batch(batch, schema, scan)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from mlm.training.console import Console
 from mlm.training.curve_writers import CurveWriter
-from mlm.training.divergence import check_weights
+from mlm.training.divergence import check_finite
 from mlm.training.engine import Engine
 from mlm.training.learning_rate import rate_of_step
 from mlm.training.loop import next_multiple
@@ -64,5 +64,6 @@ class Saving:
 
     def act(self, step: int, engine: Engine) -> None:
         """Save, unless a weight is not finite: no good state is pushed out by it."""
-        check_weights(engine, self._run, step, self._states)
+        finite = engine.weights_are_finite()
+        check_finite(finite, "Some weights are", self._run, step, self._states)
         self._states.save(step, engine, asdict(self._log))

@@ -1,5 +1,6 @@
 """One pretraining, from files and settings to an exported model and its record."""
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from mlm.training.branching import Branch, branch_of
 from mlm.training.console import Console
 from mlm.training.curve_writers import curve_writers
 from mlm.training.devices import Devices
-from mlm.training.divergence import check_loss
+from mlm.training.divergence import check_finite
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.left_out import without_documents
 from mlm.training.loop import PeriodicAction, updates
@@ -110,7 +111,8 @@ def pretrain(
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, log.sums, saving, at_once, group):
                 console.advanced(step)
-                check_loss(log.sums.by_name["loss"], run, step, states)
+                finite = math.isfinite(log.sums.by_name["loss"])
+                check_finite(finite, "The loss is", run, step, states)
         exported = engine.exported()
         group.leave()
     if group.leads or prepared.config.accelerator.start == "hosts":
