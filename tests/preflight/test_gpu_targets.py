@@ -11,6 +11,7 @@ import small_run
 from mlm.accelerators.artefacts import FINETUNING, PreflightVerdict
 from mlm.accelerators.batch_search import largest_batch
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, compile_for
+from mlm.accelerators.described_steps import ONLY_CUDNN
 from mlm.accelerators.lowering import lower_run
 from mlm.accelerators.verdict_table import table
 from mlm.config.chips import GPUS
@@ -93,7 +94,7 @@ def test_cudnns_attention_compiles_and_keeps_no_scores(tmp_path, with_gpu_compil
     # It takes no card before Ampere.
     on_t4 = compile_for("t4", by_cudnn, by_xla, quick=True)
     assert on_t4[0].memory == on_t4[1].memory
-    (refused,) = compile_for("t4", by_cudnn | {"cudnn_or_nothing": True}, quick=True)
+    (refused,) = compile_for("t4", by_cudnn | {"attention_on_gpu": ONLY_CUDNN}, quick=True)
     assert refused.outcome == REFUSED and "needs an Ampere card" in refused.message
 
 

@@ -1,6 +1,7 @@
 """Preflight's verdict: every fault named, every target answered, nothing measured."""
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from small_pretraining import write_manifest_of
@@ -44,18 +45,22 @@ def judge(tmp_path, *found, findings=(), forward=(), searched=None, samples=200,
     sizes = {"parameters": 10, "per_replica_batch_size": 8, "forward_rows": rows}
     program = tmp_path / "program"
     program.write_bytes(b"" if any(f.severity == ERROR for f in findings) else b"{}")
-    verdict = preflight(
-        Preflight.of_param({"targets": list(answers), "effort": "full"}),
-        Pretraining.of_param({"steps": 100, "epochs": None, "tokens": None}),
-        Lowering("base", Step(precision="bfloat16", **sizes | step), list(findings)),
-        Manifest.read(write_manifest_of(tmp_path / "train.json", samples=samples)),
-        dict.fromkeys(("training", "validation"), str(program)),
-        {4: str(program)},
-        state_directory="state",
-        gpu_precision="float32",
-        batches=Batches("estimate", dict.fromkeys(answers, searched)) if searched else None,
-        compiler=lambda target, *programs, quick: [answers[target], *forward],
-    )
+
+    def compiled(target, *programs, quick):
+        return [answers[target], *forward]
+
+    with mock.patch("mlm.accelerators.preflight.compile_for", compiled):
+        verdict = preflight(
+            Preflight.of_param({"targets": list(answers), "effort": "full"}),
+            Pretraining.of_param({"steps": 100, "epochs": None, "tokens": None}),
+            Lowering("base", Step(precision="bfloat16", **sizes | step), list(findings)),
+            Manifest.read(write_manifest_of(tmp_path / "train.json", samples=samples)),
+            dict.fromkeys(("training", "validation"), str(program)),
+            {4: str(program)},
+            state_directory="state",
+            gpu_precision="float32",
+            batches=Batches("estimate", dict.fromkeys(answers, searched)) if searched else None,
+        )
     verdict.write(tmp_path / "preflight.json")
     return verdict
 
@@ -246,15 +251,19 @@ def test_a_fold_of_a_fine_tuning_is_judged_like_a_step_of_its_model(tmp_path):
     answers, asked = {"v5e:2x2": answer(), "v6e:2x2": answer(NO_MEMORY)}, []
     section = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
 
+    def compiled(target, program, quick):
+        asked.append(program)
+        return [answers[target]]
+
     def judged(config):
-        return preflight_finetuning(
-            Preflight.of_param({"targets": list(answers), "effort": "full"}),
-            Finetune.of_param(section),
-            Lowering("base", Step(precision="bfloat16"), [], config),
-            tmp_path / "examples.csv",
-            {"tpu": "bfloat16", "gpu": "float32"},
-            lambda target, program, quick: asked.append(program) or [answers[target]],
-        )
+        with mock.patch("mlm.accelerators.preflight.compile_for", compiled):
+            return preflight_finetuning(
+                Preflight.of_param({"targets": list(answers), "effort": "full"}),
+                Finetune.of_param(section),
+                Lowering("base", Step(precision="bfloat16"), [], config),
+                tmp_path / "examples.csv",
+                {"tpu": "bfloat16", "gpu": "float32"},
+            )
 
     config = {"model_type": "roberta"}
     judged(config).write(tmp_path / "preflight_finetune.json")

@@ -46,6 +46,8 @@ _FAULTS = {
     r"custom_call @\w*callback\w*|stablehlo\.send": _HOST,
     r"tensor<(?:\d+x)*f64>": "computes in float64, which is emulated or slow",
 }
+#: Attention on a GPU by cuDNN; a card that has none has no step.
+ONLY_CUDNN = "only cudnn"
 #: Of TRAINING, of VALIDATION, and of the evaluation by the number of replicas; empty if a step
 #: could not be lowered.
 Programs = dict[str | int, bytes]
@@ -57,10 +59,9 @@ def described_steps(
     attention_on_gpu: str,
     section: Evaluation | None = None,
     replicas: Sequence[int] = (),
-    cudnn_or_nothing: bool = False,
 ) -> Programs:
-    """The run's train step and, with section `evaluation`, its steps without gradients. Cards
-    without `attention_on_gpu` have XLA's, or with `cudnn_or_nothing` no step."""
+    """The run's train step and, with section `evaluation`, its steps without gradients.
+    `attention_on_gpu` is "xla", "cudnn" (XLA's on cards that have none), or ONLY_CUDNN."""
     steps = {TRAINING: (TRAINING, run.plan, precision, run.batch_size)}
     if section:
         size, plan = run.validation_batch_size, evaluation_plan(run, section)
@@ -78,7 +79,6 @@ def described_steps(
             rematerialise=pretraining.rematerialise,
             precision=shown_precision,
             attention_on_gpu=attention_on_gpu if step != EVALUATION else "xla",
-            cudnn_or_nothing=cudnn_or_nothing and step != EVALUATION,
             begins_document=run.model_config.cls_token_id,
             samples=samples,
             seed=run.seed,
@@ -110,10 +110,11 @@ def compile_description(devices, description: dict, quick: bool):
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
     on_tpu = devices[0].platform == "tpu"
-    by_cudnn = not on_tpu and has_cudnn_attention(devices[0])
-    if description.get("cudnn_or_nothing") and not on_tpu and not by_cudnn:
+    asked = "xla" if on_tpu else description.get("attention_on_gpu", "xla")
+    by_cudnn = asked != "xla" and has_cudnn_attention(devices[0])
+    if asked == ONLY_CUDNN and not by_cudnn:
         raise MlmError("accelerator.attention: cudnn needs an Ampere card or a newer one")
-    description["attention"] = description.get("attention_on_gpu", "xla") if by_cudnn else "xla"
+    description["attention"] = "cudnn" if by_cudnn else "xla"
     try:
         traced = traced_step(Mesh(np.array(devices), (AXIS,)), description)
         lowered = traced.lower()

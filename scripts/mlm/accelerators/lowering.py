@@ -24,7 +24,7 @@ from mlm.accelerators.artefacts import (
     Lowering,
     Step,
 )
-from mlm.accelerators.described_steps import Programs, described_steps
+from mlm.accelerators.described_steps import ONLY_CUDNN, Programs, described_steps
 from mlm.accelerators.step_sizes import evaluation_plan, forward_rows, model_figures
 from mlm.accelerators.xla_rules import check_graph, source_line
 from mlm.config.accelerator import Accelerator
@@ -187,8 +187,9 @@ def lower_run(
         model = json.loads(run.model_config.to_json_string())
         described |= run.step_sizes()
         if settings.engine == "jax":
-            only_cudnn = settings.accelerator.attention == "cudnn"
-            programs = described_steps(run, precision, attention, evaluation, replicas, only_cudnn)
+            if settings.accelerator.attention == "cudnn":
+                attention = ONLY_CUDNN
+            programs = described_steps(run, precision, attention, evaluation, replicas)
             described |= model_figures(run)
         else:
             figures, programs, findings = _lowered_steps(run, precision, evaluation, replicas)

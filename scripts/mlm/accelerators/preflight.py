@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -72,8 +72,6 @@ _TENSORFLOW = (
     "the TensorFlow engine is not compiled for GPUs. With pretraining.engine: jax the preflight "
     "tells whether this run fits"
 )
-#: As `compile_for`.
-Compiler = Callable[..., list[Compilation]]
 
 
 def preflight(
@@ -87,7 +85,6 @@ def preflight(
     state_directory: str,
     gpu_precision: str,
     batches: Batches | None = None,
-    compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
     """Compile for every target, and judge.
 
@@ -110,7 +107,7 @@ def preflight(
         else:
             if is_gpu(name):
                 asked = {kind: _for_gpu(path, kind, gpu_precision) for kind, path in asked.items()}
-            found, *others = _compiled(compiler, name, list(asked.values()), quick)
+            found, *others = _compiled(name, list(asked.values()), quick)
         target = describe(name, found, step)
         target.largest_batch = batches and batches.targets[name]
         if found.replicas:
@@ -141,7 +138,6 @@ def preflight_finetuning(
     pretraining: Lowering,
     examples: str,
     precisions: dict[str, str],
-    compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
     """Compile the step of one fold for every target; the verdict, with the figures of one fold.
 
@@ -171,7 +167,7 @@ def preflight_finetuning(
     for name in preflight.targets if program["config"] is not None else ():
         on = replace(step, precision=precisions["gpu" if is_gpu(name) else "tpu"])
         asked = [program | {"precision": on.precision}]
-        (found,) = _compiled(compiler, name, asked, quick)
+        (found,) = _compiled(name, asked, quick)
         target = describe(name, found, on)
         target.fits, faults = judge(target, found, on, FINETUNING)
         findings += faults
@@ -201,11 +197,9 @@ def is_quick(section: Preflight, large: bool) -> bool:
     return section.effort == "quick" or (section.effort == "auto" and large)
 
 
-def _compiled(
-    compiler: Compiler, target: str, programs: Sequence[Program], quick: bool
-) -> list[Compilation]:
+def _compiled(target: str, programs: Sequence[Program], quick: bool) -> list[Compilation]:
     begun = time.monotonic()
-    found = compiler(target, *programs, quick=quick)
+    found = compile_for(target, *programs, quick=quick)
     outcomes = ", ".join(each.outcome for each in found)
     print(f"{target}: {outcomes} after {time.monotonic() - begun:.0f} s", file=sys.stderr)
     return found
