@@ -108,7 +108,7 @@ def expectation() -> str:
     draws = [row["hidden"] for row in result("draws")]
     low, high = hidden["loss_interval"]
     return (
-        f"Its test loss (seed 0) is {hidden['loss']:.2f} nats where the target is hidden (95 % "
+        f"Its test loss (seed 0) is {hidden['loss']:.2f} nats where the answer is hidden (95 % "
         f"interval\n{low:.2f} to {high:.2f}, too narrow because the test text has only "
         f"{found['test']['num_groups']} groups; {min(draws):.2f} to {max(draws):.2f} over "
         f"{len(draws)} draws of the masks). That is {bigram:.2f} below\na two-sided bigram and "
@@ -135,8 +135,8 @@ def gap() -> str:
     found = result("default")
     loss, difference = found["train"]["hidden"]["loss"], found["gap"]["difference"]
     return (
-        f"On as many samples of train, its loss where the answer is hidden is {nats(loss)}: the "
-        f"gap is {nats(difference)} nats\n({interval(found['gap']['difference_interval'])})."
+        f"On as many train samples as test samples, its loss where the answer is hidden is "
+        f"{nats(loss)}:\nthe gap is {nats(difference)} nats ({interval(found['gap']['difference_interval'])})."
     )
 
 
@@ -219,10 +219,10 @@ def trainer() -> str:
     here, there = found["workflow"], found["trainer"]
     return (
         f"On {found['threads']} threads, the default trains for {here['seconds']:.0f} seconds and "
-        f"reaches a test loss of **{here['hidden']:.2f}** nats where the target is hidden.\n"
+        f"reaches a test loss of **{here['hidden']:.2f}** nats where the answer is hidden.\n"
         "transformers' Trainer with common settings and the same corpus, tokenizer and model size "
         f"is at {there['hidden']:.2f} after {there['seconds']:.0f} seconds;\na PyTorch training "
-        "tuned by hand came within 0.14 of version 0.2.0"
+        "tuned by hand came within 0.14 nats of the default of version 0.2.0"
     )
 
 
