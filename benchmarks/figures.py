@@ -136,7 +136,8 @@ def gap() -> str:
     loss, difference = found["train"]["hidden"]["loss"], found["gap"]["difference"]
     return (
         f"On as many train samples as test samples, its loss where the answer is hidden is "
-        f"{nats(loss)}:\nthe gap is {nats(difference)} nats ({interval(found['gap']['difference_interval'])})."
+        f"{nats(loss)}:\nthe gap is {nats(difference)} nats "
+        f"({interval(found['gap']['difference_interval'])})."
     )
 
 
