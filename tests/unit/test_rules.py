@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +24,19 @@ def test_a_rule_says_what_it_is_for_what_it_costs_and_which_script_it_runs(name)
     assert [n for n in ("resources:", "mem_mb", "runtime") if n not in body] == []
     script = re.search(r'script:\s+"\.\./scripts/jobs/(\w+)\.py"', body)
     assert script and (ROOT / "scripts" / "jobs" / f"{script[1]}.py").is_file()
+
+
+@pytest.mark.parametrize("profile", ["gke", "tpu-vm"])
+def test_a_profile_gives_chips_to_every_rule_that_computes_on_them(profile):
+    opens = re.compile(r'of_section\(\s*"accelerator",[^)]*"kind"')
+    computing = {name for name, body in WITH_SCRIPT.items() if opens.search(body)}
+    texts = "".join(file.read_text() for file in (ROOT / "rules").glob("*.smk"))
+    also = re.findall(r"^ *use rule (\w+) as (\w+) with", texts, re.M)
+    computing |= {new for old, new in also if old in computing}
+    assert len(computing) == 4
+    settings = yaml.safe_load((ROOT / "profiles" / profile / "config.yaml").read_text())
+    given = {rule for rule, named in settings["set-resources"].items() if "tpu" in str(named)}
+    assert given == computing
 
 
 def test_no_rule_runs_python_in_the_workflow_itself():
