@@ -1,6 +1,7 @@
 # The image of the workflow's jobs on Kubernetes (profiles/gke). From the repository's root:
 #   docker build --tag REGION-docker.pkg.dev/PROJECT/REPOSITORY/mlm-from-scratch:TAG .
-# For TPU node pools: --build-arg PACKAGES=tpu; for NVIDIA GPUs: gpu; else the default, for CPUs.
+# For TensorFlow on TPU node pools: --build-arg PACKAGES=tpu; for NVIDIA GPUs: gpu; else the default,
+# for CPUs and for JAX on TPUs.
 FROM python:3.11-slim-bookworm
 
 ARG PACKAGES=gke

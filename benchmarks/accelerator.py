@@ -26,9 +26,9 @@ results/manifests/train.json results/manifests/validation.json` makes those of t
 the engine also trains the default's model on them for a while, and the loss at the end is told.
 
 It needs jax, numpy and this library, and neither TensorFlow nor Snakemake; for shards pydantic,
-protobuf, google-crc32c and zstandard as well. Compiling a large model for a GPU takes minutes, for
-each row; who is ready is told as it is. Ends with 1 where a case failed, or where a deterministic
-step gave other bits.
+protobuf, google-crc32c and zstandard as well. Compiling a large model for a GPU takes a minute or
+more for each row; stderr names each that is ready. Ends with 1 where a case failed, or where a
+deterministic step gave other bits.
 """
 
 import argparse

@@ -74,6 +74,13 @@ def test_the_step_of_a_fine_tuning_compiles(with_gpu_compiler):
     assert found.memory.arguments > 3 * 4 * 1000 * 64
 
 
+def test_an_explicit_cudnn_is_asked_for_alone(tmp_path):
+    cudnn = {"precision": "bfloat16", "deterministic": False, "attention": "cudnn"}
+    changes = {"model": {"config": {"attention_probs_dropout_prob": 0.0}}, "accelerator": cudnn}
+    _, (program, *_) = lowered(tmp_path, **changes)
+    assert json.loads(Path(program).read_text())["attention_on_gpu"] == ONLY_CUDNN
+
+
 @pytest.mark.parametrize("attend", ["sample", "document"])
 def test_cudnns_attention_compiles_and_keeps_no_scores(tmp_path, with_gpu_compiler, attend):
     fast = {"precision": "bfloat16", "deterministic": False}

@@ -232,6 +232,7 @@ def mix(**own):
         ("evaluation.prompts", [f"{LONG}[MASK]"], "has at least 65 tokens; shorten it to 64"),
         ("evaluation.minimal_pairs", [["same", "same"]], "'same' is on both sides of a pair"),
         ("evaluation.minimal_pairs", [["a", f"one {LONG}"]], "has at least 65 tokens"),
+        ("evaluation.also", {"": ["a.txt"]}, ": a text without a name; give it one"),
         ("evaluation", {"random_token": 0.3}, ": it and random_token add up to 1.1"),
         ("evaluation", {"mask_token": 0.0, "random_token": 0.0}, "random_token are both 0"),
         ("finetune.task", "classification", ": classification needs data of its own"),

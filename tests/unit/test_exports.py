@@ -67,6 +67,10 @@ def test_a_bill_of_materials_names_the_checkpoint_that_a_model_started_from(resu
     (ancestor,) = model["pedigree"]["ancestors"]
     assert (ancestor["name"], ancestor["hashes"][0]["content"]) == (base.checkpoint, "b" * 64)
     assert model["licenses"] == ancestor["licenses"] == [{"license": {"name": "mit"}}]
+    own = Publish.of_param({"license": "cc0-1.0"})
+    model = bill_of_materials(adapted, SOURCE, own, {}, LOCK)["metadata"]["component"]
+    assert model["licenses"] == [{"license": {"name": "cc0-1.0"}}]
+    assert model["pedigree"]["ancestors"] == [ancestor]
 
 
 def test_checksums_are_what_sha256sum_reads(tmp_path):
