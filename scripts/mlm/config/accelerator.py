@@ -17,10 +17,10 @@ class Accelerator(Section):
     kind: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     """Device to compute on. auto: this machine's TPU, else the GPUs, else the CPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products, and part of the result. auto: bfloat16 on TPUs and, with
+    """Precision of the matrix products; it affects the result. auto: bfloat16 on TPUs and, with
     TensorFlow, on processors with instructions for it, else float32."""
     cpu_threads: Threads = 2
-    """Threads of a CPU's arithmetic. They affect rounding, so that --cores does not set them."""
+    """CPU threads for arithmetic. They affect rounding, so --cores does not set them."""
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
     """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
@@ -31,10 +31,10 @@ class Accelerator(Section):
     join_seconds: Annotated[int, Field(ge=1, le=604_800)] = 300
     """Seconds that a process waits for its peers."""
     deterministic: bool = True
-    """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
-    fastest, so that two runs may end in different weights (engine: jax)."""
+    """On a GPU, use kernels that give the same bits every time; it affects the result. false: use
+    the fastest, with which two runs may end in different weights (engine: jax)."""
     attention: Literal["auto", "xla", "cudnn"] = "auto"
-    """What computes attention to whole rows on a GPU, and part of the result (engine: jax). auto:
+    """What computes attention to whole rows on a GPU; it affects the result (engine: jax). auto:
     cuDNN (Ampere or newer) in bfloat16, without dropout of attention and with deterministic: false;
     else XLA."""
 

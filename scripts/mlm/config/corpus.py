@@ -45,7 +45,7 @@ class CorpusHub(Section):
     config: str | None = None
     """Its configuration; null: it has only one."""
     revision: str | None = None
-    """The commit to pin it to (40 digits), which a cache without a network may have (HF_HOME)."""
+    """The commit to pin it to (40 digits); without a network, read from the cache (HF_HOME)."""
     splits: HubSplits = section(HubSplits)
 
 

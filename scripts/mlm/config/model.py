@@ -74,7 +74,7 @@ class Initialisation(Section):
 
 class Model(Section):
     family: Text = "roberta-prelayernorm"
-    """A model_type of transformers, one that pretraining.engine has."""
+    """A model_type of transformers that pretraining.engine supports."""
     config_file: str | None = None
     """Take the architecture from this config.json, over which only fields of `config` go that
     differ from the defaults or that an overlay, the command line or a run sets."""

@@ -54,7 +54,7 @@ class ContinueFrom(Section):
 
 class Pretraining(Section):
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
-    """What computes the training, and part of the result. jax: bert, modernbert, roberta,
+    """Training framework; it affects the result. jax: bert, modernbert, roberta,
     roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow for all others."""
     seed: fields.Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
@@ -62,7 +62,7 @@ class Pretraining(Section):
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
     steps: Count | None = 2400
-    """Length in steps. Set one of steps, epochs and tokens; an overlay's or a run's goes first."""
+    """Length in steps. Set one of steps, epochs and tokens; a run's or an overlay's overrides."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None

@@ -72,7 +72,7 @@ class Tokenizer(Section):
     max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = 1_000_000_000
     """Train on an even sample of this many bytes if the train split is larger."""
     training_threads: Annotated[int, Field(ge=1, le=256)] = 2
-    """Threads of the trainer. They affect the result, so that --cores does not set them."""
+    """Threads of the trainer. They affect the result, so --cores does not set them."""
     pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
 
     @property
