@@ -45,7 +45,7 @@ class CorpusHub(Section):
     config: str | None = None
     """Its configuration; null: it has only one."""
     revision: str | None = None
-    """The commit to pin it to (40 digits); without a network, read from the cache (HF_HOME)."""
+    """The commit to pin it to (40 digits). A cache that has it needs no network (HF_HOME)."""
     splits: HubSplits = section(HubSplits)
 
 

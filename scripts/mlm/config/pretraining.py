@@ -62,7 +62,7 @@ class Pretraining(Section):
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
     steps: Count | None = 2400
-    """Length in steps. Set one of steps, epochs and tokens; a run's or an overlay's overrides."""
+    """Length in steps. Set one of steps, epochs, tokens; a run's or overlay's replaces another."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None
