@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from mlm.config.publish import Publish
+from mlm.config.publish import Publish, inherited_licence
 from mlm.samples.manifests import Manifest
 from mlm.training.artefacts import Training
 
@@ -82,9 +82,7 @@ def bill_of_materials(
     text (`corpus` is the sha256 of each of its files) and the packages of `lock`, a requirements
     file with hashes."""
     weights, base = training.digests.model, training.warm_start
-    licence = section.license
-    if base and licence == Publish().license:
-        licence = base.licence or licence
+    licence = inherited_licence(section.license, base and base.licence)
     text = {
         "type": "data",
         "bom-ref": "corpus",
@@ -129,8 +127,9 @@ def bill_of_materials(
         ],
     }
     if base:
-        ancestor = {"type": "machine-learning-model", "bom-ref": "checkpoint"}
-        ancestor |= {
+        ancestor: dict[str, Any] = {
+            "type": "machine-learning-model",
+            "bom-ref": "checkpoint",
             "name": base.checkpoint,
             "hashes": [{"alg": "SHA-256", "content": base.sha256}],
         }
