@@ -19,7 +19,7 @@ from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.gfile import read_bytes, write_bytes
 from mlm.training.in_jax.devices import shardings
-from mlm.training.in_jax.optimizers import first_moments, hidden_parts
+from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step, validation_step
 from mlm.training.run import Run
 
@@ -84,6 +84,7 @@ class Engine:
         validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
         self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
         self._validate = jax.jit(on_mesh(validate, mesh))
+        self._finite = jax.jit(all_finite)
         self._batches: Iterator[dict] | None = None
         self._validation_batches: list[dict] | None = None
 
@@ -133,7 +134,7 @@ class Engine:
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
     def weights_are_finite(self) -> bool:
-        return all(np.isfinite(value).all() for value in self._state["parameters"].values())
+        return bool(self._finite(self._state["parameters"]))
 
     def exported(self) -> ExportedModel:
         weights = {name: np.array(v) for name, v in self._state["parameters"].items()}

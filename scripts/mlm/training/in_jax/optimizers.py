@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from mlm.config.optimizers import Optimizer, updates_of
@@ -173,3 +174,8 @@ def _orthogonalised(matrices, dtype):
         gram = x @ x.swapaxes(1, 2)
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return x.astype(matrices.dtype)
+
+
+def all_finite(parameters: dict):
+    """Whether no number in them is infinite or not one, bool []."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(p)) for p in jax.tree.leaves(parameters)]))
