@@ -3,6 +3,7 @@ import pytest
 
 from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.foundations.tensorflow_setup import tf, tf_keras
+from mlm.model.sampled_softmax import strata
 from mlm.training.in_tensorflow.model import build_model, gelu
 from mlm.training.in_tensorflow.optimizers import AdamW
 from mlm.training.in_tensorflow.train_step import projected_cross_entropy, replica_validation_step
@@ -22,7 +23,10 @@ def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_ou
         return losses, tf.argmax(logits, axis=-1, output_type=tf.int32) == labels
 
     found = []
-    for answers in (projected_cross_entropy, product):
+    def projected(*of_labels):
+        return projected_cross_entropy(*of_labels, *strata(30, None))
+
+    for answers in (projected, product):
         with tf.GradientTape() as tape:
             tape.watch(given)
             losses, right = answers(*given, labels)
@@ -34,7 +38,8 @@ def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_ou
 
 def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
     logits = tf.constant([[0.0, np.nan, 1.0], [np.inf, 0.0, 1.0]])
-    losses, _ = projected_cross_entropy(logits, tf.eye(3), tf.zeros(3), tf.constant([0, 1]))
+    given = tf.eye(3), tf.zeros(3), tf.constant([0, 1]), *strata(3, None)
+    losses, _ = projected_cross_entropy(logits, *given)
     assert not np.isfinite(losses.numpy()).any()
 
 

@@ -82,6 +82,7 @@ def described_steps(
             begins_document=run.model_config.cls_token_id,
             samples=samples,
             seed=run.seed,
+            softmax_classes=pretraining.softmax_classes,
         )
         programs[key] = (json.dumps(description, sort_keys=True) + "\n").encode()
     return programs
@@ -176,7 +177,8 @@ def _stored(mesh, architecture: Architecture, plan: MaskingPlan, description: di
 def _computation(architecture: Architecture, description: dict) -> Computation:
     names = "attend", "rematerialise", "precision", "begins_document"
     settings = (description[name] for name in names)
-    return Computation(architecture, *settings, description.get("attention", "xla"))
+    attention, classes = description.get("attention", "xla"), description["softmax_classes"]
+    return Computation(architecture, *settings, attention, classes)
 
 
 def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):

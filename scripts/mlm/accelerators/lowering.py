@@ -94,11 +94,12 @@ def train_step_of(run: Run) -> TrainStep:
     """The run's step for one replica of a TPU. Keras' precision policy is already set."""
     model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
     optimizer = build_optimizer(run.pretraining.optimizer, model.trainable_variables)
-    step = one_of_many(replica_train_step(model, optimizer, run.pretraining.optimizer))
+    section = run.pretraining
+    how = section.optimizer, 1, section.softmax_classes, run.seed
+    step = one_of_many(replica_train_step(model, optimizer, *how))
     signature = training_batches(run.train, run.plan, run.order_from(0)).element_spec
     hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
-    orthogonal = run.pretraining.optimizer.kind.orthogonal
-    flops = orthogonalising_flops(hidden) if orthogonal else None
+    flops = orthogonalising_flops(hidden) if section.optimizer.kind.orthogonal else None
     return TrainStep(step, signature, model, flops)
 
 

@@ -9,11 +9,13 @@ the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initi
 - With rotary positions (Su et al., "RoFormer", 2021) a constant in one column takes the table's
   place, and non-negative least squares chooses each frequency's strength. Bases for long texts have
   no peak: 100 suits 64 positions.
-- Each head of the first layer scores the neighbour at its own offset (-1, +1, -2, +2, and so on)
-  `_GAP` nats above the others. Value and output projections are random with the gain of an
-  orthogonal matrix.
+- Each head of the first two layers scores the neighbour at its own offset (-1, +1, -2, +2, and so
+  on) `_GAP` nats above the others.
+- The first layer adds a part of the neighbours' word vectors to a token's: each head's value
+  projection has orthonormal columns, and its output projection is `_COPIED` times the transpose.
 """
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -21,10 +23,10 @@ import numpy as np
 from mlm.config.families import NEIGHBOUR_FIELDS, first_position, unfit_neighbour_heads
 from mlm.foundations.errors import MlmError
 
-#: Strengths, found by experiment: the score of a head's own neighbour in nats of attention above
-#: the others, the gain relative to an orthogonal matrix, the noise relative to what it is added to,
-#: and deviations or amplitudes of embeddings.
-_GAP, _VALUE_GAIN, _NOISE = 8.0, 1.0, 0.02
+#: Found by experiment (docs/learning.md): how many layers begin so, the score of a head's own
+#: neighbour in nats of attention above the others, the share of a word vector that is copied, the
+#: noise relative to what it is added to, and deviations or amplitudes of embeddings.
+_LAYERS, _GAP, _COPIED, _NOISE = 2, 8.0, 0.5, 0.02
 _WORD_DEVIATION, _POSITION_AMPLITUDE = 0.1, 0.14
 #: The neighbours that heads look at, by turns.
 OFFSETS = (-1, 1, -2, 2)
@@ -52,38 +54,38 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
 
 class StartingWeights(Protocol):
     """The weights that an initialisation reads and sets: tables [rows, width], of "words" or of
-    "positions"; the first layer's query, key, value and output kernels, each [inputs, outputs]; and
-    the bias of the logits, [vocabulary]."""
+    "positions"; a layer's query, key, value and output kernels, each [inputs, outputs], or some of
+    them; and the bias of the logits, [vocabulary]."""
 
     def table(self, name: str) -> np.ndarray: ...
 
     def set_table(self, name: str, table: np.ndarray) -> None: ...
 
-    def set_first_attention(self, **kernels: np.ndarray) -> None: ...
+    def set_attention(self, layer: int, **kernels: np.ndarray) -> None: ...
 
     def set_output_bias(self, bias: np.ndarray) -> None: ...
 
 
 def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
-    """Overwrite embeddings and first attention layer of a fresh model, in place; MlmError for
-    families whose attention cannot have it."""
+    """Overwrite embeddings and the attention of the first layers of a fresh model, in place;
+    MlmError for families whose attention cannot have it."""
     if problem := _unfit(config):
         raise MlmError(f"model.initialisation.attention: {problem}")
     random = np.random.Generator(np.random.Philox(key=seed))
-    width = config.hidden_size
+    width, words = config.hidden_size, columns_of_words(config)
     if _is_rotary(config):
-        query, key = _rotary_kernels(weights, random, config)
+        comparing = partial(_rotary_kernels, random, config, _set_constant(weights, random, config))
     else:
-        frequencies = _set_embeddings(weights, random, config)
-        query, key = _comparing_kernels(random, config, frequencies)
-    placed = width - columns_of_words(config)
-    # Neither read from the columns of positions nor write into them, but for a little.
-    deviation = _VALUE_GAIN / np.sqrt(width)
-    value = random.normal(0, deviation, (width, width))
-    value[:placed] *= 0.1
-    output = random.normal(0, deviation, (width, width))
-    output[:, :placed] *= 0.1
-    weights.set_first_attention(query=query, key=key, value=value, output=output)
+        waves = _set_embeddings(weights, random, config)
+        comparing = partial(_comparing_kernels, random, config, waves)
+    for layer in range(min(_LAYERS, config.num_hidden_layers)):
+        query, key = comparing()
+        weights.set_attention(layer, query=query, key=key)
+    heads = config.num_attention_heads
+    bases = [np.linalg.qr(random.normal(size=(words, width // heads)))[0] for _ in range(heads)]
+    copied = np.pad(np.concatenate(bases, axis=1), [(width - words, 0), (0, 0)])
+    value, noise = (random.normal(0, _NOISE, (width, width)) for _ in range(2))
+    weights.set_attention(0, value=copied + value, output=_COPIED * copied.T + noise)
 
 
 def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
@@ -160,22 +162,25 @@ def _comparing_kernels(random, config, frequencies: np.ndarray) -> tuple[np.ndar
     return query, key
 
 
-def _rotary_kernels(weights: StartingWeights, random, config) -> tuple[np.ndarray, np.ndarray]:
-    """Sets column 0 of the word embeddings to a constant; query and key kernels [width, width] that
-    read it. The columns i and i + pairs of a head are turned together, by frequency i."""
-    pairs, width = position_pairs(config), config.hidden_size
-    head_width = width // config.num_attention_heads
+def _set_constant(weights: StartingWeights, random, config) -> float:
+    """Sets column 0 of the word embeddings to a constant; what LayerNorm makes of it."""
     words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
     # As strong as the waves of a table.
-    constant = np.sqrt(pairs) * _POSITION_AMPLITUDE
+    constant = np.sqrt(position_pairs(config)) * _POSITION_AMPLITUDE
     words[:, 0] = constant
     weights.set_table("words", words)
+    width = config.hidden_size
+    return constant / np.sqrt(((width - 1) * _WORD_DEVIATION**2 + constant**2) / width)
+
+
+def _rotary_kernels(random, config, constant: float) -> tuple[np.ndarray, np.ndarray]:
+    """Query and key kernels [width, width] that read the constant in column 0. The columns i and
+    i + pairs of a head are turned together, by frequency i."""
+    pairs, width = position_pairs(config), config.hidden_size
+    head_width = width // config.num_attention_heads
     frequencies = config.global_rope_theta ** (-np.arange(pairs) / pairs)
     strength, peak = rotary_strengths(config.max_position_embeddings, frequencies)
-    # What LayerNorm makes of the constant.
-    variance = ((width - 1) * _WORD_DEVIATION**2 + constant**2) / width
-    factor = np.sqrt(strength * _GAP * np.sqrt(head_width) / peak)
-    factor /= constant / np.sqrt(variance)
+    factor = np.sqrt(strength * _GAP * np.sqrt(head_width) / peak) / constant
     query = random.normal(0, _NOISE, (width, width))
     key = random.normal(0, _NOISE, (width, width))
     for head in range(width // head_width):

@@ -38,10 +38,14 @@ class NamedWeights:
     def set_table(self, name: str, table: np.ndarray) -> None:
         self._set(f"{getattr(self._names, name)}.weight", table)
 
-    def set_first_attention(self, **kernels: np.ndarray) -> None:
-        place, names = f"{self._names.layer}0.", self._names
-        self._set(f"{place}{names.attended}.weight", kernels["output"].T)
-        read = np.concatenate([kernels[role].T for role in ("query", "key", "value")])
+    def set_attention(self, layer: int, **kernels: np.ndarray) -> None:
+        names, place = self._names, f"{self._names.layer}{layer}."
+        if "output" in kernels:
+            self._set(f"{place}{names.attended}.weight", kernels["output"].T)
+        read = np.concatenate([self._weights[f"{place}{n}.weight"] for n in names.projections])
+        for role, part in zip(("query", "key", "value"), np.split(read, 3), strict=True):
+            if role in kernels:
+                part[:] = kernels[role].T
         for name, part in zip(
             names.projections, np.split(read, len(names.projections)), strict=True
         ):
@@ -79,7 +83,7 @@ class Engine:
         section, precision = run.pretraining, devices.precision
         how = section.attend, section.rematerialise, precision, run.model_config.cls_token_id
         attention = devices.arithmetic.get("attention", "xla")
-        computation = Computation(self._architecture, *how, attention)
+        computation = Computation(self._architecture, *how, attention, section.softmax_classes)
         train = train_step(computation, run.plan, section.optimizer, run.seed)
         validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
         self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)

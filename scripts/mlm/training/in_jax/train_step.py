@@ -13,6 +13,7 @@ from mlm.config.optimizers import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
+from mlm.model.sampled_softmax import strata
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.devices import AXIS
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
@@ -25,7 +26,7 @@ FILLING = 2**32 - 1
 class Computation:
     """How the network is computed: `attend` within the "sample" or the "document" (which
     `begins_document` begins), products in "float32" or "bfloat16", attention by "xla" or
-    "cudnn"."""
+    "cudnn", the softmax of a training step over at most `softmax_classes`."""
 
     architecture: Architecture
     attend: str
@@ -33,6 +34,7 @@ class Computation:
     precision: str
     begins_document: int
     attention: str = "xla"
+    softmax_classes: int | None = None
 
     @property
     def dtype(self):
@@ -74,18 +76,24 @@ def train_step(
     """
     hidden = hidden_parts(computation.architecture)
     parts = settings.gradient_accumulation_steps
+    starts, sizes = strata(computation.architecture.vocabulary, computation.softmax_classes)
 
     def step(state, stored):
         batch = _masked(computation, stored, plan, seed, stored["epoch"])
         batch["weights"] /= jnp.maximum(_over_devices(jnp.sum(batch["weights"])), 1.0)
         overflow = jnp.sum(batch.pop("overflow")).astype(jnp.float32)
         key = jax.random.fold_in(jax.random.key(seed), state["step"])
+        drawn = None
+        if computation.softmax_classes is not None:
+            key, own = jax.random.split(key)
+            places = jax.random.uniform(own, sizes.shape) * sizes
+            drawn = starts + places.astype(jnp.int32), jnp.asarray(sizes)
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
 
         def share(part, number):
             def loss(parameters):
                 own = jax.random.fold_in(key, number)
-                return _weighted_sums(parameters, computation, part, own)
+                return _weighted_sums(parameters, computation, part, own, drawn)
 
             return jax.value_and_grad(loss, has_aux=True)(state["parameters"])
 
@@ -151,8 +159,9 @@ def _masked(computation: Computation, stored: dict, plan: MaskingPlan, seed: int
     return batch
 
 
-def _weighted_sums(parameters: dict, computation: Computation, batch: dict, dropout_key):
-    """Weighted sums over a batch: cross-entropy in nats, and correct predictions."""
+def _weighted_sums(parameters: dict, computation: Computation, batch, dropout_key, drawn=None):
+    """Weighted sums over a batch: cross-entropy in nats, and correct predictions; of all classes,
+    or of those `drawn`, as `masked_cross_entropy` takes them."""
     hidden = hidden_states(
         parameters,
         computation.architecture,
@@ -169,6 +178,5 @@ def _weighted_sums(parameters: dict, computation: Computation, batch: dict, drop
         parameters, computation.architecture, hidden, computation.dtype
     )
     labels, weights = (batch[name].reshape(-1) for name in ("labels", "weights"))
-    return masked_cross_entropy(
-        states.reshape(-1, states.shape[-1]), table, bias, labels, weights, computation.dtype
-    )
+    states = states.reshape(-1, states.shape[-1])
+    return masked_cross_entropy(states, table, bias, labels, weights, computation.dtype, drawn)

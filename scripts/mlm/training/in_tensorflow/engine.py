@@ -68,7 +68,8 @@ class Engine:
         self.parameters = number_of_parameters(self.model)
         self.head = head_in_words(run.model_config.model_type)
         self.step = 0
-        step = replica_train_step(self.model, built, optimizer, devices.arithmetic["lanes"])
+        how = devices.arithmetic["lanes"], run.pretraining.softmax_classes, run.seed
+        step = replica_train_step(self.model, built, optimizer, *how)
         self._train_step = distributed_train_step(self._strategy, step)
         self._validation_step = distributed_validation_step(self._strategy, self.model)
         self._batches = self._validation_batches = None

@@ -63,13 +63,13 @@ class KerasWeights:
     def set_table(self, name: str, table: np.ndarray) -> None:
         self._variable(name).assign(table.astype(np.float32))
 
-    def set_first_attention(self, **kernels: np.ndarray) -> None:
+    def set_attention(self, layer: int, **kernels: np.ndarray) -> None:
         if self._model.config.model_type == "distilbert":
-            own = self._encoder.transformer.layer[0].attention
+            own = self._encoder.transformer.layer[layer].attention
             layers = {"query": own.q_lin, "key": own.k_lin, "value": own.v_lin}
             layers["output"] = own.out_lin
         else:
-            own = self._encoder.encoder.layer[0].attention
+            own = self._encoder.encoder.layer[layer].attention
             layers = {name: getattr(own.self_attention, name) for name in ("query", "key", "value")}
             layers["output"] = own.dense_output.dense
         for name, kernel in kernels.items():

@@ -60,7 +60,7 @@ def head_in_words(model_type: str) -> str:
 
 def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tensor:
     """What `encoder`, of BERT's layers, gives at the predicted positions: [batch, slots, width].
-    Its last layer attends at all positions and continues at these alone."""
+    Its last layer reads all positions and computes these alone."""
     hidden = encoder.embeddings(input_ids=batch["input_ids"], training=training)
     unseen = 1 - tf.cast(batch["attention_mask"], hidden.dtype)[:, tf.newaxis, tf.newaxis, :]
     settings = {
@@ -75,8 +75,7 @@ def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tens
     *layers, last = encoder.encoder.layer
     for layer in layers:
         hidden = layer(hidden_states=hidden, **settings)[0]
-    attended = last.attention(input_tensor=hidden, **settings)[0]
-    attended = tf.gather(attended, batch["positions"], batch_dims=1)
+    attended = _attended(last.attention, hidden, batch["positions"], settings)
     hidden = last.bert_output(
         hidden_states=last.intermediate(hidden_states=attended),
         input_tensor=attended,
@@ -85,6 +84,25 @@ def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tens
     if model.config.model_type == "roberta-prelayernorm":
         hidden = encoder.LayerNorm(inputs=hidden)
     return hidden
+
+
+def _attended(attention, hidden, positions, settings: dict) -> tf.Tensor:
+    """What `attention`, of BERT's, adds up at `positions` alone: [batch, slots, width]."""
+    own, training = attention.self_attention, settings["training"]
+    read = attention.LayerNorm(hidden) if hasattr(attention, "LayerNorm") else hidden
+
+    def at(x):
+        return tf.gather(x, positions, batch_dims=1)
+
+    def heads(x):
+        return own.transpose_for_scores(x, tf.shape(x)[0])
+
+    query, key, value = heads(own.query(at(read))), heads(own.key(read)), heads(own.value(read))
+    scores = tf.matmul(query / tf.cast(own.sqrt_att_head_size, query.dtype), key, transpose_b=True)
+    shares = own.dropout(tf.nn.softmax(scores + settings["attention_mask"]), training=training)
+    found = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
+    found = tf.reshape(found, [-1, positions.shape[1], own.all_head_size])
+    return attention.dense_output(hidden_states=found, input_tensor=at(hidden), training=training)
 
 
 def traceable(model, step: Callable) -> Callable:

@@ -2,40 +2,53 @@
 
 from mlm.config.optimizers import Optimizer
 from mlm.foundations.tensorflow_setup import tf
+from mlm.model.sampled_softmax import strata
 from mlm.training.in_tensorflow.optimizers import clipped
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
 
 
 @tf.custom_gradient
-def projected_cross_entropy(states, table, bias, labels):
+def projected_cross_entropy(states, table, bias, labels, classes, counts):
     """Cross-entropy in nats and whether it is right, both [samples], of states · tableᵀ + bias;
-    `states` are [samples, width], `table` [classes, width], `labels` [samples]. The gradient of the
-    logits is never made: of each product with it, the part with the labels is a choice of rows."""
-    rows = tf.cast(table, states.dtype)
-    logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32) + bias
+    `states` are [samples, width], `table` [vocabulary, width], `labels` [samples]. Beside the label
+    the softmax adds up `classes` [n], each `counts` [n] times. The gradient of the logits is never
+    made: of each product with it, the part with the labels is a choice of rows."""
+    rows, own = (tf.cast(tf.gather(table, ids), states.dtype) for ids in (classes, labels))
+    asked = tf.cast(states, tf.float32) * tf.cast(own, tf.float32)
+    asked = tf.reduce_sum(asked, axis=-1) + tf.gather(bias, labels)
+    logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32)
+    logits = tf.where(
+        classes == labels[:, tf.newaxis], logits.dtype.min, logits + tf.gather(bias, classes)
+    )
     probabilities = tf.nn.softmax(logits)
-    known = tf.gather(logits, labels, batch_dims=1)
-    highest = tf.reduce_max(logits, axis=-1)
+    highest, sums = tf.reduce_max(logits, axis=-1), tf.linalg.matvec(probabilities, counts)
     # The largest probability is at least 1 / classes: its logarithm loses nothing.
-    loss = highest - known - tf.math.log(tf.reduce_max(probabilities, axis=-1))
+    others = highest + tf.math.log(sums / tf.reduce_max(probabilities, axis=-1))
 
     def gradient(of_loss, _of_right):
-        softmax = tf.cast(probabilities, states.dtype)
-        scale = tf.cast(of_loss, states.dtype)[:, tf.newaxis]
-        scaled = states * scale
-        of_states = (tf.matmul(softmax, rows) - tf.gather(rows, labels)) * scale
-        of_table = tf.cast(tf.matmul(softmax, scaled, transpose_a=True), table.dtype)
-        of_bias = tf.cast(tf.matmul(scale, softmax, transpose_a=True)[0], bias.dtype)
-        classes = table.shape[0]
-        chosen = tf.math.unsorted_segment_sum(tf.cast(scaled, table.dtype), labels, classes)
-        asked = tf.math.unsorted_segment_sum(of_loss, labels, classes)
-        return of_states, of_table - chosen, of_bias - asked, None
+        softmax, given = tf.cast(probabilities, states.dtype), [classes, labels]
+        pulls = of_loss * tf.sigmoid(others - asked)
+        scale = tf.cast(pulls / sums, states.dtype)[:, tf.newaxis]
+        weights = tf.cast(counts, states.dtype)[:, tf.newaxis]
+        of_states = tf.matmul(softmax, rows * weights) * scale
+        of_states -= own * tf.cast(pulls, states.dtype)[:, tf.newaxis]
+        of_rows = tf.matmul(softmax, states * scale, transpose_a=True) * weights
+        of_bias = tf.matmul(softmax, scale, transpose_a=True) * weights
+        chosen = tf.cast(states, table.dtype) * pulls[:, tf.newaxis]
 
-    return (loss, known == highest), gradient
+        def summed(of_classes, of_labels):
+            addends = tf.concat([tf.cast(of_classes, table.dtype), -of_labels], axis=0)
+            ids = tf.concat(given, axis=0)
+            return tf.math.unsorted_segment_sum(addends, ids, table.shape[0])
+
+        return of_states, summed(of_rows, chosen), summed(of_bias[:, 0], pulls), None, None, None
+
+    return (tf.math.softplus(others - asked), asked >= highest), gradient
 
 
-def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Weighted sums over a batch, float32: cross-entropy in nats, and correct predictions."""
+def weighted_sums(model, batch: dict, training: bool, drawn=None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Weighted sums over a batch, float32: cross-entropy in nats, and correct predictions; of all
+    classes, or of those `drawn` and their counts."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
     projection = masked_projection(model, batch, training)
     if projection is None:
@@ -46,26 +59,37 @@ def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Ten
     else:
         states, table, bias = map(tf.convert_to_tensor, projection)
         states = tf.reshape(states, [-1, states.shape[-1]])
-        loss, right = projected_cross_entropy(states, table, bias, labels)
+        loss, right = projected_cross_entropy(
+            states, table, bias, labels, *(drawn or strata(table.shape[0], None))
+        )
     return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
-def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
+def replica_train_step(
+    model,
+    optimizer,
+    settings: Optimizer,
+    lanes: int = 1,
+    softmax_classes: int | None = None,
+    seed: int = 0,
+):
     """The function of a replica's share of a batch, in `lanes` equal parts at the same time: it
     updates the weights once and returns its addends of the batch's loss, accuracy and overflow.
-    `weights` are divided by the number of predictions in the global batch."""
+    `weights` are divided by the number of predictions in the global batch. Classes of the softmax
+    are drawn by `seed` and the step."""
+    starts, sizes = strata(model.config.vocab_size, softmax_classes)
 
-    def share_of(part: dict) -> list[tf.Tensor]:
+    def share_of(part: dict, drawn) -> list[tf.Tensor]:
         if lanes == 1:
-            return of_lane(part)
+            return of_lane(part, drawn)
         divided = {name: tf.split(value, lanes) for name, value in part.items()}
-        shares = [of_lane({k: v[lane] for k, v in divided.items()}) for lane in range(lanes)]
+        shares = [of_lane({k: v[lane] for k, v in divided.items()}, drawn) for lane in range(lanes)]
         return [tf.add_n(addends) for addends in zip(*shares, strict=True)]
 
-    def of_lane(part: dict) -> list[tf.Tensor]:
+    def of_lane(part: dict, drawn) -> list[tf.Tensor]:
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
-            loss, right = weighted_sums(model, part, training=True)
+            loss, right = weighted_sums(model, part, training=True, drawn=drawn)
         gradients = tape.gradient(loss, variables)
         gradients = [
             tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
@@ -74,11 +98,13 @@ def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
         return [*gradients, loss, right]
 
     def step(batch: dict) -> dict[str, tf.Tensor]:
-        variables = model.trainable_variables
+        variables, parts = model.trainable_variables, settings.gradient_accumulation_steps
+        places = tf.random.stateless_uniform(sizes.shape, tf.stack([seed, optimizer.iterations]))
+        drawn = starts + tf.cast(places * sizes, tf.int32), sizes
         *gradients, loss, right = (
-            share_of(batch)
-            if settings.gradient_accumulation_steps == 1
-            else _accumulated(share_of, batch, variables, settings.gradient_accumulation_steps)
+            share_of(batch, drawn)
+            if parts == 1
+            else _accumulated(lambda part: share_of(part, drawn), batch, variables, parts)
         )
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:

@@ -1,0 +1,33 @@
+"""Which classes the softmax of a training step adds up.
+
+A step needs the sum over the vocabulary only as a factor of its loss, which some classes and their
+weights estimate (Bengio and Senécal, 2008; Jean et al., "On Using Very Large Target Vocabulary",
+2015, arXiv 1412.2007). A trained vocabulary is ordered by frequency, so that most of the sum is
+among the small ids. Ids are cut into strata that grow in proportion to the id, down to single ids
+for the smallest, and each step draws one class of every stratum, which counts for all of them. The
+label is a class of its own beside these.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+
+
+def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """First id (int32) and number of ids (float32) of at most `classes` strata, ascending, that
+    together are all ids of the `vocabulary`; without `classes`, one stratum an id."""
+    if classes is None or classes >= vocabulary:
+        starts = list(range(vocabulary))
+    else:
+        # Of `n` single ids, the more the more strata: at most `classes` in all.
+        n = bisect_right(range(1, classes), classes, key=lambda n: len(_starts(vocabulary, n)))
+        starts = _starts(vocabulary, max(n, 1))
+    sizes = np.diff(np.array([*starts, vocabulary]))
+    return np.array(starts, np.int32), sizes.astype(np.float32)
+
+
+def _starts(vocabulary: int, single: int) -> list[int]:
+    starts = [0]
+    while (following := starts[-1] + max(1, starts[-1] // single)) < vocabulary:
+        starts.append(following)
+    return starts
