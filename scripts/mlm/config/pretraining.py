@@ -72,7 +72,7 @@ class Pretraining(Section):
     """Documents of the train split to train without: document:247, group:1799-Adams,
     file:data/letters.txt or pattern:REGEX. Holes of equal length replace them (docs/ask.md)."""
     optimizer: Optimizer = section(Optimizer)
-    softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 2000
+    softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 1500
     """Sampled softmax: a training step sums over at most so many of the vocabulary's classes, drawn
     anew each time; its loss and accuracy are estimates. Validation uses all. null: all."""
     attend: Literal["sample", "document"] = "sample"

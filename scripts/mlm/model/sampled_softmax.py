@@ -26,6 +26,14 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
     return np.array(starts, np.int32), sizes.astype(np.float32)
 
 
+def head_in_words(vocabulary: int, classes: int | None) -> str:
+    """The head of masked positions, for the log and the report."""
+    drawn, words = len(strata(vocabulary, classes)[0]), "vocabulary projection at masked positions"
+    if drawn == vocabulary:
+        return f"{words} only"
+    return f"{words}; in training, softmax over {drawn:,} of {vocabulary:,} classes, drawn each step"
+
+
 def _starts(vocabulary: int, single: int) -> list[int]:
     starts = [0]
     while (following := starts[-1] + max(1, starts[-1] // single)) < vocabulary:

@@ -12,6 +12,7 @@ from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
+from mlm.model.sampled_softmax import head_in_words
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.split_samples import decoded, validation_samples
@@ -63,8 +64,6 @@ class NamedWeights:
 class Engine:
     """`mlm.training.engine.Engine` in JAX."""
 
-    head = "vocabulary projection at masked positions only"
-
     def __init__(self, run: Run, devices: Devices):
         self._run, self._group, self.step = run, devices.group, 0
         self._architecture, mesh = Architecture.of(run.model_config.to_dict()), devices.strategy
@@ -83,6 +82,7 @@ class Engine:
         section, precision = run.pretraining, devices.precision
         how = section.attend, section.rematerialise, precision, run.model_config.cls_token_id
         attention = devices.arithmetic.get("attention", "xla")
+        self.head = head_in_words(self._architecture.vocabulary, section.softmax_classes)
         computation = Computation(self._architecture, *how, attention, section.softmax_classes)
         train = train_step(computation, run.plan, section.optimizer, run.seed)
         validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)

@@ -22,7 +22,7 @@ from mlm.training.in_tensorflow.model import (
     vocabulary_weights,
 )
 from mlm.training.in_tensorflow.optimizers import build_optimizer
-from mlm.training.in_tensorflow.prediction import head_in_words
+from mlm.training.in_tensorflow.prediction import head_of_family
 from mlm.training.in_tensorflow.train_step import (
     distributed_train_step,
     distributed_validation_step,
@@ -66,9 +66,10 @@ class Engine:
             built = build_optimizer(optimizer, self.model.trainable_variables)
         self._state = trackable_state(self.model, built)
         self.parameters = number_of_parameters(self.model)
-        self.head = head_in_words(run.model_config.model_type)
+        config, classes = run.model_config, run.pretraining.softmax_classes
+        self.head = head_of_family(config.model_type, config.vocab_size, classes)
         self.step = 0
-        how = devices.arithmetic["lanes"], run.pretraining.softmax_classes, run.seed
+        how = devices.arithmetic["lanes"], classes, run.seed
         step = replica_train_step(self.model, built, optimizer, *how)
         self._train_step = distributed_train_step(self._strategy, step)
         self._validation_step = distributed_validation_step(self._strategy, self.model)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mlm.config.families import BRANCHING_FAMILIES
 from mlm.foundations.tensorflow_setup import as_written, tf
+from mlm.model.sampled_softmax import head_in_words
 
 #: A head before its last product, states · tableᵀ + bias: `states` [batch, slots, width] in the
 #: precision of the products, `table` [vocabulary, width] and `bias` [vocabulary], float32.
@@ -51,10 +52,10 @@ _HEADS: dict[str, Callable[[tf.keras.Model, tf.Tensor], Projection]] = {
 }
 
 
-def head_in_words(model_type: str) -> str:
+def head_of_family(model_type: str, vocabulary: int, softmax_classes: int | None) -> str:
     """Which head a family gets, for the log and the report."""
     if model_type in _HEADS:
-        return "vocabulary projection at masked positions only"
+        return head_in_words(vocabulary, softmax_classes)
     return f"plain head over all positions ({model_type} has no head that can be called apart)"
 
 
