@@ -100,8 +100,8 @@ def _own_code(place):
         (_pickled, "no model.safetensors, but pytorch_model.bin. A pickle"),
         (_cut, "cannot be read as safetensors"),
         (_own_code, "brings its own code"),
-        (lambda place: (place / "config.json").unlink(), "has no config.json"),
-        (lambda place: (place / "config.json").write_text("{"), "cannot be read as JSON"),
+        (lambda place: (place / "config.json").unlink(), "config.json: no such file"),
+        (lambda place: (place / "config.json").write_text("{"), "is not readable as JSON"),
         (lambda place: (place / "config.json").write_text("{}"), "names no model_type"),
         (
             lambda place: (place / "model.safetensors").unlink(),

@@ -23,6 +23,7 @@ def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_ou
         return losses, tf.argmax(logits, axis=-1, output_type=tf.int32) == labels
 
     found = []
+
     def projected(*of_labels):
         return projected_cross_entropy(*of_labels, *strata(30, None))
 

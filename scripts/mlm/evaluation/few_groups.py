@@ -8,14 +8,8 @@ FEW_GROUPS = 20
 
 
 def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
-    """A warning if the test text has few groups or one, or its shards name none (`group_by`)."""
-    if group_by is None:
-        text = (
-            "No groups: these shards do not say which samples belong together, so that single "
-            "samples are resampled; the intervals are optimistic (too narrow) where samples of one "
-            "text resemble each other."
-        )
-    elif num_groups == 1:
+    """A warning if the test text has few groups (by `group_by`) or one."""
+    if num_groups == 1:
         text = (
             f"One group: the whole test text is of one {group_by}, so that single samples are "
             "resampled; the intervals say nothing of other texts."

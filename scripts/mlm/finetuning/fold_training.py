@@ -32,7 +32,6 @@ FOLD_MODULES = (
     "mlm.training.in_jax.optimizers",
     "mlm.training.learning_rate",
     "mlm.training.muon",
-    "mlm.training.weight_decay",
     "mlm.tokenizer.encoding",
     "mlm.tokenizer.pretrained",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mlm.config.fields import hub_id
+from mlm.config.model import content_of
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.hub_snapshots import snapshot
@@ -97,16 +98,12 @@ def directory_of(place: str, key: str) -> Path:
 
 def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
     try:
-        fields = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        fields = content_of(str(directory / _CONFIG))
+    except ValueError as error:
         raise MlmError(
-            f"{key}: {place} has no config.json. Name the directory of one model in the Hugging "
+            f"{key}: {place}/config.json: {error}. Name the directory of one model in the Hugging "
             "Face layout: config.json and model.safetensors"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise MlmError(f"{key}: {place}/config.json cannot be read as JSON ({error})") from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
-        raise MlmError(f"{key}: {place}/config.json names no model_type")
     if fields.get("auto_map"):
         raise MlmError(
             f"{key}: {place} brings its own code (auto_map in config.json), which is never run. "

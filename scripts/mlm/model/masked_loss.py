@@ -1,7 +1,6 @@
 """The loss of masked positions without logits or gradients as large as predictions × vocabulary."""
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,24 +35,14 @@ def masked_cross_entropy(states, table, bias, labels, weights, dtype=jnp.float32
     return jax.lax.scan(add, (zero, zero), _blocks(states, labels, weights))[0]
 
 
-class _Head(NamedTuple):
-    """Of the classes drawn: rows [classes, width] in the type of the products, biases, ids, and
-    logarithms of how often each counts, [classes]; and rows and biases of the vocabulary."""
-
-    rows: jax.Array
-    bias: jax.Array
-    classes: jax.Array
-    counts: jax.Array
-    table: jax.Array
-    every_bias: jax.Array
-
-
-def _head(table, bias, dtype, drawn) -> _Head:
+def _head(table, bias, dtype, drawn):
+    """Of the classes drawn: rows [classes, width] in `dtype`; biases, ids and logarithms of how
+    often each counts, [classes]; rows and biases of the vocabulary."""
     table = table.astype(dtype)
     if drawn is None:
-        return _Head(table, bias, jnp.arange(len(table)), jnp.zeros(len(table)), table, bias)
+        return table, bias, jnp.arange(len(table)), jnp.zeros(len(table)), table, bias
     classes, counts = drawn
-    return _Head(table[classes], bias[classes], classes, jnp.log(counts), table, bias)
+    return table[classes], bias[classes], classes, jnp.log(counts), table, bias
 
 
 def _forward(states, table, bias, labels, weights, dtype, drawn):
@@ -62,8 +51,8 @@ def _forward(states, table, bias, labels, weights, dtype, drawn):
         exponentials, others, totals, losses, right = _answers(block, head)
         exponentials, scale = exponentials.astype(dtype), share / totals
         pulls = scale * others
-        of_parts = product(exponentials, head.rows) * scale[:, None]
-        of_parts -= head.table[labels] * pulls[:, None]
+        of_parts = product(exponentials, rows) * scale[:, None]
+        of_parts -= every_row[labels] * pulls[:, None]
         # Transposed: a CPU transposes the smaller factor faster than the larger one.
         scaled = (parts * scale[:, None]).astype(dtype)
         of_table = product(scaled.T, exponentials)
@@ -72,16 +61,16 @@ def _forward(states, table, bias, labels, weights, dtype, drawn):
         return jax.tree.map(jnp.add, sums, found), (of_parts, pulls, losses, right)
 
     product = partial(jnp.matmul, preferred_element_type=jnp.float32)
-    head = _head(table, bias, dtype, drawn)
-    shapes = ((), (), head.rows.shape[::-1], head.bias.shape)
+    head = rows, _, classes, _, every_row, _ = _head(table, bias, dtype, drawn)
+    shapes = ((), (), rows.shape[::-1], classes.shape)
     sums = tuple(jnp.zeros(shape, jnp.float32) for shape in shapes)
     sums, each = jax.lax.scan(add, sums, _blocks(states, labels, weights))
     of_states, pulls, losses, right = (x.reshape(-1, *x.shape[2:])[: len(labels)] for x in each)
     loss, answers, of_table, of_bias = sums
     of_table = of_table.T
     if drawn is not None:
-        of_table = jnp.zeros(table.shape, jnp.float32).at[head.classes].set(of_table)
-        of_bias = jnp.zeros(bias.shape, jnp.float32).at[head.classes].set(of_bias)
+        of_table = jnp.zeros(table.shape, jnp.float32).at[classes].set(of_table)
+        of_bias = jnp.zeros(bias.shape, jnp.float32).at[classes].set(of_bias)
     of_table = of_table.at[labels].add(-states.astype(jnp.float32) * pulls[:, None])
     of_bias = of_bias.at[labels].add(-pulls)
     kept = [x.astype(y.dtype) for x, y in ((of_states, states), (of_table, table), (of_bias, bias))]
@@ -98,17 +87,17 @@ def _backward(dtype, kept, given):
 masked_cross_entropy.defvjp(_forward, _backward)
 
 
-def _answers(block, head: _Head):
+def _answers(block, head):
     """exp(logits - highest) of the classes but the label [predictions, classes]; their sums, those
     with the label, losses, right answers [predictions]."""
-    states, labels, _ = block
-    states = states.astype(head.rows.dtype)
-    logits = jnp.matmul(states, head.rows.T, preferred_element_type=jnp.float32) + head.bias
-    logits = jnp.where(head.classes == labels[:, None], -jnp.inf, logits)
-    asked = states.astype(jnp.float32) * head.table[labels].astype(jnp.float32)
-    asked = jnp.sum(asked, axis=1) + head.every_bias[labels]
+    (states, labels, _), (rows, bias, classes, log_counts, every_row, every_bias) = block, head
+    states = states.astype(rows.dtype)
+    logits = jnp.matmul(states, rows.T, preferred_element_type=jnp.float32) + bias
+    logits = jnp.where(classes == labels[:, None], -jnp.inf, logits)
+    asked = states.astype(jnp.float32) * every_row[labels].astype(jnp.float32)
+    asked = jnp.sum(asked, axis=1) + every_bias[labels]
     right = (asked >= jnp.max(logits, axis=1)).astype(jnp.float32)
-    logits += head.counts
+    logits += log_counts
     highest = jnp.maximum(jnp.max(logits, axis=1), asked)
     exponentials = jnp.exp(logits - highest[:, None])
     others = jnp.sum(exponentials, axis=1)

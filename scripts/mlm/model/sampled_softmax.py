@@ -1,11 +1,10 @@
 """Which classes the softmax of a training step adds up.
 
-A step needs the sum over the vocabulary only as a factor of its loss, which some classes and their
-weights estimate (Bengio and Senécal, 2008; Jean et al., "On Using Very Large Target Vocabulary",
-2015, arXiv 1412.2007). A trained vocabulary is ordered by frequency, so that most of the sum is
-among the small ids. Ids are cut into strata that grow in proportion to the id, down to single ids
-for the smallest, and each step draws one class of every stratum, which counts for all of them. The
-label is a class of its own beside these.
+Some classes and their weights estimate the sum over the vocabulary (Bengio and Senécal, 2008; Jean
+et al., "On Using Very Large Target Vocabulary", 2015, arXiv 1412.2007). A trained vocabulary is
+ordered by frequency: its ids are cut into strata, single ids for the smallest and then growing in
+proportion to the id. Each step draws one class of each, which counts for all of them. The label is
+a class of its own beside these.
 """
 
 from bisect import bisect_right
@@ -31,7 +30,9 @@ def head_in_words(vocabulary: int, classes: int | None) -> str:
     drawn, words = len(strata(vocabulary, classes)[0]), "vocabulary projection at masked positions"
     if drawn == vocabulary:
         return f"{words} only"
-    return f"{words}; in training, softmax over {drawn:,} of {vocabulary:,} classes, drawn each step"
+    return (
+        f"{words}; in training, softmax over {drawn:,} of {vocabulary:,} classes, drawn each step"
+    )
 
 
 def _starts(vocabulary: int, single: int) -> list[int]:

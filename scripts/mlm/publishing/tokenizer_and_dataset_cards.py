@@ -52,12 +52,10 @@ def tokenizer_card(
 def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) -> str:
     """README.md of the shards: what they hold, how to read them, where they come from."""
     first = next(iter(manifests.values()))
-    groups = ""
-    if first.group_by is not None:
-        groups = (
-            ", and `span_groups` and `span_lengths`: which runs of its tokens are of one group "
-            f"({first.group_by})"
-        )
+    groups = (
+        ", and `span_groups` and `span_lengths`: which runs of its tokens are of one group "
+        f"({first.group_by})"
+    )
     metadata = DatasetCardData(
         license=publish.license,
         language=publish.language,

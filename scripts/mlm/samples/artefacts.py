@@ -1,7 +1,6 @@
 """The artefacts of the samples: summaries of shards, verification, a run's masks and holes."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from mlm.foundations.typed_artefacts import Artefact
 
@@ -29,7 +28,6 @@ class ShardSummary(Artefact):
     block_offsets: tuple[int, ...]
     special_literals: int
     tokenizer_sha256: str
-    compression: Literal["none"] = "none"
 
 
 @dataclass(frozen=True)

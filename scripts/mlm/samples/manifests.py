@@ -4,7 +4,6 @@ says."""
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
@@ -44,7 +43,6 @@ class Manifest(Artefact):
     num_padding: int
     shards: tuple[ShardEntry, ...]
     group_by: str | None = None
-    compression: Literal["none"] = "none"
 
 
 def project_root(path: str | os.PathLike) -> Path:

@@ -10,6 +10,7 @@ one 0.2 s and 65 MB.
 import os
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from typing import BinaryIO
 
@@ -103,7 +104,7 @@ def encode_samples(
     return records
 
 
-class SampleWriter:
+class SampleWriter(AbstractContextManager):
     """Writes samples to a TFRecord file; `num_bytes` and `sha256` are known after `close`."""
 
     def __init__(self, path: str | os.PathLike):
@@ -127,9 +128,6 @@ class SampleWriter:
     def close(self) -> None:
         self._file.close()
         self.num_bytes, self.sha256 = os.stat(self._path).st_size, file_sha256(self._path)
-
-    def __enter__(self) -> "SampleWriter":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()

@@ -1,6 +1,7 @@
-"""The schedule of the learning rate: warmup, plateau and decay, the same in both engines."""
+"""The schedule of the learning rate, and which weights decay, the same in both engines."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,3 +56,8 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
 def rate_of_step(optimizer: Optimizer, step: int) -> float:
     """The learning rate of update number `step`, from 1."""
     return float(learning_rate(optimizer, np.float32(step - 1), np))
+
+
+def decays(shape: Sequence[int]) -> bool:
+    """Whether a weight of this shape decays: not biases and norms, as in BERT's release."""
+    return len(shape) > 1

@@ -1,12 +1,12 @@
 """What is done now and then beside the updates, each a `loop.PeriodicAction`: log, which includes
-validation, and save."""
+validation, and save; a training that diverged is stopped."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from mlm.foundations.errors import MlmError
 from mlm.training.console import Console
 from mlm.training.curve_writers import CurveWriter
-from mlm.training.divergence import check_finite
 from mlm.training.engine import Engine
 from mlm.training.learning_rate import rate_of_step
 from mlm.training.loop import next_multiple
@@ -67,3 +67,16 @@ class Saving:
         finite = engine.weights_are_finite()
         check_finite(finite, "Some weights are", self._run, step, self._states)
         self._states.save(step, engine, asdict(self._log))
+
+
+def check_finite(finite: bool, what: str, run: Run, step: int, states: StateDirectory) -> None:
+    """Raise MlmError, which begins with `what`, after update number `step`, unless `finite`."""
+    if finite:
+        return
+    saved, rate = states.steps(), rate_of_step(run.pretraining.optimizer, step)
+    kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
+    raise MlmError(
+        f"{what} not finite at step {step} (learning rate {rate:.3g}). {kept} in {states.path}. "
+        "Try a lower pretraining.optimizer.learning_rate, a longer warmup_ratio, max_grad_norm: "
+        "1.0, or accelerator.precision: float32"
+    )

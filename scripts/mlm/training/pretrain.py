@@ -22,12 +22,11 @@ from mlm.training.branching import Branch, branch_of
 from mlm.training.console import Console
 from mlm.training.curve_writers import curve_writers
 from mlm.training.devices import Devices
-from mlm.training.divergence import check_finite
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.left_out import without_documents
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import Logging, Saving
+from mlm.training.periodic_actions import Logging, Saving, check_finite
 from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
 from mlm.training.state_basis import state_basis
 from mlm.training.states import StateDirectory

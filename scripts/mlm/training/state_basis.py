@@ -25,11 +25,11 @@ COMPUTING_MODULES = {
         "mlm.model.cooccurrence",
         "mlm.model.initialisation",
         "mlm.model.model_configuration",
+        "mlm.model.sampled_softmax",
         "mlm.model.warm_start",
         "mlm.training.learning_rate",
         "mlm.training.muon",
         "mlm.training.run",
-        "mlm.training.weight_decay",
     ),
     "tensorflow": (
         "mlm.samples.input_pipeline",

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from mlm.config.optimizers import Optimizer, updates_of
 from mlm.model.architecture import Architecture
 from mlm.training import muon
-from mlm.training.learning_rate import learning_rate
-from mlm.training.weight_decay import decays
+from mlm.training.learning_rate import decays, learning_rate
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:

@@ -6,8 +6,7 @@ import math
 from mlm.config.optimizers import Optimizer, updates_of
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training import muon
-from mlm.training.learning_rate import learning_rate
-from mlm.training.weight_decay import decays
+from mlm.training.learning_rate import decays, learning_rate
 
 
 class AdamW(tf_keras.optimizers.AdamW):
