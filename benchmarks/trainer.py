@@ -2,7 +2,7 @@
 
     snakemake --cores 2 results/manifests/{train,validation,test}.json
     python benchmarks/trainer.py [--threads 2] [--seed 0]
-    python benchmarks/trainer.py tuned [--seed 0]
+    python benchmarks/trainer.py tuned --run results/runs/base --seconds 390 [--seed 0]
 
 First the default run trains, with its start and its export. Then RobertaForMaskedLM of its size
 trains for as many seconds in PyTorch (.venv-pytorch, from tests/pytorch/make_environment.sh) with
@@ -11,10 +11,11 @@ Trainer and DataCollatorForLanguageModeling: AdamW at 1e-3, batches of 32, 15 % 
 the same threads, and the workflow evaluates both models on the same masked tokens of the test
 split. Leaves docs/learning/trainer.json.
 
-`tuned` has a ModernBertForMaskedLM of the default's width and depth in Trainer's place, in a loop
-tuned by hand: torch's Muon for the hidden matrices, AdamW for the rest, both at 6e-3 with 5 %
+`tuned` trains a ModernBertForMaskedLM of the default's width and depth instead, on one thread, in a
+loop tuned by hand: torch's Muon for the hidden matrices, AdamW for the rest, both at 6e-3 with 5 %
 warmup, batches of 64, 30 % masked, bfloat16, logits at masked positions only, an output bias from
-counts, rotary base 100. Both train on one thread, for as many processor seconds. Leaves
+counts, rotary base 100. It gets as many processor seconds as the training of that run of the
+workflow took: `time` of the snakemake command that trains it alone. Leaves
 docs/learning/tuned-SEED.json, with the difference of the two paired by group.
 """
 
@@ -202,15 +203,19 @@ def compare(options) -> None:
     from mlm.samples.manifests import Manifest
     from mlm.samples.split_samples import read_samples
 
+    tuned, python = options.role == "tuned", BASE / ".venv-pytorch" / "bin" / "python"
     with tempfile.TemporaryDirectory() as temporary:
-        ours, theirs = Path(temporary, "workflow"), Path(temporary, "trainer")
-        ours.mkdir(), theirs.mkdir()
-        costs = {"workflow": started(Path(sys.executable), "here", ours, options)}
+        ours, theirs = options.run or Path(temporary, "workflow"), Path(temporary, "pytorch")
+        theirs.mkdir()
+        costs = {"workflow": {"processor_seconds": options.seconds}}
+        if not tuned:
+            ours.mkdir()
+            costs["workflow"] = started(Path(sys.executable), "here", ours, options)
         config = json.loads((ours / "model" / "config.json").read_text())
         same = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
         same += ("intermediate_size", "max_position_embeddings", "bos_token_id", "eos_token_id")
         wanted = {key: config[key] for key in (*same, "pad_token_id") if key in config}
-        if options.role == "tuned":
+        if tuned:
             # A gated layer then has as many weights as a plain one.
             wanted |= {"intermediate_size": 344, "local_attention": 128, "decoder_bias": True}
             wanted |= {"cls_token_id": wanted["bos_token_id"]}
@@ -220,23 +225,16 @@ def compare(options) -> None:
         (theirs / "wanted.json").write_text(json.dumps(wanted))
         samples = read_samples(Manifest.read(MANIFESTS["train"]))
         np.save(theirs / "train.npy", np.concatenate([batch.input_ids for batch in samples]))
-        python = BASE / ".venv-pytorch" / "bin" / "python"
-        tuned = options.role == "tuned"
-        theirs_is, clock = ("in-pytorch", "seconds") if not tuned else ("loop", "processor_seconds")
+        role, clock = ("loop", "processor_seconds") if tuned else ("in-pytorch", "seconds")
         seconds = ["--seconds", str(costs["workflow"][clock])]
-        name, path = (
-            ("tuned", RECORD.with_name(f"tuned-{options.seed}.json"))
-            if tuned
-            else ("trainer", RECORD)
-        )
-        costs[name] = started(python, theirs_is, theirs, options, *seconds)
+        costs[options.role] = started(python, role, theirs, options, *seconds)
         record = {"threads": options.threads, "seed": options.seed}
         both = [evaluated(place / "model", options) for place in (ours, theirs)]
-        for key, found in zip(("workflow", name), both, strict=True):
+        for name, found in zip(("workflow", options.role), both, strict=True):
             losses = {"loss": found.test.loss, "hidden": found.test.hidden.loss}
-            record[key] = costs[key] | {k: round(v, 4) for k, v in losses.items()}
-        if tuned:
-            record["difference"], record["difference_interval"] = paired(*both)
+            record[name] = costs[name] | {k: round(v, 4) for k, v in losses.items()}
+        record["difference"], record["difference_interval"] = paired(*both)
+    path = RECORD.with_name(f"tuned-{options.seed}.json") if tuned else RECORD
     path.write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
 
@@ -259,8 +257,11 @@ def main() -> None:
     parser.add_argument("role", nargs="?", default="trainer", help=", ".join(roles))
     parser.add_argument("--threads", type=int, help="2; for tuned 1")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--run", type=Path, help="for tuned: directory of the workflow's run")
+    parser.add_argument(
+        "--seconds", type=float, help="for tuned: processor seconds of its training"
+    )
     parser.add_argument("--place", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.threads is None:
         options.threads = 1 if options.role == "tuned" else 2
@@ -271,10 +272,12 @@ def main() -> None:
         train_in_pytorch(*given, options.seconds)
     elif options.role == "loop":
         tune_in_pytorch(*given, options.seconds)
-    elif options.role in roles:
-        compare(options)
-    else:
+    elif options.role not in roles:
         parser.error(f"role: {options.role}; expected {' or '.join(roles)}")
+    elif options.role == "tuned" and not (options.run and options.seconds):
+        parser.error("tuned: expected --run and --seconds")
+    else:
+        compare(options)
 
 
 if __name__ == "__main__":

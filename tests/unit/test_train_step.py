@@ -24,8 +24,8 @@ def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_ou
 
     found = []
 
-    def projected(*of_labels):
-        return projected_cross_entropy(*of_labels, *strata(30, None))
+    def projected(*given):
+        return projected_cross_entropy(*given, *strata(30, None))
 
     for answers in (projected, product):
         with tf.GradientTape() as tape:

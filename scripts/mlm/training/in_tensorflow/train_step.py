@@ -17,28 +17,25 @@ def projected_cross_entropy(states, table, bias, labels, classes, counts):
     asked = tf.cast(states, tf.float32) * tf.cast(own, tf.float32)
     asked = tf.reduce_sum(asked, axis=-1) + tf.gather(bias, labels)
     logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32)
-    logits = tf.where(
-        classes == labels[:, tf.newaxis], logits.dtype.min, logits + tf.gather(bias, classes)
-    )
+    logits += tf.gather(bias, classes)
+    logits = tf.where(classes == labels[:, tf.newaxis], logits.dtype.min, logits)
     probabilities = tf.nn.softmax(logits)
     highest, sums = tf.reduce_max(logits, axis=-1), tf.linalg.matvec(probabilities, counts)
     # The largest probability is at least 1 / classes: its logarithm loses nothing.
     others = highest + tf.math.log(sums / tf.reduce_max(probabilities, axis=-1))
 
     def gradient(of_loss, _of_right):
-        softmax, given = tf.cast(probabilities, states.dtype), [classes, labels]
-        pulls = of_loss * tf.sigmoid(others - asked)
-        scale = tf.cast(pulls / sums, states.dtype)[:, tf.newaxis]
+        softmax, pulls = tf.cast(probabilities, states.dtype), of_loss * tf.sigmoid(others - asked)
+        pull, scale = (tf.cast(x, states.dtype)[:, tf.newaxis] for x in (pulls, pulls / sums))
         weights = tf.cast(counts, states.dtype)[:, tf.newaxis]
-        of_states = tf.matmul(softmax, rows * weights) * scale
-        of_states -= own * tf.cast(pulls, states.dtype)[:, tf.newaxis]
+        of_states = tf.matmul(softmax, rows * weights) * scale - own * pull
         of_rows = tf.matmul(softmax, states * scale, transpose_a=True) * weights
         of_bias = tf.matmul(softmax, scale, transpose_a=True) * weights
         chosen = tf.cast(states, table.dtype) * pulls[:, tf.newaxis]
 
         def summed(of_classes, of_labels):
             addends = tf.concat([tf.cast(of_classes, table.dtype), -of_labels], axis=0)
-            ids = tf.concat(given, axis=0)
+            ids = tf.concat([classes, labels], axis=0)
             return tf.math.unsorted_segment_sum(addends, ids, table.shape[0])
 
         return of_states, summed(of_rows, chosen), summed(of_bias[:, 0], pulls), None, None, None
@@ -48,9 +45,9 @@ def projected_cross_entropy(states, table, bias, labels, classes, counts):
 
 def weighted_sums(model, batch: dict, training: bool, drawn=None) -> tuple[tf.Tensor, tf.Tensor]:
     """Weighted sums over a batch, float32: cross-entropy in nats, and correct predictions; of all
-    classes, or of those `drawn` and their counts."""
+    classes, or of those `drawn` and their counts if the head can be called apart."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
-    projection = masked_projection(model, batch, training)
+    projection = None if drawn is None else masked_projection(model, batch, training)
     if projection is None:
         logits = masked_logits(model, batch, training)
         logits = tf.reshape(logits, [-1, logits.shape[-1]])
@@ -59,9 +56,7 @@ def weighted_sums(model, batch: dict, training: bool, drawn=None) -> tuple[tf.Te
     else:
         states, table, bias = map(tf.convert_to_tensor, projection)
         states = tf.reshape(states, [-1, states.shape[-1]])
-        loss, right = projected_cross_entropy(
-            states, table, bias, labels, *(drawn or strata(table.shape[0], None))
-        )
+        loss, right = projected_cross_entropy(states, table, bias, labels, *drawn)
     return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
