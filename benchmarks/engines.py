@@ -250,7 +250,9 @@ def curves() -> None:
     from mlm.training.engine import engine_of, open_devices
     from mlm.training.run import read_checked_manifests, run_of
 
-    config, files = run_here(["accelerator.precision=float32"], seed=0)
+    # Each engine draws classes of its own.
+    settings = ["accelerator.precision=float32", "pretraining.softmax_classes=null"]
+    config, files = run_here(settings, seed=0)
     manifests = read_checked_manifests(files, config.sequence_length)
     batch = config.pretraining.per_replica_batch_size
     losses, weights = {}, None

@@ -7,7 +7,7 @@
 The first rewrites every block between `<!-- figures: NAME -->` and `<!-- end of figures -->`, from
 docs/learning/*.json: copies of evaluation.json of the default's runs with the seeds 0, 1 and 2
 (default, default-1, default-2), of presets/embedded-long.yaml (long) and of presets/modern.yaml
-(modern), and trainer.json, which trainer.py leaves. The second scores a run's model with other
+(modern), and trainer.json and tuned-SEED.json, which trainer.py leaves. The second scores a run's model with other
 draws of the evaluation's masks, on the shards at hand, and writes docs/learning/draws.json. The
 third writes docs/learning/adapting.json from two working directories, with MiniLM's vocabulary and
 with a new one, whose runs are `scratch`, `adapted`, `scratch-hour` and `adapted-hour`
@@ -242,6 +242,28 @@ def same_time() -> str:
     return "\n".join(rows)
 
 
+def tuned() -> str:
+    rows = [
+        "| seed | processor seconds | this workflow's default | ModernBERT, tuned by hand | "
+        "the default minus this |",
+        "|---|---|---|---|---|",
+    ]
+    for seed in range(3):
+        found = result(f"tuned-{seed}")
+        here, there = found["workflow"], found["tuned"]
+        rows.append(
+            f"| {seed} | {here['processor_seconds']:.0f} and {there['processor_seconds']:.0f} | "
+            f"{nats(here['hidden'])} | {nats(there['hidden'])} | "
+            f"{nats(found['difference'])} ({interval(found['difference_interval'])}) |"
+        )
+    return "\n".join(rows)
+
+
+def tuned_differences() -> str:
+    found = [-result(f"tuned-{seed}")["difference"] for seed in range(3)]
+    return f"{min(found):.2f} to {max(found):.2f} nats behind the default"
+
+
 def adapting() -> str:
     """A table of scratch and adapted, by vocabulary and budget."""
     rows = [
@@ -264,6 +286,8 @@ def adapting() -> str:
 BLOCKS = {
     "adapting": adapting,
     "trainer": trainer,
+    "tuned": tuned,
+    "tuned-differences": tuned_differences,
     "same-time": same_time,
     "expectation": expectation,
     "seeds": seeds,

@@ -54,6 +54,7 @@ RECIPE = (
     "pretraining.optimizer.learning_rate",
     "pretraining.optimizer.name",
     "pretraining.per_replica_batch_size",
+    "pretraining.softmax_classes",
     "pretraining.steps",
 )
 
