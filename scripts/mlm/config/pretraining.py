@@ -61,7 +61,7 @@ class Pretraining(Section):
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
-    steps: Count | None = 3500
+    steps: Count | None = 3400
     """Length in steps. Set one of steps, epochs, tokens; a run's or overlay's replaces another."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Length in passes over the train split."""
