@@ -117,6 +117,8 @@ def small_settings(overrides: dict | None = None) -> dict:
             "shuffle_window": 100,
             "validation": {"every": 20, "samples": 50},
             "checkpoint": {"every": 5},
+            # Fewer than the vocabulary, so that every step draws.
+            "softmax_classes": 100,
             "optimizer": {"name": "adamw", "learning_rate": 6e-3},
         },
         "accelerator": {"cpu_threads": 1, "precision": "float32"},

@@ -27,7 +27,8 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
             "family": family,
             "config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         },
-        "pretraining": pretraining | {"steps": steps},
+        # Each engine draws classes of its own.
+        "pretraining": pretraining | {"steps": steps, "softmax_classes": None},
     }
     config, _ = small_job(root, overrides=overrides)
     run, _ = small_run(root, overrides)
