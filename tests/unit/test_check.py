@@ -112,7 +112,7 @@ def run_in(settings, name="base"):
     return RunConfiguration.of(settings, name)
 
 
-@pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 24)])
+@pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 34)])
 def test_models_and_kept_states_are_counted(keep, states):
     settings = resolve({"pretraining": {"checkpoint": {"every": 100, **keep}}})
     trained, _ = stages_of_run(settings, run_in(settings), SIZES, steps(parameters=100))

@@ -11,6 +11,7 @@ from small_pretraining import small_pretraining
 
 from mlm.accelerators.described_steps import AXIS, described_steps, traced_step
 from mlm.accelerators.product_flops import product_flops
+from mlm.model.sampled_softmax import strata
 from mlm.samples.masking import MaskingPlan
 
 
@@ -52,7 +53,9 @@ def test_of_a_train_step_the_count_is_the_one_by_hand(described):
     forward = 2 * tokens * 2 * width**2  # keys and values
     # At the positions asked for alone: queries, output, feed-forward, scores and weighted sums.
     forward += 2 * asked * (2 * width**2 + 2 * width * inner + 2 * width * plan.sequence_length)
-    forward += 2 * asked * (width**2 + width * plan.vocabulary_size)  # the head
+    classes = len(strata(plan.vocabulary_size, described["softmax_classes"])[0])
+    assert classes < plan.vocabulary_size
+    forward += 2 * asked * (width**2 + width * classes)  # the head
     more = counted(described, samples=2 * samples) - counted(described, samples=samples)
     # The gradients of biases are products, too.
     assert more == pytest.approx(3 * forward, rel=0.03)
