@@ -7,11 +7,11 @@
 The first rewrites every block between `<!-- figures: NAME -->` and `<!-- end of figures -->`, from
 docs/learning/*.json: copies of evaluation.json of the default's runs with the seeds 0, 1 and 2
 (default, default-1, default-2), of presets/embedded-long.yaml (long) and of presets/modern.yaml
-(modern), and trainer.json and tuned-SEED.json, which trainer.py leaves. The second scores a run's model with other
-draws of the evaluation's masks, on the shards at hand, and writes docs/learning/draws.json. The
-third writes docs/learning/adapting.json from two working directories, with MiniLM's vocabulary and
-with a new one, whose runs are `scratch`, `adapted`, `scratch-hour` and `adapted-hour`
-(docs/adapting.md).
+(modern), and trainer.json and tuned-SEED.json, which trainer.py leaves. The second scores a run's
+model with other draws of the evaluation's masks, on the shards at hand, and writes
+docs/learning/draws.json. The third writes docs/learning/adapting.json from two working directories,
+with MiniLM's vocabulary and with a new one, whose runs are `scratch`, `adapted`, `scratch-hour` and
+`adapted-hour` (docs/adapting.md).
 """
 
 import json
