@@ -45,9 +45,10 @@ CASES = {
         "model": {"initialisation": {"embeddings": "cooccurrence"}},
         "accelerator": {"virtual_replicas": 2},
     },
-    # The loss of a step is that of one sample, and nothing is dropped out.
+    # The loss of a step is that of one sample and all classes, and nothing is dropped out.
     "alone": {
-        "pretraining": COMMON | {"per_replica_batch_size": 1, "log_every": 3},
+        "pretraining": COMMON
+        | {"per_replica_batch_size": 1, "log_every": 3, "softmax_classes": None},
         "model": {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
     },
 }
