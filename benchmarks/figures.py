@@ -98,6 +98,14 @@ def visible(found: dict) -> str:
     return f"{100 * (1 - test['hidden']['num_predictions'] / test['num_predictions']):.0f} %"
 
 
+def _all_neighbours(trigram: dict) -> str:
+    """How it stands to the model in loss, for the README."""
+    low, high = trigram["difference_interval"]
+    if low <= 0 <= high:
+        return f"is even in loss ({nats(low)} to {nats(high)})"
+    return f"is {abs(trigram['difference']):.2f} nats {'better' if low > 0 else 'worse'}"
+
+
 def expectation() -> str:
     found = result("default")
     hidden, baselines = found["test"]["hidden"], found["baselines"]
@@ -114,8 +122,7 @@ def expectation() -> str:
         f"{len(draws)} draws of the masks). That is {bigram:.2f} below\na two-sided bigram and "
         f"{trigram:.2f} below a two-sided trigram with the same view. In accuracy, "
         f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %). "
-        f"A trigram that sees all neighbours is {baselines['trigram']['difference']:.2f} nats "
-        "better."
+        f"A trigram that sees all neighbours {_all_neighbours(baselines['trigram'])}."
     )
 
 
