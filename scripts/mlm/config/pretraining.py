@@ -73,8 +73,8 @@ class Pretraining(Section):
     file:data/letters.txt or pattern:REGEX. Holes of equal length replace them (docs/ask.md)."""
     optimizer: Optimizer = section(Optimizer)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 1500
-    """Sampled softmax: a training step sums over at most so many of the vocabulary's classes, drawn
-    anew each time; its loss and accuracy are estimates. Validation uses all. null: all."""
+    """Maximum number of ids in a training step's softmax, sampled at each step, so that training
+    loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
     attend: Literal["sample", "document"] = "sample"
     """What a token attends to: its sample, or only its document in it (engine: jax)."""
     rematerialise: bool = False

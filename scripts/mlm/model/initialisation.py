@@ -76,8 +76,8 @@ def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
     if _is_rotary(config):
         comparing = partial(_rotary_kernels, random, config, _set_constant(weights, random, config))
     else:
-        waves = _set_embeddings(weights, random, config)
-        comparing = partial(_comparing_kernels, random, config, waves)
+        frequencies = _set_embeddings(weights, random, config)
+        comparing = partial(_comparing_kernels, random, config, frequencies)
     for layer in range(min(_LAYERS, config.num_hidden_layers)):
         query, key = comparing()
         weights.set_attention(layer, query=query, key=key)

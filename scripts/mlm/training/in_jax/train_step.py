@@ -84,7 +84,7 @@ def train_step(
         overflow = jnp.sum(batch.pop("overflow")).astype(jnp.float32)
         key = jax.random.fold_in(jax.random.key(seed), state["step"])
         drawn = None
-        if computation.softmax_classes is not None:
+        if len(starts) < computation.architecture.vocabulary:
             key, own = jax.random.split(key)
             places = jax.random.uniform(own, sizes.shape) * sizes
             drawn = starts + places.astype(jnp.int32), jnp.asarray(sizes)
