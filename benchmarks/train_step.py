@@ -26,7 +26,6 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -82,10 +81,10 @@ def masked_batch(vocabulary: int, batch: int, sequence: int, probability=0.15) -
     return found | {"weights": found["weights"] / found["weights"].sum()}
 
 
-def our_step(model, optimizer, batch: dict, lanes: int = 1):
+def our_step(model, optimizer, batch: dict, lanes: int = 1, classes: int | None = None):
     """A function of nothing that makes one update and waits for it."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    replica_step = replica_train_step(model, optimizer, OPTIMIZER, lanes)
+    replica_step = replica_train_step(model, optimizer, OPTIMIZER, lanes, classes)
     step = distributed_train_step(strategy, replica_step)
     batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
     one = tf.constant(1)
@@ -155,9 +154,9 @@ def default_step(optimizer: str, precision: str, lanes: int = 1):
     tf_keras.mixed_precision.set_global_policy(precision)
     layers, width, vocabulary, size, sequence = 2, 128, 8_000, 64, 64
     batch = masked_batch(vocabulary, size, sequence, probability=0.3)
-    settings = replace(OPTIMIZER, name=optimizer)
+    settings = OPTIMIZER.model_copy(update={"name": optimizer})
     made = model_and_optimizer(layers, width, vocabulary, sequence, settings)
-    step = our_step(*made, batch, lanes)
+    step = our_step(*made, batch, lanes, classes=1_500)
     step()
     return step
 

@@ -275,8 +275,7 @@ def check_bandwidth(target: Target) -> list[Finding]:
 def judge(
     target: Target, found: Compilation, step: Step, kind: str = TRAINING
 ) -> tuple[bool | None, list[Finding]]:
-    """Whether the step fits `target`, None if unknown, and what keeps it from compiling or
-    fitting."""
+    """Whether the step fits `target`, None if unknown, and what keeps it from compiling."""
     fits, message = _fits(target, found)
     if fits is None:
         severity = WARNING if found.outcome == NOT_COMPILED else ERROR

@@ -39,8 +39,7 @@ class Accelerator(Section):
     else XLA."""
 
     def lanes(self, batch: int) -> int:
-        """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow, which is
-        faster."""
+        """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow."""
         if self.virtual_replicas:
             return 1
         most = max(1, min(self.cpu_threads, batch // LEAST_IN_LANE))

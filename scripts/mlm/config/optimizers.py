@@ -78,8 +78,7 @@ class Optimizer(Section):
 
 
 def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:
-    """The updates of the optimizer `name`, of those that `engine` has; MlmError if it has no
-    such."""
+    """The updates of the optimizer `name` in `engine`; MlmError if that has none of this name."""
     if name not in optimizers:
         hint = did_you_mean(name, optimizers, f"it has {', '.join(optimizers)}")
         raise MlmError(

@@ -101,8 +101,7 @@ class Pretraining(Section):
         return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """Updates of the weights that the length comes to, of `batch` of the `samples` of train
-        each."""
+        """Updates that the length comes to, each of `batch` of the `samples` of the train split."""
         if self.steps:
             return self.steps
         if self.epochs:

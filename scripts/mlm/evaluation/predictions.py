@@ -35,8 +35,7 @@ class Positions(Rows):
     shown_right: np.ndarray
 
     def shown_as(self, mask_id: int) -> np.ndarray:
-        """Index into SHOWN_AS for each position; a token that was replaced by itself counts as
-        kept."""
+        """Index into SHOWN_AS for each position; a token replaced by itself counts as kept."""
         return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
 
     @property

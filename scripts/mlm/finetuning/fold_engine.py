@@ -74,8 +74,7 @@ class Fold:
             self._compiled = [function.lower().compile() for function in traced]
 
     def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates: the summed losses of their examples, their number, and the
-        seconds."""
+        """Make `steps` updates: their examples' summed losses, their number, and the seconds."""
         began, losses, counts = time.monotonic(), [], []
         for step in range(self.step, self.step + steps):
             epoch, place = divmod(step, self.steps_per_epoch)

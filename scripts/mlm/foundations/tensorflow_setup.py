@@ -38,11 +38,14 @@ with _as_if_missing("jax", "pandas", "scipy"):
     import tensorflow as tf
     import tf_keras
 
-__all__ = ["as_written", "make_deterministic", "tf", "tf_keras"]
+__all__ = ["as_written", "in_one_pass", "make_deterministic", "tf", "tf_keras"]
 
 #: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
 #: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
 as_written = tf.autograph.experimental.do_not_convert
+#: For functions that compute element by element: XLA reads and writes memory once for all of their
+#: operations, where TensorFlow's kernels do for each.
+in_one_pass = tf.function(jit_compile=True, autograph=False)
 
 
 def make_deterministic(seed: int) -> None:

@@ -28,8 +28,7 @@ class _Terminal:
 
 @contextmanager
 def job_terminal(stream: TextIO, stage: str) -> Iterator[None]:
-    """Inside, lines are shown on `stream` as well as on standard error, and progress is that of
-    `stage`."""
+    """Inside, lines are shown on `stream` and on standard error, and progress is of `stage`."""
     before = _Terminal.stream, _Terminal.stage
     _Terminal.stream, _Terminal.stage = stream, stage
     try:

@@ -60,8 +60,7 @@ class Encoder:
 
     @classmethod
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
-        """The encoder of a saved tokenizer; MlmError if one of its three files is missing or
-        damaged."""
+        """The encoder of a saved tokenizer; MlmError if one of its files is missing or damaged."""
         path = Path(tokenizer_json)
         tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):

@@ -5,22 +5,32 @@ import math
 import numpy as np
 
 from mlm.foundations.errors import MlmError, first_line
-from mlm.foundations.tensorflow_setup import make_deterministic, tf
+from mlm.foundations.tensorflow_setup import in_one_pass, make_deterministic, tf
 from mlm.model.initialisation import neighbour_heads
+
+
+def _share(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 + 0.5 * tf.math.erf(math.sqrt(0.5) * x)
+
+
+@in_one_pass
+def _value(x: tf.Tensor) -> tf.Tensor:
+    wide = tf.cast(x, tf.float32)
+    return tf.cast(wide * _share(wide), x.dtype)
+
+
+@in_one_pass
+def _gradient(x: tf.Tensor, of_y: tf.Tensor) -> tf.Tensor:
+    wide = tf.cast(x, tf.float32)
+    density = tf.exp(-0.5 * tf.square(wide)) * (1 / math.sqrt(2 * math.pi))
+    return of_y * tf.cast(_share(wide) + wide * density, of_y.dtype)
 
 
 @tf.custom_gradient
 def gelu(x: tf.Tensor):
-    """x · Φ(x) (Hendrycks and Gimpel, 2016) in half as many passes as TensorFlow's, by the error
-    function in float32, which a CPU computes seven times as fast as in bfloat16."""
-    wide = tf.cast(x, tf.float32)
-    share = 0.5 + 0.5 * tf.math.erf(math.sqrt(0.5) * wide)
-
-    def gradient(of_y):
-        density = tf.exp(-0.5 * tf.square(wide)) * (1 / math.sqrt(2 * math.pi))
-        return of_y * tf.cast(share + wide * density, of_y.dtype)
-
-    return tf.cast(wide * share, x.dtype), gradient
+    """x · Φ(x) (Hendrycks and Gimpel, 2016), computed in float32 in one pass; TensorFlow's takes
+    a third of a step."""
+    return _value(x), lambda of_y: _gradient(x, of_y)
 
 
 def build_model(config, attention: str, seed: int):
