@@ -29,8 +29,7 @@ def find_batches(config: RunConfiguration, files: RunFiles, targets: list[str]) 
     """The largest of `CANDIDATES` that fits, for every target, in the configuration's precision,
     or if that is auto in all of `PRECISIONS`.
 
-    No batch is tried that the train split does not fill. Raises MlmError for a step that cannot be
-    lowered.
+    No batch is tried that the train split does not fill. MlmError if a step cannot be lowered.
     """
     samples = read_manifests(files, config.sequence_length)["train"].num_samples
     with tempfile.TemporaryDirectory() as directory:

@@ -20,8 +20,7 @@ def _size(number: int | None) -> str:
 
 
 def table(report: PreflightVerdict, prices: Mapping[str, float]) -> str:
-    """All targets of one preflight.json, and its findings, as text; `prices` are those of an hour
-    of one chip."""
+    """All targets of one preflight.json, and its findings, as text; `prices` are per chip hour."""
     rows = cells(report, prices)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

@@ -48,8 +48,7 @@ class Forgetting:
 
 def forgetting(forget: Sequence[str], settings: Settings, run: str) -> Forgetting:
     """How to have `run` without the documents that the items of `forget` name; MlmError for an item
-    that finds nothing, missing results, and another configuration, code or data than the training
-    had."""
+    that finds nothing, missing results, and another configuration, code or data than trained it."""
     past = past_run(settings, run)
     described, _ = checked_texts("train", settings, past)
     split = {

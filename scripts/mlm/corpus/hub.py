@@ -23,8 +23,7 @@ def hub_streams(
     """The documents by split: `splits` gives the dataset's own names, `share` which part of how
     many of all rows is read.
 
-    Raises MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or
-    column.
+    MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or column.
     """
     config = f" ({hub['config']})" if hub["config"] else ""
     named = f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"

@@ -21,8 +21,7 @@ _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirement
 
 
 class Language:
-    """The rules of `corpus.filters.language`; MlmError if the library, a language or the model is
-    missing."""
+    """`corpus.filters.language`; MlmError if the library, a language or the model is missing."""
 
     def __init__(self, settings: Mapping):
         self.rules: list[str] = []

@@ -81,8 +81,7 @@ def _resampled(
 def finetuning_verdicts(
     score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
 ) -> list[Verdict]:
-    """One verdict for each difference and part. `score` is rmse, where less is better, or
-    accuracy."""
+    """One verdict for each difference and part. `score`: rmse (less is better) or accuracy."""
     unit, found = "RMSE" if score == "rmse" else "accuracy", []
     asked = [(d, p) for d in differences for p in _PARTS if getattr(d, p) is not None]
     for difference, part in asked:

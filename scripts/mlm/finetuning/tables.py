@@ -72,8 +72,7 @@ def read_rows(path: str | Path, kind: type) -> list:
 
 
 def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
-    """Write the predictions as CSV: of several trainings as `prediction`, `prediction_1` and so
-    on."""
+    """Write the predictions as CSV: of several trainings as `prediction`, `prediction_1`, …"""
     columns = ["id", "fold", "target", "prediction"]
     columns += [f"prediction_{i}" for i in range(1, len(rows[0].predictions))]
     write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])

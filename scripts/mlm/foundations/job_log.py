@@ -121,8 +121,7 @@ def _logged(path: str, stage: str) -> Iterator[None]:
 
 @contextmanager
 def _descriptor_to(log: _Log, stderr: TextIO) -> Iterator[TextIO]:
-    """Inside, what libraries and processes write to descriptor 2 is in the log; gives the terminal
-    that it was."""
+    """Inside, what is written to descriptor 2 is in the log; gives the terminal that it was."""
     try:
         is_descriptor = stderr.fileno() == 2
     except (OSError, ValueError):

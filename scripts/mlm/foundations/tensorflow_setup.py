@@ -10,8 +10,9 @@ import os
 # TensorFlow exports an SQLite of its own, without FTS5: whichever is loaded first serves both.
 import sqlite3  # noqa: F401
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -38,14 +39,11 @@ with _as_if_missing("jax", "pandas", "scipy"):
     import tensorflow as tf
     import tf_keras
 
-__all__ = ["as_written", "in_one_pass", "make_deterministic", "tf", "tf_keras"]
+__all__ = ["as_written", "compile_quietly", "in_one_pass", "make_deterministic", "tf", "tf_keras"]
 
 #: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
 #: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
 as_written = tf.autograph.experimental.do_not_convert
-#: For functions that compute element by element: XLA reads and writes memory once for all of their
-#: operations, where TensorFlow's kernels do for each.
-in_one_pass = tf.function(jit_compile=True, autograph=False)
 
 
 def make_deterministic(seed: int) -> None:
@@ -55,3 +53,28 @@ def make_deterministic(seed: int) -> None:
     tf_keras.utils.set_random_seed(seed % (2**31 - 2) + 1)
     tf.config.experimental.enable_op_determinism()
     tf_keras.backend.experimental.enable_tf_random_generator()
+
+
+def in_one_pass(function: Callable) -> Callable:
+    """`function`, which computes element by element, by XLA, which reads and writes memory once for
+    all of its operations, where TensorFlow's kernels do for each."""
+
+    def compiled(*arguments):
+        # A new function for every trace: TensorFlow warns of one that it traces for many shapes.
+        new = tf.function(lambda *own: function(*own), jit_compile=True, autograph=False)
+        return new(*arguments)
+
+    return compiled
+
+
+@cache
+def compile_quietly() -> None:
+    """Let XLA say where nobody reads it what it says on stderr of a process's first compilation."""
+    with open(os.devnull, "w") as nowhere:
+        kept = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            in_one_pass(tf.negative)(tf.zeros([]))
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

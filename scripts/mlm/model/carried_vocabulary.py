@@ -29,8 +29,7 @@ class Reading(NamedTuple):
 
 
 class Vocabulary:
-    """The pieces of a tokenizer, by the content of its tokenizer.json and the texts of its special
-    tokens by name."""
+    """A tokenizer's pieces, by the content of its tokenizer.json, and special tokens by name."""
 
     def __init__(self, content: dict[str, Any], special: dict[str, str | None]):
         import tokenizers

@@ -84,8 +84,7 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
 
 
 def _make(api: HfApi, destination: Destination) -> None:
-    """Make the repository if it is missing; MlmError if one that is to be private is public
-    already."""
+    """Make the repository if it is missing; MlmError if a public one is to be private."""
     place = destination.place
     try:
         found = api.repo_info(**place)

@@ -60,8 +60,7 @@ class PreviewToken:
 
 @dataclass(frozen=True)
 class PreviewSample:
-    """Sample `index` of the split, plain and masked; the first epoch uses it as number `turn`, from
-    1."""
+    """Sample `index` of the split, plain and masked; number `turn`, from 1, of the first epoch."""
 
     index: int
     turn: int

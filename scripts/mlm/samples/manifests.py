@@ -1,5 +1,4 @@
-"""The manifest of a split, `results/manifests/{split}.json`, and whether its shards are as it
-says."""
+"""A split's manifest, `results/manifests/{split}.json`, and whether its shards are as it says."""
 
 import os
 from dataclasses import dataclass

@@ -35,8 +35,7 @@ def with_attention(devices: Devices, settings: Accelerator, run: Run) -> Devices
 
 
 def _why_xla(settings: Accelerator, kind: str, run: Run, card=None) -> str | None:
-    """Why XLA computes the attention on `card`, a device of JAX if known, in words; None if cuDNN
-    does."""
+    """Why XLA computes the attention on `card`, a device of JAX if known; None if cuDNN does."""
     architecture = Architecture.of(run.model_config.to_dict())
     fault = _fault(kind, settings.precision_on(kind), architecture, run.plan.sequence_length)
     if card is not None and not has_cudnn_attention(card):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mlm.foundations.errors import MlmError, first_line
-from mlm.foundations.tensorflow_setup import in_one_pass, make_deterministic, tf
+from mlm.foundations.tensorflow_setup import compile_quietly, in_one_pass, make_deterministic, tf
 from mlm.model.initialisation import neighbour_heads
 
 
@@ -40,6 +40,7 @@ def build_model(config, attention: str, seed: int):
     from transformers.activations_tf import ACT2FN
 
     make_deterministic(seed)
+    compile_quietly()
     # Layers look their activation up here when they are made.
     ACT2FN["gelu"] = gelu
     try:

@@ -31,8 +31,7 @@ class AdamW(tf_keras.optimizers.AdamW):
 
 
 def is_hidden_matrix(variable) -> bool:
-    """Whether Muon updates the variable: the matrix of a dense layer, except one that widens
-    embeddings."""
+    """Whether Muon updates the variable: a dense layer's matrix, if it widens no embeddings."""
     *_, layer, own = ("/" + variable.name.lower().split(":")[0]).split("/")
     return own == "kernel" and len(variable.shape) == 2 and "embedding" not in layer
 

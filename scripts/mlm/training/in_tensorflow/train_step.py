@@ -1,16 +1,10 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
 from mlm.config.optimizers import Optimizer
-from mlm.foundations.tensorflow_setup import in_one_pass, tf
+from mlm.foundations.tensorflow_setup import tf
 from mlm.model.sampled_softmax import strata
 from mlm.training.in_tensorflow.optimizers import clipped
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
-
-
-@in_one_pass
-def _of_others(products, bias, labels, classes):
-    logits = tf.cast(products, tf.float32) + bias
-    return tf.where(classes == labels[:, tf.newaxis], logits.dtype.min, logits)
 
 
 @tf.custom_gradient
@@ -22,8 +16,9 @@ def projected_cross_entropy(states, table, bias, labels, classes, counts):
     rows, own = (tf.cast(tf.gather(table, ids), states.dtype) for ids in (classes, labels))
     asked = tf.cast(states, tf.float32) * tf.cast(own, tf.float32)
     asked = tf.reduce_sum(asked, axis=-1) + tf.gather(bias, labels)
-    products = tf.matmul(states, rows, transpose_b=True)
-    logits = _of_others(products, tf.gather(bias, classes), labels, classes)
+    logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32)
+    logits += tf.gather(bias, classes)
+    logits = tf.where(classes == labels[:, tf.newaxis], logits.dtype.min, logits)
     probabilities = tf.nn.softmax(logits)
     highest, sums = tf.reduce_max(logits, axis=-1), tf.linalg.matvec(probabilities, counts)
     # The largest probability is at least 1 / classes: its logarithm loses nothing.
