@@ -275,7 +275,8 @@ def check_bandwidth(target: Target) -> list[Finding]:
 def judge(
     target: Target, found: Compilation, step: Step, kind: str = TRAINING
 ) -> tuple[bool | None, list[Finding]]:
-    """Whether the step fits `target`, None if unknown, and what keeps it from compiling."""
+    """Whether the step fits `target`, None if unknown, and what keeps it from compiling or
+    fitting."""
     fits, message = _fits(target, found)
     if fits is None:
         severity = WARNING if found.outcome == NOT_COMPILED else ERROR

@@ -74,7 +74,7 @@ def packed_parts(
     stretches: Sequence[Stretch], manifest: Manifest, root: str | Path, encoder: Encoder
 ) -> list[list[Packed]]:
     """For each of `stretches` of the manifest's split, its parts in order; MlmError if a shard
-    below `root` is not what the manifest says, or holds no document as `encoder` divides it."""
+    below `root` is not what the manifest says, or `encoder` divides a document differently."""
     if not stretches:
         return []
     texts = {one.document: one.text for one in stretches}

@@ -12,7 +12,7 @@ RESULTS = Path("results")
 
 
 def configuration_of(settings: Settings, run: str) -> RunConfiguration:
-    """The configuration of the training of `run`; MlmError unless what it leaves out fits."""
+    """The configuration of the training of `run`; MlmError if its file of holes does not fit."""
     own = RunConfiguration.of(settings, run)
     parent, forget = own.pretraining.continue_from.run, own.pretraining.forget
     holes = RESULTS / "holes" / f"{run}.json"

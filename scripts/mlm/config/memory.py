@@ -44,7 +44,7 @@ _NAMES = {
 
 
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
-    """At least as many parameters as the model has; its tokenizer's `vocabulary` may be unknown."""
+    """At least as many parameters as the model has; `vocabulary` is None if unknown."""
     fields = model.architecture() | model.overrides()
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
     if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:

@@ -25,7 +25,8 @@ LINK = np.dtype(("<i8", 2))
 _COMPARED = 1 << 19
 #: Pairs whose signatures are in memory together.
 _PAIRS = 1 << 16
-#: Beside the first document with its key, how many of those before it a document is compared with.
+#: Of the documents with a key in common, how many before it a document is compared with, beside
+#: the first.
 _WINDOW = 32
 
 

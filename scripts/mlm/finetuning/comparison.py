@@ -4,7 +4,8 @@ Two things are left to chance: which groups are tested, and the seeds of the tra
 resampled independently of each other, the same for all models (Owen, 2007, "The pigeonhole
 bootstrap"): groups with replacement, and of the N trainings of each fold N - 1 with replacement,
 because N of N would give only (N - 1) / N of the variance of their mean (Rao and Wu, 1988,
-"Resampling inference with complex survey data"). One training has no variance over seeds.
+"Resampling inference with complex survey data"). With one training, the variance over seeds is left
+out.
 """
 
 from collections.abc import Sequence

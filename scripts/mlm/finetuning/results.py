@@ -111,7 +111,7 @@ def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
 
 
 def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
-    """What a score averages, float [examples, trainings]: squared errors, or right classes."""
+    """What a score averages, float [examples, trainings]: squared errors, or 1 if right."""
     if task == "regression":
         said = np.array([r.predictions for r in rows], np.float64)
         return (said - np.array([[float(r.target)] for r in rows])) ** 2

@@ -39,7 +39,7 @@ with _as_if_missing("jax", "pandas", "scipy"):
     import tensorflow as tf
     import tf_keras
 
-__all__ = ["as_written", "compile_quietly", "in_one_pass", "make_deterministic", "tf", "tf_keras"]
+__all__ = ["as_written", "in_one_pass", "make_deterministic", "tf", "tf_keras"]
 
 #: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
 #: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
@@ -56,25 +56,17 @@ def make_deterministic(seed: int) -> None:
 
 
 def in_one_pass(function: Callable) -> Callable:
-    """`function`, which computes element by element, by XLA, which reads and writes memory once for
-    all of its operations, where TensorFlow's kernels do for each."""
+    """Compile the elementwise `function` with XLA where all devices are CPUs, so that memory is
+    read and written once instead of once per operation."""
 
-    def compiled(*arguments):
-        # A new function for every trace: TensorFlow warns of one that it traces for many shapes.
-        new = tf.function(lambda *own: function(*own), jit_compile=True, autograph=False)
-        return new(*arguments)
+    @cache
+    def compiled(*_specs: tf.TensorSpec) -> Callable:
+        # One per shape: TensorFlow warns of a function that it traces for many.
+        return tf.function(lambda *own: function(*own), jit_compile=True, autograph=False)
 
-    return compiled
+    def called(*arguments):
+        if any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
+            return function(*arguments)
+        return compiled(*(tf.TensorSpec(a.shape, a.dtype) for a in arguments))(*arguments)
 
-
-@cache
-def compile_quietly() -> None:
-    """Let XLA say where nobody reads it what it says on stderr of a process's first compilation."""
-    with open(os.devnull, "w") as nowhere:
-        kept = os.dup(2)
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            in_one_pass(tf.negative)(tf.zeros([]))
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+    return called

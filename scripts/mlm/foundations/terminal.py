@@ -28,7 +28,7 @@ class _Terminal:
 
 @contextmanager
 def job_terminal(stream: TextIO, stage: str) -> Iterator[None]:
-    """Inside, lines are shown on `stream` and on standard error, and progress is of `stage`."""
+    """Inside, lines go to `stream` as well as to standard error, and progress names `stage`."""
     before = _Terminal.stream, _Terminal.stage
     _Terminal.stream, _Terminal.stage = stream, stage
     try:

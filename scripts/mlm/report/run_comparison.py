@@ -62,7 +62,7 @@ class SeedGroup:
 
 
 def best_run(runs: list[RunResults]) -> RunResults:
-    """The run of the lowest validation loss at its end, not of test's; the first of equals."""
+    """The run with the lowest final validation loss, never test loss; the first of equals."""
     return min(runs, key=lambda run: run.training.final.validation_loss)
 
 

@@ -25,7 +25,7 @@ def document_spans(
     manifest: Manifest, root: str | Path, encoder: Encoder, texts: Mapping[int, str]
 ) -> dict[int, list[Span]]:
     """The spans in order, by the number of each document of `texts`; MlmError if a shard below
-    `root` is not what the manifest says, or holds no document as `encoder` divides it."""
+    `root` is not what the manifest says, or `encoder` divides a document differently."""
     found, first, length = {}, 0, manifest.sequence_length
     for number, entry in enumerate(manifest.shards):
         held = document_range(manifest.documents, number, len(manifest.shards))

@@ -116,7 +116,7 @@ class Samples(Rows):
 def read_samples(
     manifest: Manifest, root: str | Path = ".", chosen: np.ndarray | None = None
 ) -> Iterator[Samples]:
-    """The samples in order, or the indices `chosen`, in batches; MlmError for bad ones."""
+    """The samples in order, or those at `chosen`, in batches; MlmError for bad ones."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     grouped = manifest.group_by is not None
     for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):

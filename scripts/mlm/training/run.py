@@ -167,7 +167,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
 
 
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
-    """The manifests alone of the run; MlmError unless they fit the tokenizer and the length."""
+    """The run's manifests; reads no shard. MlmError unless they fit tokenizer and length."""
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     # If it is damaged, the shards are not to blame.
     record = Path(files.tokenizer).with_name("tokenizer_stats.json")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mlm.foundations.errors import MlmError, first_line
-from mlm.foundations.tensorflow_setup import compile_quietly, in_one_pass, make_deterministic, tf
+from mlm.foundations.tensorflow_setup import in_one_pass, make_deterministic, tf
 from mlm.model.initialisation import neighbour_heads
 
 
@@ -28,8 +28,8 @@ def _gradient(x: tf.Tensor, of_y: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def gelu(x: tf.Tensor):
-    """x · Φ(x) (Hendrycks and Gimpel, 2016), computed in float32 in one pass; TensorFlow's takes
-    a third of a step."""
+    """x · Φ(x) (Hendrycks and Gimpel, 2016) in one pass, by the error function in float32, which a
+    CPU computes seven times as fast as in bfloat16."""
     return _value(x), lambda of_y: _gradient(x, of_y)
 
 
@@ -40,7 +40,6 @@ def build_model(config, attention: str, seed: int):
     from transformers.activations_tf import ACT2FN
 
     make_deterministic(seed)
-    compile_quietly()
     # Layers look their activation up here when they are made.
     ACT2FN["gelu"] = gelu
     try:
