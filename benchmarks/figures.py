@@ -43,9 +43,9 @@ BUDGETS = ("", "-hour")
 DRAWS = range(10)
 NAMES = {
     "unigram": "unigram",
-    "bigram_hidden": "two-sided bigram that sees what the model sees",
+    "bigram_hidden": "two-sided bigram with the same view",
     "bigram": "two-sided bigram that sees every neighbour",
-    "trigram_hidden": "two-sided trigram that sees what the model sees",
+    "trigram_hidden": "two-sided trigram with the same view",
     "trigram": "two-sided trigram that sees every neighbour",
 }
 

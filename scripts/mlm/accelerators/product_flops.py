@@ -9,7 +9,8 @@ import math
 
 from jax.extend.core import jaxprs_in_params
 
-#: Products in a kernel of attention: scores and sum; for the gradient, the scores and four more.
+#: Products in a kernel of attention: scores and weighted sum; for the gradient, the scores again
+#: and four more.
 _IN_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
 
 

@@ -101,7 +101,7 @@ class Pretraining(Section):
         return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """Updates that the length comes to, each of `batch` of the `samples` of the train split."""
+        """The length in updates, for a train split of `samples` in batches of `batch`."""
         if self.steps:
             return self.steps
         if self.epochs:

@@ -21,7 +21,8 @@ _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirement
 
 
 class Language:
-    """`corpus.filters.language`; MlmError if the library, a language or the model is missing."""
+    """The rules of `corpus.filters.language`; MlmError if the library, a language or the model is
+    missing."""
 
     def __init__(self, settings: Mapping):
         self.rules: list[str] = []

@@ -52,7 +52,8 @@ class Engine:
         optimizer = run.pretraining.optimizer
         if optimizer.gradient_accumulation_steps > 1:
             # It rewrites the sum of a large gradient in the loop over the parts into temporary
-            # variables, if two have one name: AlreadyExistsError, from a width of 512.
+            # variables, two of which may have one name: AlreadyExistsError, from a width of
+            # 512 on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         self._run, self._strategy = run, devices.strategy
         with self._strategy.scope():
