@@ -6,14 +6,13 @@ PUBLISHED_CORPUS = of_section("corpus", "source", "hub")
 
 
 rule export:
-    """Croissant metadata, a bill of materials for each model, and checksums. A target."""
+    """Croissant metadata of the shards, and checksums of corpus, shards and models. A target."""
     input:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
         corpus=[f"results/corpus/{split}.json" for split in SPLITS],
         trainings=expand("results/runs/{run}/training.json", run=RUNS),
     output:
         croissant="results/exports/croissant.jsonld",
-        bills=expand("results/exports/{run}.cdx.json", run=RUNS),
         checksums="results/exports/SHA256SUMS",
     localrule: True
     resources:

@@ -1,4 +1,4 @@
-"""Rule `export`: metadata of the shards, a bill of materials for each model, and checksums."""
+"""Rule `export`: Croissant metadata of the shards, and checksums of corpus, shards and models."""
 
 from pathlib import Path
 
@@ -7,14 +7,13 @@ from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.foundations.atomic import write_json, write_text
-from mlm.foundations.environment import ENVIRONMENTS
 from mlm.samples.manifests import Manifest
 from mlm.training.artefacts import Training
 
 
 @run_as_job
 def main(job):
-    from mlm.publishing.exports import bill_of_materials, checksums, croissant
+    from mlm.publishing.exports import checksums, croissant
     from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     section = Publish.of_param(job.params.publish)
@@ -22,16 +21,10 @@ def main(job):
     manifests = {Path(path).stem: Manifest.read(path) for path in job.input.manifests}
     write_json(job.output.croissant, croissant(job.params.title, source, section, manifests))
     digests = {s.path: s.sha256 for m in manifests.values() for s in m.shards}
-    corpus: dict[str, str] = {}
     for path in job.input.corpus:
-        corpus |= CorpusSplit.read(path).made_from.outputs
-    lock = (ENVIRONMENTS / "requirements.txt").read_text(encoding="utf-8")
-    for path, bill in zip(job.input.trainings, job.output.bills, strict=True):
-        training = Training.read(path)
-        digests |= training.made_from.outputs
-        write_json(bill, bill_of_materials(training, source, section, corpus, lock))
+        digests |= CorpusSplit.read(path).made_from.outputs
+    for path in job.input.trainings:
+        digests |= Training.read(path).made_from.outputs
     # training.csv has timings, which its digest leaves out; other shards may be in a bucket.
-    listed = {
-        p: d for p, d in (digests | corpus).items() if not p.endswith(".csv") and "://" not in p
-    }
-    write_text(job.output.checksums, checksums(listed))
+    local = {p: d for p, d in digests.items() if not p.endswith(".csv") and "://" not in p}
+    write_text(job.output.checksums, checksums(local))

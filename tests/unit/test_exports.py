@@ -1,20 +1,15 @@
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import mlcroissant
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from report_results import results_in
 
 from mlm.config.publish import Publish
-from mlm.publishing.exports import bill_of_materials, checksums, croissant
+from mlm.publishing.exports import checksums, croissant
 from mlm.samples.manifests import Manifest
-from mlm.training.artefacts import Training, WarmStartFigures
 
-LOCK = (Path(__file__).parents[2] / "envs" / "requirements.txt").read_text()
 SOURCE = "the letters of <somebody>"
 
 
@@ -39,38 +34,6 @@ def test_croissants_own_reader_finds_every_shard(results, tmp_path, caplog):
     assert [f.content_url for f in read.distribution] == [s.path for s in shards]
     assert read.url == "https://huggingface.co/datasets/me/it"
     assert "@context" not in caplog.text
-
-
-def test_a_bill_of_materials_is_valid_and_names_weights_text_and_packages(results):
-    training = Training.read(results / "runs" / "base" / "training.json")
-    section = Publish.of_param({"license": "apache-2.0"})
-    corpus = {"results/corpus/train.parquet": "a" * 64}
-    bill = bill_of_materials(training, SOURCE, section, corpus, LOCK)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
-    model, (text, *packages) = bill["metadata"]["component"], bill["components"]
-    assert model["hashes"][0]["content"] == training.digests.model
-    assert (text["name"], text["hashes"][0]["content"]) == (SOURCE, "a" * 64)
-    pinned = [line.split("==")[0] for line in LOCK.splitlines() if "==" in line.split("#")[0]]
-    assert {package["name"] for package in packages} == set(pinned)
-    assert all(package["externalReferences"][0]["hashes"] for package in packages)
-    assert bill == bill_of_materials(training, SOURCE, section, corpus, LOCK)
-
-
-def test_a_bill_of_materials_names_the_checkpoint_that_a_model_started_from(results):
-    training = Training.read(results / "runs" / "base" / "training.json")
-    base = WarmStartFigures("them/encoder@" + "1" * 40, "b" * 64, "mit", [], [], True, {}, 4.0)
-    adapted = replace(training, warm_start=base)
-    section = Publish.of_param({"license": Publish().license})
-    bill = bill_of_materials(adapted, SOURCE, section, {"train.parquet": "a" * 64}, LOCK)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
-    model = bill["metadata"]["component"]
-    (ancestor,) = model["pedigree"]["ancestors"]
-    assert (ancestor["name"], ancestor["hashes"][0]["content"]) == (base.checkpoint, "b" * 64)
-    assert model["licenses"] == ancestor["licenses"] == [{"license": {"name": "mit"}}]
-    own = Publish.of_param({"license": "cc0-1.0"})
-    model = bill_of_materials(adapted, SOURCE, own, {}, LOCK)["metadata"]["component"]
-    assert model["licenses"] == [{"license": {"name": "cc0-1.0"}}]
-    assert model["pedigree"]["ancestors"] == [ancestor]
 
 
 def test_checksums_are_what_sha256sum_reads(tmp_path):

@@ -54,21 +54,17 @@ class Publish(Section):
             taken.setdefault(name, f"the model of run {run}")
 
 
-def inherited_licence(license: str, of_base: str | None) -> str:
-    """`license` of section `publish`, or if it says nothing that of the checkpoint, if known."""
-    return license if license != Publish().license else of_base or license
-
-
 def licence_of(license: str, run: str, base: str | None, of_base: str | None) -> str:
     """The licence on the card of `run`, which started from the checkpoint `base`, if any: `license`
     of section `publish`, or if it says nothing that of the checkpoint. MlmError without either."""
-    found = inherited_licence(license, of_base)
-    if base is not None and found == Publish().license:
+    unsaid = Publish().license
+    licence = license if license != unsaid else of_base or license
+    if base is not None and licence == unsaid:
         raise MlmError(
             f"publish.license: run {run} starts from {base}, whose README.md names no license. "
             "Ask its authors on which terms the model may be published, and set it to them"
         )
-    return found
+    return licence
 
 
 def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:

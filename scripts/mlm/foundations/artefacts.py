@@ -123,7 +123,7 @@ def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
 def is_artefact(path: str | os.PathLike) -> bool:
     """Whether `path` is one of the JSON files that are sealed (a tokenizer's are not)."""
     name = PurePath(path).name
-    return name.endswith(".json") and not (name in _OTHER_JSON or name.endswith(".cdx.json"))
+    return name.endswith(".json") and name not in _OTHER_JSON
 
 
 #: JSON files in layouts of others, which have no place for a seal.
