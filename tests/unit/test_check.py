@@ -55,6 +55,12 @@ def test_a_vocabulary_too_large_is_told_with_one_that_works(here, texts):
     assert rehearse_data(settings, here).sizes["train"].tokens > 1000
 
 
+def test_a_text_that_is_unknown_to_its_tokenizer_is_a_problem(here):
+    (here / "dna.txt").write_text("\n".join(f"{i:010b}" * 40 for i in range(300)))
+    forecast = check(of_files("dna.txt", tokenizer={"kind": "wordpiece"}))
+    assert "more than 200 characters" in forecast.problems[0] and not forecast.stages
+
+
 @pytest.mark.parametrize(
     "pattern, words",
     [("data/*.txt", "no file matches 'data/\\*.txt'"), ("broken.jsonl", "broken.jsonl")],

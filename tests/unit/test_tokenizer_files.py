@@ -23,9 +23,9 @@ TEXTS = [
 ]
 
 
-def make(folder, families=(), **changes):
+def make(folder, families=(), texts=TEXTS, **changes):
     corpora = {}
-    of_splits = {"train": TEXTS, "validation": TEXTS[:1], "test": ["zebra ☃ <pad>"]}
+    of_splits = {"train": texts, "validation": TEXTS[:1], "test": ["zebra ☃ <pad>"]}
     for split, texts in of_splits.items():
         file = folder / f"{split}.parquet"
         table = pyarrow.table({"text": texts, "group": range(len(texts))})
@@ -111,26 +111,71 @@ def test_a_pretrained_directory_gives_the_same_ids(made, tmp_path):
     assert [f.rsplit("/", 1)[1] for f in source_files(str(made))] == sorted(TOKENIZER_FILES)
 
 
-def bert(folder):
+def bert(folder, *words):
     """A directory with a vocabulary of BERT's form, whose padding has id 0."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "we", "the", "people", "##s", ",", "of"]
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "we",
+        "the",
+        "people",
+        "##s",
+        ",",
+        *words,
+    ]
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 512})
+        json.dumps(
+            {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": False}
+        )
     )
     return {"path": str(folder), "revision": None}
 
 
 def test_a_pretrained_tokenizer_must_suit_the_family(tmp_path):
-    pretrained = bert(tmp_path / "bert")
-    directory = make(tmp_path, families=["bert"], kind="pretrained", pretrained=pretrained)
+    ready = {"kind": "pretrained", "pretrained": bert(tmp_path / "bert")}
+    directory = make(tmp_path, ["bert"], ["we, the peoples, we the people"], **ready)
     encoder = Encoder.load(directory / "tokenizer.json")
     assert encoder.special() == {"cls": 2, "pad": 0, "sep": 3, "unk": 1, "mask": 4}
     assert encoder.encode(["we the peoples, [MASK]"]) == [[2, 5, 6, 7, 8, 9, 1, 1, 1, 3]]
     assert json.loads((directory / "tokenizer_config.json").read_text())["model_max_length"] == 512
     with pytest.raises(MlmError, match=r"padding token has id 0.*roberta takes id 1"):
         check_ids(encoder, "roberta")
+
+
+DNA = ["ACGT" * 75, "ACGGT" * 100] * 20
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "words"),
+    [
+        (DNA, "wordpiece", ["100.0% of the tokens", "more than 200 characters", "unigram or bpe"]),
+        # One unknown token in 31, but nearly all of the text.
+        ([f"{'we the people ' * 10} {DNA[0] * 9}"] * 9, "wordpiece", ["200 characters"]),
+        (["we the people " + "a" * 101], "pretrained", ["more than 100 characters"]),
+        (["we the люди"] * 9, "pretrained", ["'л'", "tokenizer.kind: unigram"]),
+        (["the cafe\u0301"] * 9, "pretrained", ["normalisation: NFC"]),
+    ],
+)
+def test_a_text_that_the_tokenizer_does_not_know_is_refused_with_the_cause(
+    tmp_path, texts, kind, words
+):
+    ready = {"pretrained": bert(tmp_path / "bert", "café")} if kind == "pretrained" else {}
+    with pytest.raises(MlmError) as refusal:
+        make(tmp_path, texts=texts, kind=kind, vocabulary_size=None, **ready)
+    assert not [word for word in words if word not in str(refusal.value)]
+    assert not (tmp_path / "tokenizer").exists()
+
+
+def test_words_that_the_corpus_marks_as_unknown_are_not_refused(tmp_path):
+    texts = ["we <unk> the people <unk> and their union"] * 20
+    make(tmp_path, texts=texts, unknown_literal="<unk>", vocabulary_size=None)
+    statistics = json.loads((tmp_path / "tokenizer" / "tokenizer_stats.json").read_text())
+    assert statistics["splits"]["train"]["unknown_rate"] > 0.05
 
 
 def test_an_unpinned_revision_is_refused():

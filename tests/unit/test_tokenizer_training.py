@@ -14,7 +14,7 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
-from mlm.config.tokenizer import Tokenizer
+from mlm.config.tokenizer import SpecialTokens, Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
@@ -208,6 +208,23 @@ def test_the_unknown_literal_is_the_unknown_token_and_no_other_string_is(tmp_pat
     assert encoder.special_ids.mask not in ids
     assert encoder.decode(ids, skip_special_tokens=False) == "[CLS] the<unk> of [MASK][SEP]"
     assert encoder.count_special_literals(["<unk> [SEP]"]) == 1
+
+
+@of_every_kind
+def test_a_string_that_a_library_calls_unknown_is_text(tmp_path, kind):
+    special = dict(SPECIAL, unk="[UNK]")
+    texts = ["one <unk> two", "three <s> four </s>"] * 30
+    chosen = settings(kind=kind, vocabulary_size=None, special_tokens=SpecialTokens(**special))
+    encoder = Encoder(train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer, special)
+    assert not any(encoder.special_ids.unk in ids for ids in encoder.encode(texts))
+
+
+def test_only_the_quotes_of_the_embedded_corpus_are_replaced():
+    code = {"source": "files", "files": {"train": ["*.py"]}}
+    assert resolve({"corpus": code})["tokenizer"]["replacements"] == []
+    assert resolve({})["tokenizer"]["replacements"] == [["``", '"'], ["''", '"']]
+    own = {"replacements": [["a", "b"]]}
+    assert resolve({"tokenizer": own})["tokenizer"]["replacements"] == [["a", "b"]]
 
 
 def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):

@@ -87,7 +87,7 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
     times.append(time.monotonic())
     tokenizer = results / "tokenizer" / "tokenizer.json"
-    enough = _make_tokenizer(settings, corpora, tokenizer, whole)
+    enough = _make_tokenizer(settings, corpora, tokenizer, whole, other_text=scale is None)
     times.append(time.monotonic())
     encoder, own = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
     manifests, shards = {}, {}
@@ -126,22 +126,26 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
 
 
 def _make_tokenizer(
-    settings: Settings, corpora: Mapping[str, SplitDocuments], tokenizer: Path, whole: bool
+    settings: Settings,
+    corpora: Mapping[str, SplitDocuments],
+    tokenizer: Path,
+    whole: bool,
+    other_text: bool,
 ) -> int | None:
-    """Write `tokenizer` and its statistics. The largest vocabulary that the text gives, if the
-    sample is too small for that asked for."""
+    """Write `tokenizer` and its statistics. Return the largest vocabulary that the text gives if
+    the sample is too small for the configured one."""
     section = Tokenizer.of_param(settings["tokenizer"])
     outputs = SimpleNamespace(
         tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
     )
     families = families_of(settings) if section.kind == "pretrained" else []
     try:
-        make_tokenizer(corpora, section, families, outputs)
+        make_tokenizer(corpora, section, families, outputs, other_text)
     except CorpusTooSmall as error:
         if whole:
             raise
         section = section.model_copy(update={"vocabulary_size": error.ids})
-        make_tokenizer(corpora, section, families, outputs)
+        make_tokenizer(corpora, section, families, outputs, other_text)
         return error.ids
     return None
 

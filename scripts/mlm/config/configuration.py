@@ -119,7 +119,7 @@ class Configuration(Section):
         if self.tokenizer.kind != "pretrained":
             prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
             # Of several words, a replacement may make one token.
-            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements):
+            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements or ()):
                 prompts += run.evaluation.too_long(length, model.longest_sequence(length))
             yield from (f"evaluation.{line}" for line in prompts)
 

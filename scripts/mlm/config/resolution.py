@@ -13,6 +13,7 @@ from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.config.problems import checked
 from mlm.config.sweep import swept
+from mlm.config.tokenizer import EMBEDDED_REPLACEMENTS
 from mlm.foundations.errors import ConfigError, printable
 
 
@@ -39,6 +40,9 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
     settings["model"]["config"] = configuration.model.shown_fields()
+    if configuration.tokenizer.replacements is None:
+        embedded = configuration.corpus.source == "embedded"
+        settings["tokenizer"]["replacements"] = EMBEDDED_REPLACEMENTS if embedded else []
     settings.given = plain
     return settings
 

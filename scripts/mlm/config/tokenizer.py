@@ -11,6 +11,8 @@ from mlm.config.model import content_of
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+#: How the embedded corpus, which has several forms of quotes, is normalised.
+EMBEDDED_REPLACEMENTS = [["``", '"'], ["''", '"']]
 #: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
 MOST_BY_ITSELF = 8000
 _SPECIAL_TOKENS, _BYTES = 5, 256
@@ -62,8 +64,10 @@ class Tokenizer(Section):
     special_tokens: SpecialTokens = section(SpecialTokens)
     byte_fallback: bool = False
     """Encode characters outside the vocabulary as their UTF-8 bytes, which take 256 ids."""
-    replacements: list[_Pair] = [["``", '"'], ["''", '"']]
-    """Pairs [old, new] of text to replace before anything else, in this order."""
+    replacements: list[_Pair] | None = None
+    """Pairs [old, new] of text to replace before anything else, in this order. Ids do not give the
+    old text back. null: in the embedded corpus, two backticks or two single quotes become a double
+    quote; in any other, nothing is replaced."""
     unknown_literal: Text | None = None
     """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
     character_coverage: Annotated[float, Field(ge=0.5, le=1)] = 1.0
@@ -90,6 +94,8 @@ class Tokenizer(Section):
             elif not Path(path).is_dir():
                 for line in unpinned("pretrained.revision", self.pretrained.revision):
                     yield f"{line}. ({path!r} is not a directory here, so it is taken for a Hub id)"
+            if self.replacements:
+                yield "replacements: a pretrained tokenizer has its own; leave them out"
             return
         if (self.vocabulary_size or MOST_BY_ITSELF) <= self.reserved:
             yield (
@@ -101,7 +107,7 @@ class Tokenizer(Section):
                 f"character_coverage: {self.character_coverage}; kind unigram takes 0.98 to 1. Set "
                 "that, or choose bpe or wordpiece"
             )
-        if not all(old for old, _ in self.replacements):
+        if not all(old for old, _ in self.replacements or ()):
             yield "replacements: the first text of a pair must not be empty"
 
 

@@ -7,7 +7,7 @@ match, and puts the special tokens around each document itself.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,6 +87,18 @@ class Encoder:
         ]
         first, last = self.special_ids.cls, self.special_ids.sep
         return [first, *encoding.ids, last], [(0, 0), *places, (0, 0)]
+
+    def unknown_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+        """The number of tokens of each text, and what of it is read as unknown, except the unknown
+        literal."""
+        unknown = self.special_ids.unk
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
+            parts = []
+            if unknown in encoding.ids:
+                places = zip(encoding.ids, encoding.offsets, strict=True)
+                parts = [text[a:b].strip() for i, (a, b) in places if i == unknown]
+            yield len(encoding), [part for part in parts if part != self.unknown_literal]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`, with or without the special tokens in it."""

@@ -15,6 +15,7 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained
 from mlm.tokenizer.tokenizer_files import write_tokenizer
 from mlm.tokenizer.training import train_tokenizer
+from mlm.tokenizer.unknown_text import refuse_unknown_text
 
 #: Tokens that are shown as the most frequent.
 _TOP = 20
@@ -23,11 +24,16 @@ MOST_BYTES = 200_000_000
 
 
 def make_tokenizer(
-    corpora: dict[str, SplitDocuments], section: Tokenizer, families: list[str], outputs: Any
+    corpora: dict[str, SplitDocuments],
+    section: Tokenizer,
+    families: list[str],
+    outputs: Any,
+    other_text: bool = False,
 ) -> TokenizerStatistics:
     """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`, once
     all is known to be right, and return its content. `families` are the model types that will read
-    the ids; `outputs` has the paths `tokenizer` and `stats`."""
+    the ids; `outputs` has the paths `tokenizer` and `stats`. Much unknown text is refused, except
+    in `other_text` than a run's."""
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
@@ -46,6 +52,8 @@ def make_tokenizer(
     for family in families:
         check_ids(encoder, family)
     statistics = tokenizer_statistics(encoder, corpora, origin | {"kind": section.kind})
+    if statistics.splits["train"].unknown and not other_text:
+        refuse_unknown_text(encoder, content["model"], corpora["train"], section)
     directory = Path(outputs.tokenizer).parent
     write_tokenizer(directory, content, special, section.unknown_literal, longest)
     statistics.write(outputs.stats)

@@ -23,6 +23,8 @@ from mlm.tokenizer.training_text import (
     TrainingText,
 )
 
+#: sentencepiece leaves its unknown piece, "<unk>" by default, out of the text that it learns from.
+_NO_TEXT_HAS = "\ufdd0"
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
@@ -48,7 +50,7 @@ def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
 
 
 def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
-    """What sentencepiece's trainer writes: `<unk>`, and the pieces without the boundaries."""
+    """sentencepiece's model: its unknown piece, and the learned pieces without the boundaries."""
     model = io.BytesIO()
     try:
         _sentencepiece().SentencePieceTrainer.Train(
@@ -66,6 +68,7 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
             max_sentence_length=1 << 20,
             train_extremely_large_corpus=section.max_training_bytes > 1 << 30,
             unk_id=0,
+            unk_piece=_NO_TEXT_HAS,
             bos_id=-1,
             eos_id=-1,
             pad_id=-1,
