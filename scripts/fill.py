@@ -8,7 +8,14 @@ The configuration is given as to snakemake. Nothing is written.
 import argparse
 from pathlib import Path
 
-from mlm.foundations.command import enter_directory, parser_for_run, print_json, run_command
+from mlm.foundations.command import (
+    chosen_run,
+    enter_directory,
+    parser_for_run,
+    print_json,
+    run_command,
+    text_argument,
+)
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
@@ -23,14 +30,15 @@ def main(arguments: list[str]) -> None:
 
     enter_directory(given)
     settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
-    run = next(iter(settings["runs"])) if given.run is None else given.run
-    if run not in settings["runs"]:
-        raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    run = chosen_run(settings["runs"], given.run)
     results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):
+        trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
+        others = f". Trained here: {', '.join(trained)} (--run)" if trained else ""
         raise MlmError(
-            f"{model}: no model is there yet. The snakemake command of this configuration trains it"
+            f"{model}: no model is there yet. The snakemake command of this configuration trains "
+            f"it{others}"
         )
     check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
     from mlm.evaluation.fill_mask import answers, use_cpu
@@ -46,7 +54,9 @@ def main(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = parser_for_run("fill.py", __doc__)
-    parser.add_argument("sentences", nargs="+", help="sentences in quotes, with one mask each")
+    parser.add_argument(
+        "sentences", nargs="+", type=text_argument, help="sentences in quotes, with one mask each"
+    )
     parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
     given = parser.parse_args(arguments)
     if given.top_k < 1:

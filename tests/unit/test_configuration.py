@@ -228,7 +228,7 @@ def mix(**own):
         ("sweep", {"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
         ("sweep", {"evaluation.prompts": [["a [MASK]"]]}, "['a [MASK]'] cannot be part of a run's"),
         ("sweep", 3, ": found 3, expected section of keys and values"),
-        ("evaluation.prompts", ["no mask"], ": 'no mask' holds [MASK] 0 times"),
+        ("evaluation.prompts", ["no mask"], ": 'no mask' has no [MASK]"),
         ("evaluation.prompts", [f"{LONG}[MASK]"], "has at least 65 tokens; shorten it to 64"),
         ("evaluation.minimal_pairs", [["same", "same"]], "'same' is on both sides of a pair"),
         ("evaluation.minimal_pairs", [["a", f"one {LONG}"]], "has at least 65 tokens"),

@@ -295,6 +295,6 @@ def test_the_answers_are_those_of_the_pipeline_of_transformers(root):
 def test_all_wrong_prompts_are_named_at_once(root):
     prompts = ["", "the [MASK]", "[MASK] of [MASK]", "the " * 40 + "[MASK]"]
     said = refusal(answers, root / "random", prompts, 5)
-    assert "'' holds the mask token [MASK] 0 times" in said
+    assert "'' has no [MASK]" in said
     assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in said
     assert "43 tokens; the model takes at most 16" in said and "'the [MASK]'" not in said

@@ -46,9 +46,9 @@ def test_every_sentence_is_answered(fill, model, capsys):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--run", "wide"], "no run is called 'wide'; there are: base"),
-        (["--run", "\x1b[31m"], r"no run is called '\x1b[31m'"),
-        (["--run", ""], "no run is called ''; there are: base"),
+        (["--run", "wide"], "--run 'wide'"),
+        (["--run", "\x1b[31m"], r"--run '\x1b[31m'"),
+        (["--run", ""], "--run '': no such run"),
         ([], "results/runs/base/model: no model is there yet"),
         (["--directory", "nowhere"], "--directory nowhere: there is no such directory"),
         (["--config", "seed=x"], "seed: found 'x', expected integer"),
@@ -57,6 +57,20 @@ def test_every_sentence_is_answered(fill, model, capsys):
 def test_where_there_is_no_model_that_is_said(fill, options, words, capsys):
     assert fill(["A [MASK].", *options]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_after_a_forgotten_configfile_the_trained_runs_are_named(fill, model, capsys):
+    model.parent.rename(model.parent.with_name("wide"))
+    assert fill(["A [MASK]."]) == 1
+    assert "Trained here: wide" in capsys.readouterr().err
+    assert fill(["A [MASK].", "--run", "wide"]) == 1
+    assert "--configfile" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text_are_refused(fill, model, capsys):
+    with pytest.raises(SystemExit):
+        fill(["A [MASK] \udcff."])
+    assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_a_damaged_model_is_not_asked(fill, model, capsys):

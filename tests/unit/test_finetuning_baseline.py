@@ -132,9 +132,9 @@ def test_scores_are_those_of_the_textbook():
     assert macro_f1(said) == pytest.approx(2 / 3, abs=1e-6)
 
 
-def compared(figures, units, folds=None, how=HOW):
+def compared(figures, units):
     columns = {name: np.reshape(values, (len(units), -1)) for name, values in figures.items()}
-    return Comparison(columns, units, [0] * len(units) if folds is None else folds, True, how)
+    return Comparison(columns, units, rooted=True, resampling=HOW)
 
 
 def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none():
@@ -149,29 +149,11 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
     assert low < 0 < high
 
 
-@pytest.mark.parametrize("trainings", [2, 5])
-def test_the_interval_holds_the_variance_over_seeds(trainings):
-    """Errors that differ by training alone: the interval is as wide as their mean varies."""
-    rng = np.random.default_rng(2)
-    folds = np.repeat(np.arange(50), 4)
-    effect = rng.normal(0, 1, (50, trainings))
-    figures = {"m": 100 + effect[folds]}
-    how = Resampling(resamples=1000, confidence=0.95, seed=0)
-    units = [f"g{i}" for i in range(200)]
-    found = Comparison(figures, units, folds, rooted=False, how=how).of("m")
-    # Between folds the groups vary too; within a fold the variance of a mean over trainings is
-    # that of one by their number, however few they are.
-    within = effect.var(axis=1, ddof=1).mean() / trainings / 50
-    between = (effect.mean(axis=1)[folds]).var() / 200
-    width = found.interval[1] - found.interval[0]
-    assert width == pytest.approx(2 * 1.96 * (within + between) ** 0.5, rel=0.12)
-
-
 def test_a_model_without_seeds_stands_beside_one_with_seeds():
     rng, units = np.random.default_rng(4), [f"g{i}" for i in range(80)]
     counted = rng.normal(0, 1, (80, 1)) ** 2
     figures = {"trained": np.repeat(counted, 3, axis=1), "counted": counted}
-    again = compared(figures, units, np.arange(80) % 4)
+    again = compared(figures, units)
     assert again.of("trained") == again.of("counted")
     assert again.of("trained", "counted").interval == pytest.approx((0, 0))
 

@@ -16,47 +16,72 @@ from mlm.finetuning.tables import EpochRow, Example, Prediction, read_rows
 from mlm.foundations.errors import MlmError
 
 
-def read(tmp_path, content, task="regression"):
+def read(tmp_path, content, task="regression", **columns):
     file = tmp_path / "train.csv"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_labelled_csv(FinetuneData(source="csv", file=str(file)), task)
+    return read_labelled_csv(FinetuneData(source="csv", file=str(file), **columns), task)
 
 
 def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
     header = "id,url_legal,license,excerpt,target,standard_error\n"
-    with_error = read(tmp_path, header + 'a1,,,"Two lines\nof text, quoted.",-0.34,0.46\n')
-    without = read(tmp_path, 'id,excerpt,target\na1,"Two lines\nof text, quoted.",-0.34\n')
+    with_error = read(
+        tmp_path, header + 'a1,,,"Two lines\nof text, quoted.",-0.34,0.46\n', id_column="id"
+    )
+    text = 'id,excerpt,target\na1,"Two lines\nof text, quoted.",-0.34\n'
+    without = read(tmp_path, text, id_column="id")
     assert with_error == without == [Example("a1", "Two lines\nof text, quoted.", "-0.34")]
     unnamed = read(tmp_path, "id,excerpt,target,,\na,b,1,,\n")
     assert len(unnamed) == 1, "columns that are not read may share a name"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "named"),
     [
-        ("id,text,target\na,b,1\n", "0 columns are named 'excerpt'; found: 'id', 'text', 'target'"),
-        ("id,target,excerpt,target\na,1,b,2\n", "2 columns are named 'target'"),
-        ("", "found: an empty file"),
-        ("id,excerpt,target\n", "no row below the header"),
-        ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2 (line 3), column 'target': 'easy' is not"),
-        ("id,excerpt,target\na,b,-1e20\n", "row 1 (line 2), column 'target': '-1e20' is too large"),
-        ("id,excerpt,target\na,b,\n", "row 1 (line 2), column 'target': empty"),
-        ("id,excerpt,target\na,b,1\na,c,2\n", "row 2 (line 3), column 'id': 'a' is the id of row"),
+        ("id,text,target\na,b,1\n", ["finetune.data.text_column", "'excerpt'", "'text'"]),
+        ("id,target,excerpt,target\na,1,b,2\n", ["finetune.data.target_column", "2"]),
+        ("", ["finetune.data.target_column", "finetune.data.text_column"]),
+        ("id,excerpt,target\n", ["no row"]),
+        ("id,excerpt,target\na,b,-1e20\nb,,2\n", ["row 1 (line 2)", "row 2 (line 3)", "'excerpt'"]),
+        (
+            "id,excerpt,target\na,b,easy\na,b,1_000\n",
+            ["'easy'", "'1_000'", "'a' is the id of row 1"],
+        ),
         (
             'id,excerpt,target\n\na,"b\n\nb",1\nc,Hello there, world,1\n',
-            "row 2 (line 6): 4 cells, and the header has 3. Put a cell that holds a comma into",
+            ["row 2 (line 6)", "4 cells"],
         ),
-        ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', "row 2 (line 3): a quote is not closed"),
-        ('id,"excerpt,target\na,b,1\n', "header: a quote is not closed"),
-        (None, "train.csv does not exist"),
-        ("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"), "byte 23 is not UTF-8"),
+        ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', ["row 2 (line 3)", "quote"]),
+        ('id,"excerpt,target\na,b,1\n', ["header", "quote"]),
+        (None, ["finetune.data.file", "train.csv"]),
+        ("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"), ["byte 23"]),
     ],
 )
-def test_bad_files_are_refused_with_the_place(tmp_path, text, said):
+def test_bad_files_are_refused_with_the_place(tmp_path, text, named):
     with pytest.raises(MlmError) as error:
-        read(tmp_path, text)
-    assert said in str(error.value)
+        read(tmp_path, text, id_column="id")
+    assert [words for words in named if words not in str(error.value)] == []
+
+
+def test_rows_without_a_column_of_names_are_numbered(tmp_path):
+    assert [e.id for e in read(tmp_path, "excerpt,target\na,1\nb,2\n")] == ["1", "2"]
+
+
+def test_one_column_cannot_be_text_and_target():
+    data = FinetuneData(source="csv", file="x.csv", text_column="a", target_column="a")
+    (problem,) = Finetune(data=data).contradictions()
+    assert "data.text_column" in problem and "data.target_column" in problem
+
+
+def test_equal_texts_lie_in_one_fold_and_copies_in_several_groups_are_counted(capsys, tmp_path):
+    examples = [Example(f"r{i}", f"text {i % 10}", str(i % 3)) for i in range(40)]
+    dealt = assign_folds(examples, "regression", 5, 0)
+    assert len({(e.excerpt, fold) for e, fold in zip(examples, dealt, strict=True)}) == 10
+    rows = "".join(f"same,{i},g{i}\n" for i in range(6))
+    (tmp_path / "x.csv").write_text("excerpt,target,group\n" + rows)
+    data = FinetuneData(source="csv", file=str(tmp_path / "x.csv"), group_column="group")
+    write_data(Finetune(data=data), 0, {}, tmp_path / "t.csv", tmp_path / "t.json")
+    assert "1 of 1 different texts" in capsys.readouterr().err
 
 
 def numbered(count, group=lambda i: ""):
@@ -98,30 +123,26 @@ def test_folds_are_alike_and_depend_on_the_seed_but_not_on_the_order_of_the_rows
 
 def test_every_fold_holds_every_class_that_has_enough_rows():
     names = "a" * 40 + "b" * 12 + "c" * 5
-    examples = [Example(f"r{i}", "t", name) for i, name in enumerate(names)]
+    examples = [Example(f"r{i}", f"t{i}", name) for i, name in enumerate(names)]
     folds = assign_folds(examples, "classification", 5, seed=0)
     assert set(zip(names, folds, strict=True)) == {(n, f) for n in "abc" for f in range(5)}
 
 
 @pytest.mark.parametrize(
-    ("examples", "task", "said"),
+    ("examples", "task", "named"),
     [
-        (numbered(4), "regression", "5 folds need at least 5 rows, and the data has 4"),
+        (numbered(4), "regression", "finetune.folds"),
+        (numbered(40, group=lambda i: f"g{i % 2}"), "regression", "finetune.folds"),
         (
-            numbered(40, group=lambda i: f"g{i % 2}"),
-            "regression",
-            "5 folds need at least 5 groups, and the data has 2",
-        ),
-        (
-            [Example(f"r{i}", "t", "x" if i else "rare") for i in range(9)],
+            [Example(f"r{i}", f"t{i}", {0: "rare", 1: "odd"}.get(i, "x")) for i in range(9)],
             "classification",
-            r"class 'rare' is in fold \d alone \(id r0\)",
+            r"(?s)'odd': fold \d \(r1\).*'rare': fold \d \(r0\)",
         ),
-        ([Example(f"r{i}", "t", "x") for i in range(9)], "classification", "two classes"),
+        ([Example(f"r{i}", f"t{i}", "x") for i in range(9)], "classification", "finetune.task"),
     ],
 )
-def test_what_cannot_be_folded_is_said(examples, task, said):
-    with pytest.raises(MlmError, match=said):
+def test_what_cannot_be_folded_is_said(examples, task, named):
+    with pytest.raises(MlmError, match=named):
         assign_folds(examples, task, 5, 0)
 
 

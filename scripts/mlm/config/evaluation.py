@@ -86,13 +86,20 @@ class Evaluation(fields.MaskedShares):
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
         for prompt in self.prompts:
             if (count := prompt.count(mask)) != 1:
-                yield f"prompts: {prompt!r} holds {mask} {count} times; exactly once is expected"
+                yield f"prompts: {mask_problem(prompt, mask, count)}"
 
     @classmethod
     def card_prompt(cls, prompts: list[str], embedded: bool) -> str | None:
         """The one of `prompts` for a model's card, if any; English defaults only if `embedded`."""
         own = prompts != cls.model_fields["prompts"].default
         return prompts[0] if prompts and (own or embedded) else None
+
+
+def mask_problem(prompt: str, mask: str, count: int) -> str:
+    """Say what is wrong with a prompt that holds the token `mask` `count` times, not once."""
+    if not count:
+        return f"{prompt!r} has no {mask}. Write {mask} in the place of one word"
+    return f"{prompt!r} has {count} {mask}. Keep one of them"
 
 
 class Report(Section):

@@ -17,6 +17,10 @@ from mlm.config.model import content_of, unfit_files
 _LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
 
 
+#: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
+COLUMNS = ("id_column", "text_column", "target_column", "group_column")
+
+
 class FinetuneData(Section):
     source: Literal["embedded", "csv"] = "embedded"
     """embedded: passages of the State of the Union addresses and their year, as (year - 1900) / 50.
@@ -27,8 +31,8 @@ class FinetuneData(Section):
     """Maximum number of embedded passages from a speech."""
     file: str | None = None
     """The CSV file."""
-    id_column: Text = "id"
-    """Its column of names of rows."""
+    id_column: Text | None = None
+    """Its column of unique names of rows; null: rows are numbered from 1."""
     text_column: Text = "excerpt"
     """Its column of texts."""
     target_column: Text = "target"
@@ -85,7 +89,7 @@ class Finetune(Section):
     ]
     """L2 penalties of the baseline, TF-IDF and ridge regression, of which each fold chooses one."""
     resamples: fields.ResampleCount = 2000
-    """Number of bootstrap resamples, over groups or rows and over the trainings of each fold."""
+    """Number of bootstrap resamples, over groups or rows."""
     confidence: fields.Confidence = 0.95
     """Confidence level of the intervals."""
 
@@ -93,6 +97,11 @@ class Finetune(Section):
         if self.data.source == "csv":
             if not self.data.file:
                 yield "data.file: missing; name the CSV file with your examples"
+            columns = {key: getattr(self.data, key) for key in COLUMNS}
+            for column, count in Counter(filter(None, columns.values())).items():
+                if count > 1:
+                    keys = " and ".join(f"data.{k}" for k, v in columns.items() if v == column)
+                    yield f"{keys}: both are {column!r}; each reads a column of its own"
         elif self.task != "regression":
             yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
         for i, place in enumerate(self.also):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.evaluation import mask_problem
 from mlm.config.families import first_position
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import (
@@ -42,10 +43,7 @@ def answers(
     encoded, problems = [tokenizer(prompt)["input_ids"] for prompt in prompts], []
     for prompt, ids in zip(prompts, encoded, strict=True):
         if (masks := ids.count(tokenizer.mask_token_id)) != 1:
-            problems.append(
-                f"{prompt!r} holds the mask token {tokenizer.mask_token} {masks} times; exactly "
-                "once is expected"
-            )
+            problems.append(mask_problem(prompt, tokenizer.mask_token, masks))
         elif len(ids) > longest:
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:

@@ -10,21 +10,24 @@ import io
 import math
 import re
 import statistics
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mlm.config.finetune import Finetune, FinetuneData
+from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.tables import Example, write_rows
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 
 #: Twice this, squared, is still a float32.
 _LARGEST_TARGET = 9.0e18
+#: Problems of a file that a message lists at most.
+_SHOWN = 10
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 
 
@@ -40,6 +43,7 @@ def write_data(
         source = ExampleSource("csv", Path(data.file).name, file_sha256(data.file))
     else:
         examples, source = year_examples(data, seed, pretraining), ExampleSource("embedded")
+    _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
     write_rows(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
     target = classes = None
@@ -64,6 +68,20 @@ def write_data(
         target=target,
         classes=classes,
     ).write(summary)
+
+
+def _warn_of_copies(examples: list[Example]) -> None:
+    """Warn of texts that stand in several groups: folds keep groups together, not such texts."""
+    groups: dict[str, set[str]] = defaultdict(set)
+    for example in examples:
+        groups[example.excerpt].add(example.group)
+    if copies := sum(len(names) > 1 for names in groups.values()):
+        print(
+            f"Warning: {copies} of {len(groups)} different texts are in more than one group, so "
+            "that a fold may be tested on a text that it was trained on. Give them one group, or "
+            "drop the copies",
+            file=sys.stderr,
+        )
 
 
 def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[Example]:
@@ -109,36 +127,43 @@ def passages(speech: str, words: int) -> Iterator[str]:
 
 
 def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
-    """The examples of the CSV file `data.file`, in its order; other columns are ignored. MlmError
-    names row, line and column of what is wrong."""
-    columns = [data.id_column, data.text_column, data.target_column]
-    columns += [data.group_column] if data.group_column else []
+    """Return the examples of the CSV file `data.file`, in its order; other columns are ignored.
+    Raises MlmError with the keys of missing columns, or the rows that cannot be used."""
+    columns = {key: name for key in COLUMNS if (name := getattr(data, key))}
     rows = _rows(data.file)
-    _, header = next(rows, ("", []))
-    for column in columns:
-        if header.count(column) != 1:
-            raise MlmError(
-                f"{data.file}: {header.count(column)} columns are named {column!r}; found: "
-                f"{', '.join(map(repr, header)) or 'an empty file'}. Name one in finetune.data"
-            )
-    examples, row_of = [], {}
+    header = next(rows, ("", []))[1]
+    counts = {key: header.count(name) for key, name in columns.items()}
+    if missing := [key for key, count in counts.items() if count != 1]:
+        lines = [f"finetune.data.{key}: {columns[key]!r} names {counts[key]}" for key in missing]
+        raise MlmError(
+            f"{data.file}: each column must be there once.\n{listed(lines)}\nThe file's columns: "
+            f"{', '.join(map(repr, header)) or 'none, it is empty'}"
+        )
+    examples, row_of, problems = [], {}, []
     for number, (where, row) in enumerate(rows, start=1):
         if len(row) != len(header):
-            raise MlmError(
+            problems.append(
                 f"{where}: {len(row)} cells, and the header has {len(header)}. Put a cell that "
                 "holds a comma into double quotes"
             )
-        cells = [row[header.index(column)].strip() for column in columns]
-        name, _, target, *_ = cells
-        wrong = {column: "empty" for column, cell in zip(columns, cells, strict=True) if not cell}
+            continue
+        cells = {key: row[header.index(name)].strip() for key, name in columns.items()}
+        name, target = cells.setdefault("id_column", str(number)), cells["target_column"]
+        wrong = {key: "empty" for key, cell in cells.items() if not cell}
         if name in row_of:
-            wrong[data.id_column] = f"{name!r} is the id of row {row_of[name]} already"
+            wrong["id_column"] = f"{name!r} is the id of row {row_of[name]} already"
         if task == "regression" and target and (problem := _not_learnable(target)):
-            wrong[data.target_column] = f"{target!r} {problem}"
-        for column, problem in wrong.items():
-            raise MlmError(f"{where}, column {column!r}: {problem}; correct it or drop the row")
+            wrong["target_column"] = f"{target!r} {problem}"
+        problems += [f"{where}, column {columns[k]!r}: {problem}" for k, problem in wrong.items()]
         row_of[name] = number
-        examples.append(Example(*cells))
+        texts = (cells[key] for key in COLUMNS if key in cells)
+        examples.append(Example(*texts))
+    if problems:
+        more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise MlmError(
+            f"{len(problems)} problems in {data.file}. Correct the rows or drop them:\n"
+            f"{listed(problems[:_SHOWN])}{more}"
+        )
     if not examples:
         raise MlmError(f"{data.file}: no row below the header")
     return examples
@@ -173,7 +198,8 @@ def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
 def _not_learnable(target: str) -> str | None:
     """Why a regression has no use for a target."""
     try:
-        number = float(target)
+        # Python alone reads 1_000 as a number.
+        number = float(target.replace("_", "?"))
     except ValueError:
         return "is not a number (for classes, set finetune.task: classification)"
     if not math.isfinite(number):

@@ -1,8 +1,8 @@
 """Which fold an example is held out in: stratified by the target, groups kept together.
 
-Units (groups, or single examples) are ordered by a keyed hash inside strata of the target and dealt
-to the folds in turn. Strata of a number are bins of equal population, as many as Sturges' rule
-gives.
+Units (groups, or examples of one text) are ordered by a keyed hash inside strata of the target and
+dealt to the folds in order. Strata of a number are bins of equal population, as many as Sturges'
+rule gives.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from mlm.finetuning.tables import Example
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 
 
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
@@ -20,7 +20,7 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
     for example in examples:
         units[example.unit].append(example)
     if len(units) < folds:
-        what = "groups" if any(e.group for e in examples) else "rows"
+        what = "groups" if any(e.group for e in examples) else "different texts"
         raise MlmError(
             f"finetune.folds: {folds} folds need at least {folds} {what}, and the data has "
             f"{len(units)}. Give more data, or fewer folds"
@@ -49,21 +49,25 @@ def _bins(means: dict[str, float]) -> dict[str, int]:
 
 
 def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
-    units: dict[str, set[str]] = defaultdict(set)
+    examples_of: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
-        units[example.target].add(example.unit)
-    if len(units) < 2:
+        examples_of[example.target].append(example)
+    if len(examples_of) < 2:
         raise MlmError(
             "finetune.task: classification needs two classes, and the data has only "
-            f"{next(iter(units))!r}"
+            f"{next(iter(examples_of))!r}"
         )
-    for name, holding in sorted(units.items()):
-        found = {fold_of[unit] for unit in holding}
-        if len(found) == 1:
-            shown = f"{', '.join(sorted(holding)[:3])}{', ...' if len(holding) > 3 else ''}"
-            raise MlmError(
-                f"finetune.data: the class {name!r} is in fold {min(found)} alone ({shown}), so "
-                "that it would be tested there without having been learned. Add groups or rows of "
-                "it, merge it into another class, drop it, or set another finetune.seed, which "
-                "deals the groups anew"
-            )
+    problems = []
+    for name, members in sorted(examples_of.items()):
+        folds = {fold_of[example.unit] for example in members}
+        if len(folds) == 1:
+            names = sorted({e.group or e.id for e in members})
+            shown = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+            problems.append(f"{name!r}: fold {min(folds)} ({shown})")
+    if problems:
+        raise MlmError(
+            "finetune.data: these classes are in one fold alone, so that they would be tested "
+            f"there without having been learned:\n{listed(problems)}\nAdd groups or rows of each, "
+            "merge it into another class, drop it, or set another finetune.seed, which deals the "
+            "groups again"
+        )

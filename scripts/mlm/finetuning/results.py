@@ -129,12 +129,14 @@ def scores_of(
     and from the epochs by start."""
     regression, parts = section.task == "regression", parts_of(examples)
     figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
-    units, fold_of = (np.array([getattr(e, key) for e in examples]) for key in ("unit", "fold"))
-    how = Resampling(section.resamples, section.confidence, seed)
-    compared = {}
-    for part, places in parts.items():
-        asked = {name: values[places] for name, values in figures.items()}
-        compared[part] = Comparison(asked, units[places], fold_of[places], regression, how)
+    units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
+    resampling = Resampling(section.resamples, section.confidence, seed)
+    compared = {
+        part: Comparison(
+            {n: f[rows] for n, f in figures.items()}, units[rows], regression, resampling
+        )
+        for part, rows in parts.items()
+    }
 
     def by_fold(values: np.ndarray) -> list[float]:
         means = [values[fold_of == fold].mean() for fold in range(section.folds)]

@@ -28,8 +28,8 @@ class Example:
 
     @property
     def unit(self) -> str:
-        """What is resampled, and dealt into folds, as a whole."""
-        return f"group {self.group}" if self.group else f"id {self.id}"
+        """What is resampled, and dealt into folds, as a whole: the group, else equal texts."""
+        return f"group {self.group}" if self.group else f"text {self.excerpt}"
 
 
 @dataclass(frozen=True)

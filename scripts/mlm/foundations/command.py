@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from mlm.foundations.environment import check_encoding
@@ -50,6 +51,35 @@ def enter_directory(given: argparse.Namespace) -> None:
     if not os.path.isdir(given.directory):
         raise MlmError(f"--directory {given.directory}: there is no such directory")
     os.chdir(given.directory)
+
+
+def text_argument(text: str) -> str:
+    """Return an argument that is text, for argparse: bytes that are not UTF-8 are refused."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8 text") from None
+    return text
+
+
+def chosen_run(runs: Iterable[str], name: str | None) -> str:
+    """Return the run `name` of the configuration's `runs`, the first if None; MlmError for an
+    unknown one, with the runs that were trained here under another configuration."""
+    names = list(runs)
+    if name is None:
+        return names[0]
+    if name in names:
+        return name
+    trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
+    if name in trained:
+        raise MlmError(
+            f"--run {name}: it was trained here, but the configuration has only the runs "
+            f"{', '.join(names)}. Name the files that it was trained with: --configfile FILE"
+        )
+    raise MlmError(
+        f"--run {name!r}: no such run. In the configuration: {', '.join(names)}. Trained here: "
+        f"{', '.join(trained) or 'none'}"
+    )
 
 
 def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
