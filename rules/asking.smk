@@ -11,7 +11,6 @@ rule asked:
         corpus="results/corpus/train.json",
         text=corpus_files("train"),
         manifest="results/manifests/train.json",
-        holes=lambda wildcards: holes_of(wildcards.run),
         staged=staged_shards("train"),
     output:
         "results/runs/{run}/asked.json",

@@ -204,8 +204,8 @@ def of_run(section, *keys, without=()):
     return narrowed
 
 
-# What of a run's training changes its weights; of what it forgets, the holes do.
-pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "forget", "log_to"))
+# What of a run's training changes its weights.
+pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "log_to"))
 
 
 def model_of(wildcards):
@@ -226,11 +226,6 @@ def operational(**values):
         return {k: v(wildcards) if callable(v) else v for k, v in values.items()}
 
     return of_job
-
-
-def holes_of(run):
-    """The file that says which tokens `run` is trained without, for an input; none for most."""
-    return [f"results/holes/{run}.json"] * bool(run_section(settings, run, "pretraining")["forget"])
 
 
 def publish_of(repository, *keys, **others):
@@ -333,11 +328,9 @@ def continuation_of(wildcards):
 
 
 def summary_of_continued_run(wildcards):
-    """The training that the job's run continues, and what it forgets; their dates do not count."""
+    """The training that the job's run continues; its date does not count."""
     run = start_of(wildcards.run)["run"]
-    if run is None:
-        return []
-    return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
+    return [] if run is None else [ancient(f"results/runs/{run}/training.json")]
 
 
 def corpus_files_of_shard(wildcards):

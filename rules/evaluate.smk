@@ -15,7 +15,6 @@ rule evaluate:
         pairs=lambda wildcards: source(PAIR_FILES[wildcards.run]),
         also=lambda w: source(FURTHER[w.run]["paths"]) + start_files_of(w),
         corpus=[f"results/corpus/{s}.json" for s in ("train", "test")],
-        holes=lambda wildcards: holes_of(wildcards.run),
         texts=corpus_files("test"),
     output:
         "results/runs/{run}/evaluation.json",

@@ -1,25 +1,4 @@
-# Pretraining: from shards to results/runs/{run}/; trained/ has what was just made, state/ checkpoints,
-# results/holes/{run}.json what a run that forgets leaves out.
-
-
-rule holes:
-    """Find the documents that a run forgets in the samples of the train split."""
-    input:
-        **TOKENIZER,
-        train="results/manifests/train.json",
-        staged=staged_shards("train"),
-        corpus=corpus_files("train"),
-        described="results/corpus/train.json",
-    output:
-        "results/holes/{run}.json",
-    resources:
-        mem_mb=2000,
-        runtime=60,
-    params:
-        forget=lambda wildcards: run_section(settings, wildcards.run, "pretraining")["forget"],
-        settings=canonical(corpus_settings(settings)),
-    script:
-        "../scripts/jobs/holes.py"
+# Pretraining: from shards to results/runs/{run}/; trained/ has what was just made, state/ checkpoints.
 
 
 rule pretrain:
@@ -33,7 +12,6 @@ rule pretrain:
         preflight=[ancient("results/runs/{run}/preflight/passed.txt")] * PREFLIGHT_BEFORE_TRAINING,
         start=start_files_of,
         continued=summary_of_continued_run,
-        holes=lambda wildcards: holes_of(wildcards.run),
     output:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     threads: 2

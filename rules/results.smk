@@ -5,7 +5,6 @@ RESULTS = [
     *made_by("corpus", "tokenizer"),
     *[f for s in SPLITS for end in ("tfrecord", "json") for f in shard_files(s, end)],
     *expand("results/manifests/{split}.json", split=SPLITS),
-    *[file for run in REPORTED_RUNS for file in holes_of(run)],
     *made_by("pretrain", "keep_model", "evaluate", "fill_mask", runs=REPORTED_RUNS),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
     *(made_by(*FINETUNE_RULES) if "finetune" in REPORT_EXTRAS else []),

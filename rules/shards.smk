@@ -66,7 +66,6 @@ rule masked_samples:
         **TOKENIZER,
         train="results/manifests/train.json",
         staged=staged_shards("train"),
-        holes=lambda wildcards: holes_of(wildcards.run),
     output:
         "results/runs/{run}/preview.json",
     resources:

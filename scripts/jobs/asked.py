@@ -7,8 +7,7 @@ from mlm.foundations.phrasing import plural
 
 @run_as_job
 def main(job):
-    filters, holes = dict(job.params.filters), next(iter(job.input.holes), None)
-    found = seen_near(job.wildcards.run, job.input, filters, holes)
+    found = seen_near(job.wildcards.run, job.input, dict(job.params.filters))
     found.write(job.output[0])
     passages = sum(len(text.passages) for text in found.texts)
     searched = f"{plural(len(found.texts), 'text')}, {plural(passages, 'passage')} of train"

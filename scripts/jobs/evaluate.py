@@ -25,7 +25,6 @@ def model_before(job):
     exact = job.params.accelerator | {"precision": "float32", "deterministic": True}
     devices = Accelerator(**exact).model_dump()
     own = job.params.also["start"] | {"name": job.wildcards.run, "accelerator": devices}
-    own["holes"] = next(map(str, job.input.holes), None)
     manifests = {split: job.input[split] for split in ("train", "validation")}
     files = RunFiles(str(Path(job.input.model).with_name("tokenizer.json")), manifests)
     began = Training.read(job.input.training).warm_start

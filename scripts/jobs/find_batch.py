@@ -14,6 +14,6 @@ def main(job):
     config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
     manifests = {"train": job.input.train, "validation": job.input.validation}
     require_compilers(job.params.targets)
-    run = RunConfiguration.of_param(config | {"holes": None})
+    run = RunConfiguration.of_param(config)
     files = RunFiles(job.input.tokenizer, manifests)
     find_batches(run, files, list(job.params.targets)).write(job.output[0])

@@ -13,7 +13,7 @@ def main(job):
     keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")
     config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
     manifests = {"train": job.input.train, "validation": job.input.validation}
-    run = RunConfiguration.of_param(config | {"holes": None})
+    run = RunConfiguration.of_param(config)
     files, made = RunFiles(job.input.tokenizer, manifests), job.output
     evaluation = Evaluation.of_param(job.params.evaluation)
     of_replicas = dict(zip(job.params.replicas, made.evaluation, strict=True))

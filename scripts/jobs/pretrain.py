@@ -37,17 +37,11 @@ def main(job):
     common = {name: params[name] for name in ("seed", "sequence_length")}
     common["corpus_source"] = params.corpus
     common["accelerator"] = params.accelerator | operational["processes"]
-    own = {
-        "name": job.wildcards.run,
-        "model": params.model,
-        "holes": next(map(str, files.holes), None),
-    }
+    own = {"name": job.wildcards.run, "model": params.model}
     own["pretraining"] = params.pretraining | operational["continue_from"] | operational["log_to"]
     own["pretraining"]["checkpoint"] = operational["checkpoint"]
     if parent := operational["parent"]:
-        # What the run that is continued forgets is beside the end of its training.
-        holes = next(map(str, files.continued[1:]), None)
-        parent = common | parent | {"holes": holes, "parent": None}
+        parent = common | parent | {"parent": None}
     manifests, model = {s: files[s] for s in ("train", "validation")}, Path(made.weights).parent
     # The results are in a directory of their own until the training has ended.
     preflight = str(model.parent.with_name("preflight.json"))

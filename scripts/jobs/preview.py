@@ -19,10 +19,10 @@ def main(job):
 
     length, section = job.params.sequence_length, job.params.pretraining
     tokenizer = job.input.tokenizer
-    manifest, holes = Manifest.read(job.input.train), next(iter(job.input.holes), None)
+    manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
-    asked = Masking.of_param(section["masking"]), Encoder.load(tokenizer), tokenizer, length
-    plan = masking_plan(*asked, holes=holes, manifest=job.input.train)
+    masking = Masking.of_param(section["masking"])
+    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, length)
     order = SampleOrder(
         tuple(shard.num_samples for shard in manifest.shards),
         job.params.seed if section["seed"] is None else section["seed"],

@@ -16,7 +16,6 @@ from tokenizers import AddedToken, Tokenizer, models
 from mlm.config.resolution import resolve
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
-from mlm.samples.artefacts import HolesOfRun, LeftOut
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
 
@@ -147,8 +146,7 @@ def small_job(
 ):
     """(RunConfiguration, RunFiles) of a run below `root`, where `write_inputs` wrote.
 
-    `parent` are name and overrides of the run that this one continues. A run is trained without
-    what `write_holes` wrote for it.
+    `parent` are name and overrides of the run that this one continues.
     """
     from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
@@ -156,12 +154,9 @@ def small_job(
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
     )
-    config, holes = small_settings(overrides), root / "holes" / f"{name}.json"
-    settings = RunConfiguration.of(config, "base").with_values(
-        name=name,
-        parent=small_job(root, *parent)[0] if parent else None,
-        holes=str(holes) if holes.exists() else None,
-    )
+    continued = small_job(root, *parent)[0] if parent else None
+    settings = RunConfiguration.of(small_settings(overrides), "base")
+    settings = settings.with_values(name=name, parent=continued)
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
         manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
@@ -176,21 +171,6 @@ def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **ho
     config, files = small_job(root, overrides=overrides)
     manifests = read_checked_manifests(files, config.sequence_length)
     return run_of(config, files, manifests, replicas, **how), files
-
-
-def write_holes(root: Path, name: str, holes: list[tuple[int, int, int]]) -> None:
-    """What the run `name` below `root` is trained without: (sample, begin, end) of each hole."""
-    tokens = sum(end - begin for _, begin, end in holes)
-    (root / "holes").mkdir(exist_ok=True)
-    HolesOfRun(
-        run=name,
-        forget=[LeftOut("document:0", 1, tokens)],
-        documents=1,
-        tokens=tokens,
-        samples=len({sample for sample, _, _ in holes}),
-        manifest=file_sha256(root / "train.json"),
-        holes=holes,
-    ).write(root / "holes" / f"{name}.json")
 
 
 def small_results(root: Path, name: str = "small"):

@@ -26,9 +26,9 @@ from tests.conftest import ended
 
 from mlm.asking.answer import ask
 from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
-from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
 from mlm.asking.passages import UsedBatches, packed_parts
+from mlm.asking.past_run import SavedState
 from mlm.asking.provenance import sources_of
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, HubSource, SourceFile
@@ -38,6 +38,7 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.command import status_of
 from mlm.foundations.errors import MlmError
+from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
 from mlm.samples.split_samples import spread_samples
@@ -100,7 +101,9 @@ def test_every_document_is_found_where_it_was_packed(unedited):
     manifest = Manifest.read("results/manifests/train.json")
     texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
     whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
-    packed = packed_parts(whole, manifest, ".", Encoder.load(TOKENIZER))
+    encoder = Encoder.load(TOKENIZER)
+    spans = document_spans(manifest, ".", encoder, dict(enumerate(texts)))
+    packed = packed_parts(whole, spans, manifest, ".", encoder)
     tokens = sum(len(one.part.tokens) for of_one in packed for one in of_one)
     assert tokens + 2 * len(texts) == manifest.num_tokens
 
@@ -121,6 +124,57 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(un
     batches = UsedBatches(order, run.train, run.plan, run.seed, encoder, run.steps)
     uses = batches.uses(np.arange(len(ids)), ids, attention)
     assert shown == {(i, step): t for i, of in enumerate(uses) for step, _, t in of}
+
+
+def first_steps(run, ids: np.ndarray) -> list[int]:
+    """The first step that uses each document of train, by the batches of the training."""
+    first = {}
+    for step, (_, index, _) in enumerate(stored_batches(run.train, run.order_from(0)), start=1):
+        first = dict.fromkeys(index.tolist(), step) | first
+    begins, ends = (np.flatnonzero(ids.reshape(-1) == special) // LENGTH for special in (0, 2))
+    return [
+        min(first[n] for n in range(begin, end + 1))
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+def test_the_last_saved_state_before_the_first_use_of_a_document_is_named(project):
+    run, files = trained()
+    firsts = first_steps(run, tokens("train")[0])
+    number = max(range(0, 100, 9), key=firsts.__getitem__)
+    first, text = firsts[number], TEXTS[number]
+    for step in (first - 3, first - 1, first, run.steps):
+        write_state(run, files, step)
+    (passage,) = asked(text).passages
+    assert (passage.document, passage.first_step) == (number, first)
+    assert passage.state_before == SavedState("base", first - 1)
+    assert f"continue_from: {{run: base, step: {first - 1}}}" in in_words(asked(text))
+    for other in range(0, 100, 11):
+        assert asked(TEXTS[other]).passages[0].first_step == firsts[other]
+
+    # One that no training can continue from is not named: of other code, or damaged.
+    (marker,) = Path("state").glob(f"*/*/step-{first - 1:08d}/complete.json")
+    content = json.loads(marker.read_text())
+    content["basis"]["code"]["mlm.training.learning_rate"] = "0" * 16
+    write_json(marker, content)
+    assert asked(text).passages[0].state_before == SavedState("base", first - 3)
+    (marker,) = Path("state").glob(f"*/*/step-{first - 3:08d}/complete.json")
+    write_json(marker, json.loads(marker.read_text()) | {"files": {"variables": [1, "0"]}})
+    answer = asked(text)
+    assert answer.passages[0].state_before is None
+    assert f"pretraining.checkpoint.keep_steps: [{first - 1}] keeps one" in in_words(answer)
+
+
+def test_a_document_that_no_step_or_the_initial_weights_use_is_said(project):
+    run, _ = the_run(resolve(CONFIG))
+    firsts = first_steps(run, tokens("train")[0])
+    number = max(range(100), key=firsts.__getitem__)
+    short = other("pretraining", epochs=None, steps=firsts[number] - 1)
+    assert f"No step uses document {number}." in in_words(asked(TEXTS[number], short))
+    counted = other("model", initialisation={"embeddings": "cooccurrence"})
+    (passage,) = (answer := asked(TEXTS[number], counted)).passages
+    assert (passage.first_step, passage.state_before) == (0, None)
+    assert "only a training from its beginning is without a document" in in_words(answer)
 
 
 def test_what_stood_in_the_place_of_a_token_is_told(project):
@@ -289,9 +343,6 @@ def test_damaged_texts_and_shards_are_named_with_the_command_that_makes_them_aga
         remedy = f"rm {path}, then the same snakemake command {path}"
         with pytest.raises(MlmError, match=f"(?s)^{path} is damaged: .* beside.*{remedy}$"):
             asked(TEXTS[0])
-        if file != "validation":
-            with pytest.raises(MlmError, match=f"^{path} is damaged"):
-                forgetting(["document:1"], resolve(CONFIG), "base")
         flip(path)
 
 
@@ -356,7 +407,7 @@ def test_the_command_prints_the_answer_for_people_and_for_machines(project, scri
     assert script(["--json", said, *where, "--run", "base"]) == 0
     out = capsys.readouterr().out
     told = json.loads(out)
-    assert TEXTS[0].startswith(told["passages"][0]["text"]) and told["format_version"] == 1
+    assert TEXTS[0].startswith(told["passages"][0]["text"]) and told["format_version"] == 2
     assert told["question"] == said and not set("\x9b\u202e") & set(out)
     assert script([said, *where]) == 0
     assert not set("\x9b\u202e") & set(capsys.readouterr().out)
@@ -390,7 +441,7 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
     assert "No run is called ''" in refused("x", "--configfile", "my.yaml", "--run", "")
     told = "ask.py: The configuration has 1 problem"
     assert refused("x", "--config", "seed=many").startswith(told)
-    for arguments in (["--replay", "many"], ["x", "--replay", "0"], ["x", "--most=-1"]):
+    for arguments in (["x", "--most", "many"], ["x", "--most=-1"]):
         with pytest.raises(SystemExit) as ended:
             script(arguments)
         assert ended.value.code == 2

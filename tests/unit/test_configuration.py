@@ -176,8 +176,6 @@ def mix(**own):
         ("evaluation.mlm_probability", 1.0, ": found 1.0, expected number above 0 to below 1"),
         ("pretraining.optimizer.learning_rate", float("nan"), ": found nan, expected number"),
         ("pretraining.engine", "torch", ": found 'torch', expected"),
-        ("pretraining.forget", ["zebra"], ": 'zebra' names nothing"),
-        ("pretraining.forget", ["document:1"] * 2, "'document:1' is named 2 times"),
         ("tokenizer.kind", "unigam", "pretrained; did you mean 'unigram'?"),
         ("runs.hot.pretraining.lr", 1, ": unknown key"),
         ("report.runs", ["nope"], ": no run is called 'nope'; there are: base"),
@@ -337,7 +335,6 @@ def test_keys_that_yaml_does_not_read_as_text_are_taken_as_text():
         ({"seed": 0}, {"epochs": None}),
         ({"checkpoint": {"keep": 9}}, {}),
         ({"engine": "tensorflow"}, {}),
-        ({"forget": ["document:7", "document:8"]}, {"forget": ["document:8", "document:7"]}),
     ],
 )
 def test_runs_of_the_same_settings_are_refused_with_their_names(ko, small):

@@ -17,14 +17,12 @@ from mlm.model.cooccurrence import (
     positive_pmi,
     word_vectors,
 )
-from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import ShardBlocks, ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500
-PLAN = MaskingPlan(0.15, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def speeches(tmp_path_factory):
 
 def found_in(shards):
     # So wide that two threads add up in another order.
-    return in_one_thread(shards, PLAN, WORDS, 300, STRENGTHS, 1)
+    return in_one_thread(shards, SPECIAL, WORDS, 300, STRENGTHS, 1)
 
 
 def counted(ids, vocabulary):
@@ -113,18 +111,18 @@ def built(family: str, attention: str = "standard"):
 
 def logits_of(model, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
-    ids, mask = next(counted_batches(shards, PLAN))
+    ids, mask = next(counted_batches(shards))
     logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
     return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
 
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     (model, weights), shards = built("bert"), speeches
-    overwrite_with_counts(weights, shards, PLAN, None, seed=0)
+    overwrite_with_counts(weights, shards, SPECIAL, None, seed=0)
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
-    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_batches(shards, PLAN)])
+    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_batches(shards)])
     counts = np.bincount(ids[ids >= len(SPECIAL)], minlength=WORDS)
     unigram = -np.log(counts[truth[text]] / counts.sum())
     assert losses[text].mean() == pytest.approx(unigram.mean(), abs=0.1)
@@ -133,7 +131,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
     model, weights = built("roberta", "neighbour_heads")
     before = model.get_input_embeddings().weight.numpy()
-    overwrite_with_counts(weights, speeches, PLAN, 32, seed=0)
+    overwrite_with_counts(weights, speeches, SPECIAL, 32, seed=0)
     after = model.get_input_embeddings().weight.numpy()
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])

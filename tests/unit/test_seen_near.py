@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import report_artefacts as made_up
-from asked_project import CONFIG, LENGTH, TEXTS, trained
+from asked_project import CONFIG, TEXTS, trained
 
 from mlm.asking import seen_near as module
 from mlm.asking.answer import ask
@@ -16,8 +16,6 @@ from mlm.evaluation.artefacts import (
     PredictedToken,
     Prompt,
 )
-from mlm.foundations.digests import file_sha256
-from mlm.samples.artefacts import HolesOfRun
 
 SETTINGS = resolve(CONFIG)
 RUN = "results/runs/base"
@@ -44,8 +42,8 @@ def shown(project):
     replace(made_up.evaluation("base"), samples=samples).write(FILES["evaluation"])
 
 
-def seen(holes=None):
-    return seen_near("base", FILES, SETTINGS["corpus"]["filters"], holes)
+def seen():
+    return seen_near("base", FILES, SETTINGS["corpus"]["filters"])
 
 
 def test_a_prompt_and_a_sample_are_told_as_they_are_asked(shown):
@@ -83,17 +81,6 @@ def test_a_large_split_is_not_searched_and_that_is_said(shown, monkeypatch):
     monkeypatch.setattr(module, "LARGEST_SEARCHED", 100)
     found = seen()
     assert found.texts == () and found.too_large > 100
-
-
-def test_what_a_run_forgets_was_never_shown_to_it(shown):
-    parts = ask(TEXTS[5], SETTINGS, "base").passages[0].parts
-    holes = [(part.sample, 0, LENGTH) for part in parts]
-    manifest = file_sha256(FILES["manifest"])
-    made = HolesOfRun("base", [], 1, len(parts) * LENGTH, len(parts), manifest, holes)
-    made.write("holes.json")
-    prompt, sample = seen("holes.json").texts
-    assert prompt.passages[0].uses == 0 and not any(w.hidden for w in prompt.passages[0].words)
-    assert sample.passages[0].uses
 
 
 def test_the_guess_of_a_word_s_end_is_asked_for_as_the_texts_of_tokens_show_it(shown):

@@ -1,7 +1,6 @@
 """A run that begins with a checkpoint depends on the content of its files."""
 
 import copy
-import csv
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ def trained_anew(project) -> list[str]:
 
 def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing(copied):
     project, config = copied, copy.deepcopy(TINY)
-    config["pretraining"] |= {"engine": "jax", "log_every": 1}
+    config["pretraining"] |= {"engine": "jax"}
     # Its sizes are for the run from scratch alone.
     scratch = {"model": {"family": "bert", "config": config["model"].pop("config")}}
     project.write_config(config | {"runs": {"scratch": scratch}})
@@ -39,12 +38,6 @@ def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing
     asked = ["--run", "adapted", "--json", "--configfile", "tiny.yaml", "--", "Fellow citizens"]
     answer = json.loads(project.python("scripts/ask.py", *asked).stdout)
     assert "What it was trained on is not known here" in " ".join(answer["notes"])
-    # A step is computed again from the checkpoint's weights, as the training computed it.
-    asked.insert(0, "--replay")
-    replay = json.loads(project.python("scripts/ask.py", *asked).stdout)["replay"]
-    with (project.path / "results/runs/adapted/training.csv").open() as log:
-        losses = {int(row["step"]): float(row["loss"]) for row in csv.DictReader(log)}
-    assert losses[replay["step"]] == pytest.approx(replay["loss"], rel=1e-6)
     assert project.would_run() == set()
 
     # As a kill in the next training leaves it: no further job takes the model before.

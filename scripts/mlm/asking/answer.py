@@ -9,21 +9,26 @@ from dataclasses import dataclass
 
 from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, UsedBatches, packed_parts
-from mlm.asking.past_run import PastRun, TrainingSoFar, past_run
+from mlm.asking.past_run import PastRun, SavedState, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts, sources_of
 from mlm.asking.text_index import open_indexes
-from mlm.asking.training_inputs import RESULTS
+from mlm.asking.training_records import RESULTS
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import prepared
 from mlm.foundations.errors import MlmError
-from mlm.foundations.phrasing import plural
+from mlm.samples.documents_in_samples import document_spans
 
 
 @dataclass(frozen=True)
 class Passage:
-    """One occurrence of the sentence, or a passage near to it with `shared` of its words."""
+    """One occurrence of the sentence, or a passage near to it with `shared` of its words.
+
+    `first_step` is the first update that uses its document: None if none does, 0 if the initial
+    weights can depend on it. A training without the document would have to continue from
+    `state_before`, the last saved state before that update, if one is left.
+    """
 
     split: str
     document: int
@@ -31,6 +36,8 @@ class Passage:
     text: str
     shared: int
     parts: tuple[Part, ...]
+    first_step: int | None = None
+    state_before: SavedState | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Answer:
     passages: tuple[Passage, ...]
     training: TrainingSoFar
     notes: tuple[str, ...]
-    format_version: int = 1
+    format_version: int = 2
 
 
 def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: int = 3) -> Answer:
@@ -70,7 +77,9 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: in
         count = len(stretches)
     described = {split: of_split for split, (of_split, _) in corpus.items()}
     sources = sources_of(stretches, documents, described, corpus_settings(settings))
-    parts = _parts(stretches, past)
+    located: dict[Stretch, tuple] = {}
+    for split in past.manifests:
+        located |= _located([one for one in stretches if one.split == split], split, past)
     return Answer(
         run=run,
         question=sentence,
@@ -78,7 +87,10 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: in
         words=len(words_of(sentence)),
         found=count,
         passages=tuple(
-            Passage(one.split, one.document, source, one.passage, one.shared, parts.get(one, ()))
+            Passage(
+                *(one.split, one.document, source, one.passage, one.shared),
+                *located.get(one, ((),)),
+            )
             for one, source in zip(stretches, sources, strict=True)
         ),
         training=past.so_far,
@@ -86,44 +98,49 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: in
     )
 
 
-def _parts(stretches: Sequence[Stretch], past: PastRun) -> dict[Stretch, tuple[Part, ...]]:
-    """The parts of each stretch whose split is packed, those of train with their uses."""
-    found, run = {}, past.run
-    order, reached = run.order_from(0), past.so_far.reached
+def _located(stretches: Sequence[Stretch], split: str, past: PastRun) -> dict[Stretch, tuple]:
+    """For each of `stretches` of `split`, the last fields of its Passage."""
+    manifest, root, run = past.manifests[split], past.root(split), past.run
+    texts = {one.document: one.text for one in stretches}
+    spans = document_spans(manifest, root, past.encoder, texts)
+    packed = packed_parts(stretches, spans, manifest, root, past.encoder)
+    if split != "train":
+        parts = (tuple(one.part for one in of_one) for of_one in packed)
+        return {one: (of_one,) for one, of_one in zip(stretches, parts, strict=True)}
+    order, reached, located = run.order_from(0), past.so_far.reached, {}
     batches = UsedBatches(order, run.train, run.plan, run.seed, past.encoder, reached)
-    for split, manifest in past.manifests.items():
-        own = [one for one in stretches if one.split == split]
-        packed = packed_parts(own, manifest, past.root(split), past.encoder)
-        flat = [one for of_stretch in packed for one in of_stretch]
-        parts = iter(batches.with_uses(flat) if split == "train" else [one.part for one in flat])
-        for stretch, of_stretch in zip(own, packed, strict=True):
-            found[stretch] = tuple(next(parts) for _ in of_stretch)
-    return found
+    used = iter(batches.with_uses([part for of_one in packed for part in of_one]))
+    for one, of_one in zip(stretches, packed, strict=True):
+        samples = (sample for sample, _, _ in spans[one.document])
+        first = 0 if _counted(past) else order.first_update(run.train, samples)
+        state = past.last_state_before(first) if first else None
+        located[one] = tuple(next(used) for _ in of_one), first, state
+    return located
+
+
+def _counted(past: PastRun) -> bool:
+    """Whether the initial weights can depend on every document of train."""
+    return past.run.model.initialisation.embeddings == "cooccurrence"
 
 
 def _notes(past: PastRun) -> list[str]:
-    notes = []
+    notes, embeddings = [], "the word embeddings"
     if past.run.model.start_from:
+        embeddings = "what the checkpoint's embeddings lack"
         notes.append(
             "Before step 1 the weights were those of a published encoder (model.start_from). What "
             "it was trained on is not known here, and may hold what is asked about."
         )
-    elif past.run.model.initialisation.embeddings == "cooccurrence":
+    if _counted(past):
         notes.append(
-            "Before step 1 the word embeddings were set from counts of the train split "
-            "(model.initialisation.embeddings), where a sample may count that no step uses."
+            f"Before step 1 {embeddings} came from counts of the train split (model.initialisation."
+            "embeddings: cooccurrence), where a sample may count that no step uses: only a "
+            "training from its beginning is without a document of it."
         )
+    if begun := past.run.pretraining.continue_from.run:
+        notes.append(f"Its first steps are those of run {begun}, whose states --run {begun} knows.")
+    if "://" in past.run.pretraining.checkpoint.directory:
+        notes.append("Saved states in a bucket are not looked at.")
     if "test" not in past.manifests:
         notes.append("The test split is not packed yet, so that its samples are not known.")
     return notes
-
-
-def not_looked_at(answer: Answer) -> str:
-    """That the answer holds only some of the passages, if so."""
-    shown = len(answer.passages)
-    if answer.found <= shown:
-        return ""
-    return (
-        f"Only {shown:,} of the {plural(answer.found, 'passage')} were examined: --most "
-        f"{answer.found} examines all."
-    )

@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlm.asking.answer import Answer, Passage, not_looked_at
-from mlm.asking.forgetting import Forgetting
+from mlm.asking.answer import Answer, Passage
 from mlm.asking.passages import Masked, Part
 from mlm.asking.past_run import TrainingSoFar
-from mlm.asking.replay import Replay
 from mlm.foundations.errors import on_one_line
 from mlm.foundations.phrasing import plural
 
@@ -16,7 +14,7 @@ _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to
 
 def in_words(answer: Answer) -> str:
     """`answer` as text that ends without a line feed."""
-    lines = [training_in_words(answer.run, answer.training), _found(answer), *_all_so_far(answer)]
+    lines = [_training(answer.run, answer.training), _found(answer), *_all_so_far(answer)]
     for number, passage in enumerate(answer.passages, start=1):
         lines += ["", *_passage(number, passage, answer)]
     if answer.notes:
@@ -24,7 +22,7 @@ def in_words(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def training_in_words(run: str, training: TrainingSoFar) -> str:
+def _training(run: str, training: TrainingSoFar) -> str:
     """How far the training of `run` is known to be, in a sentence."""
     size = f"{training.steps:,} steps of {training.samples_per_step:,} samples"
     if training.state == "finished":
@@ -52,14 +50,14 @@ def _found(answer: Answer) -> str:
 
 
 def _all_so_far(answer: Answer) -> Iterator[str]:
-    """How often the tokens of several passages together were asked for."""
+    """How often the tokens of several passages together were masked."""
     parts = [part for passage in answer.passages for part in passage.parts]
     used = [use for part in parts for use in part.uses if use.reached]
     masked = [m for use in used for m in use.masked]
     if len(answer.passages) > 1 and used:
         times = plural(len({use.step for use in used}), "step")
         yield (
-            f"Those below were used at {times} so far, and tokens of them asked for "
+            f"Those below were used at {times} so far, and their tokens masked "
             f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."
         )
 
@@ -79,7 +77,26 @@ def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
             if of_token := [m for m in masked if m.place == token.place]:
                 told.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
     if told:
-        yield f"   Asked for so far: {'; '.join(told)}"
+        yield f"   Masked so far: {'; '.join(told)}"
+    # A note of the answer says what the initial weights depend on.
+    if passage.split == "train" and passage.first_step != 0:
+        yield f"   {_state_before(passage, answer.training)}"
+
+
+def _state_before(passage: Passage, training: TrainingSoFar) -> str:
+    """From which saved state a training without the passage's document would have to continue."""
+    first, state, document = passage.first_step, passage.state_before, f"{passage.document:,}"
+    if first is None:
+        return f"No step uses document {document}."
+    far = "" if first <= training.reached else " (not reached)"
+    used = f"Document {document} is first used in step {first:,}{far}."
+    if state is not None:
+        start = f"{{run: {state.run}, step: {state.step}}}"
+        return f"{used} The last saved state before it: pretraining.continue_from: {start}"
+    if first == 1:
+        return f"{used} Only a training from its beginning is without it."
+    keep = f"pretraining.checkpoint.keep_steps: [{first - 1}] keeps one"
+    return f"{used} No saved state is left from before it; {keep}."
 
 
 def _part(part: Part, split: str) -> Iterator[str]:
@@ -92,91 +109,16 @@ def _part(part: Part, split: str) -> Iterator[str]:
     for use in part.uses:
         far = "" if use.reached else " (not reached)"
         yield f"  step {use.step:,}, epoch {use.epoch}{far}: {_masked(part, use.masked)}"
-    if part.left_out:
-        yield "  left out of this run (pretraining.forget): a hole stood in its place"
-    elif split == "train" and not part.uses:
+    if split == "train" and not part.uses:
         yield "  used at no step"
 
 
 def _masked(part: Part, masked: Sequence[Masked]) -> str:
     texts = {token.place: token.text for token in part.tokens}
     shown = (f"{texts[m.place]} → {'itself' if m.kind == 'itself' else m.shown}" for m in masked)
-    return on_one_line(", ".join(shown)) or "none of them asked for"
+    return on_one_line(", ".join(shown)) or "none masked"
 
 
 def _kinds(masked: Sequence[Masked]) -> str:
     counts = Counter(m.kind for m in masked)
     return ", ".join(f"{counts[kind]:,} {how}" for kind, how in _KINDS.items() if counts[kind])
-
-
-def forgetting_in_words(answer: Forgetting) -> str:
-    """`answer` as text that ends without a line feed."""
-    share = 100 * answer.tokens / max(answer.of_tokens, 1)
-    lines = [
-        training_in_words(answer.run, answer.training),
-        f"To be forgotten: {plural(answer.documents, 'document')} of {answer.of_documents:,}, "
-        f"{plural(answer.tokens, 'token')} ({share:.2g} %), in "
-        f"{plural(answer.samples, 'sample')}.",
-    ]
-    for one in answer.left_out if len(answer.left_out) > 1 else ():
-        documents, tokens = plural(one.documents, "document"), plural(one.tokens, "token")
-        lines.append(f"  {on_one_line(one.what)}: {documents}, {tokens}")
-    lines += _depends(answer)
-    if answer.configuration is not None:
-        begun = "A run without it, in an overlay to give to snakemake beside the others:"
-        lines += [begun, "", answer.configuration]
-    return "\n".join([*lines, "", *answer.notes])
-
-
-def _depends(answer: Forgetting) -> Iterator[str]:
-    first = answer.first_step
-    if first is None:
-        yield "No step of this run uses it: its weights do not depend on it."
-    elif not first:
-        yield "The weights depend on it from the beginning, before step 1."
-    else:
-        far = "" if first <= answer.training.reached else ", which is not reached yet"
-        yield f"The weights depend on it from step {first:,} on{far}."
-        if answer.go_on_from is not None:
-            run, step = answer.go_on_from
-            yield f"The last saved state before that is that of run {run} after step {step:,}."
-            return
-        kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
-        yield (
-            f"No saved state is from before that (states that are left: {kept}), so that a run "
-            "without it begins at its first step."
-        )
-        if first > 1:
-            yield (
-                f"pretraining.checkpoint.keep_steps: [{first - 1}] would keep the state that it "
-                "could have gone on from."
-            )
-
-
-def replay_in_words(replay: Replay, answer: Answer) -> str:
-    """`replay` as text that ends without a line feed."""
-    steps = plural(replay.step - replay.begun_at, "step")
-    lines = [
-        f"Step {replay.step:,} made again, {steps} from {replay.state or 'the initial weights'}: "
-        f"its loss was {replay.loss:.6f}, the mean over its {replay.samples:,} samples."
-    ]
-    if unseen := not_looked_at(answer):
-        lines.append(unseen)
-    for use in replay.uses:
-        number = f"Passage {use.passage + 1}, sample" if len(answer.passages) > 1 else "Sample"
-        if not use.tokens:
-            lines.append(f"{number} {use.sample:,}: none of its tokens was asked for.")
-            continue
-        lines.append(
-            f"{number} {use.sample:,}, as it was shown to step {replay.step:,}, and the answers "
-            "before it:"
-        )
-        for one in use.tokens:
-            shown = "itself" if one.masked.kind == "itself" else one.masked.shown
-            first = ", ".join(
-                f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in one.first
-            )
-            lines.append(
-                f"  {on_one_line(f'{one.token.text} → {shown}')}: loss {one.loss:.3f}; {first}"
-            )
-    return "\n".join(lines)

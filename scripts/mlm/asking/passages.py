@@ -1,7 +1,7 @@
 """Where passages are in the samples of their split, and what a training shows of them and when: in
 the order of `mlm.samples.stored_batches`, with the masks of `mlm.samples.masking`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mlm.asking.documents import Stretch
-from mlm.samples.documents_in_samples import document_spans
+from mlm.samples.documents_in_samples import Span
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.split_samples import ShardFiles, joined, read_samples
@@ -52,14 +52,13 @@ class Use:
 @dataclass(frozen=True)
 class Part:
     """The part of a passage in one sample: number `sample` of the split, `shard_sample` of the file
-    `shard`. `left_out` if the run was trained without it (`pretraining.forget`)."""
+    `shard`."""
 
     sample: int
     shard: str
     shard_sample: int
     tokens: tuple[Token, ...]
     uses: tuple[Use, ...] = ()
-    left_out: bool = False
 
 
 class Packed(NamedTuple):
@@ -71,14 +70,16 @@ class Packed(NamedTuple):
 
 
 def packed_parts(
-    stretches: Sequence[Stretch], manifest: Manifest, root: str | Path, encoder: Encoder
+    stretches: Sequence[Stretch],
+    spans: Mapping[int, Sequence[Span]],
+    manifest: Manifest,
+    root: str | Path,
+    encoder: Encoder,
 ) -> list[list[Packed]]:
-    """For each of `stretches` of the manifest's split, its parts in order; MlmError if a shard
-    below `root` is not what the manifest says, or `encoder` divides a document differently."""
+    """For each of `stretches` of the manifest's split, its parts in order; `spans` are those of
+    their documents."""
     if not stretches:
         return []
-    texts = {one.document: one.text for one in stretches}
-    spans = document_spans(manifest, root, encoder, texts)
     samples = np.unique([sample for of_one in spans.values() for sample, _, _ in of_one])
     rows = joined(list(read_samples(manifest, root, samples)))
     firsts = np.cumsum([0, *(shard.num_samples for shard in manifest.shards)])
@@ -151,10 +152,6 @@ class UsedBatches:
         parts, *stored = zip(*packed, strict=True)
         index, found = np.array([part.sample for part in parts], np.int64), []
         for part, uses in zip(parts, self.uses(index, *map(np.stack, stored)), strict=True):
-            first, sample = part.tokens[0].place, np.array([part.sample])
-            if self.plan.leaves_out(sample, first + 1)[0, -1]:
-                found.append(replace(part, left_out=True))
-                continue
             told = tuple(
                 Use(step, epoch + 1, step <= self.reached, self._masked(part, targets))
                 for step, epoch, targets in uses

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import PastRun
-from mlm.asking.training_inputs import RESULTS
+from mlm.asking.training_records import RESULTS
 from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.document_groups import OWN
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.forgotten_documents import texts_of_file
+from mlm.corpus.filters import Filters
+from mlm.corpus.parts import whole
+from mlm.corpus.sources import open_source
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
@@ -51,23 +53,21 @@ def sources_of(
     stretches: Sequence[Stretch], documents: Documents, splits: dict[str, CorpusSplit], used: dict
 ) -> list[str]:
     """The source of each document in words; `used` are the settings of the corpus."""
-    files = {}
+    sources, files = [], {}
     for split, described in splits.items():
         texts = {one.text for one in stretches if one.split == split}
-        of_files = isinstance(described.source, FilesSource) and described.group_by != "file"
-        if texts and of_files:
-            files[split] = _files_of(texts, described.source, split, used)
-    found = []
+        if isinstance(described.source, FilesSource) and described.group_by != "file":
+            files[split] = _files_of(texts, described.source, split, used) if texts else {}
     for one in stretches:
         described = splits[one.split]
         place = files.get(one.split, {}).get(one.text) or str(described.source)
         if described.group_by != OWN:
-            group = documents.group(one.split, one.document)
+            group = str(documents.group(one.split, one.document))
             # A file that is the group needs no second name.
             of_file = described.group_by == "file"
-            place = str(group) if of_file else f"{described.group_by} {group}, {place}"
-        found.append(place)
-    return found
+            place = group if of_file else f"{described.group_by} {group}, {place}"
+        sources.append(place)
+    return sources
 
 
 def _files_of(texts: set[str], source: FilesSource, split: str, used: dict) -> dict[str, str]:
@@ -79,11 +79,14 @@ def _files_of(texts: set[str], source: FilesSource, split: str, used: dict) -> d
         paths = matched_files({split: used["files"][split]})[split]
     except MlmError:
         return {}  # moved away since: the corpus is there all the same
-    if sum(os.path.getsize(path) for path in paths) > _READ_THROUGH:
-        return {}
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
+    if sum(map(os.path.getsize, paths)) > _READ_THROUGH:
+        return files
+    filters = Filters(used["filters"])
     for path in paths:
-        found |= {t: path for t in texts_of_file(path, used) if t in texts and t not in found}
-        if len(found) == len(texts):
+        for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
+            if (text := filters.judged(raw).text) in texts:
+                files.setdefault(text, path)
+        if len(files) == len(texts):
             break
-    return found
+    return files

@@ -11,6 +11,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
+from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest, project_root
 from mlm.samples.masking import masking_plan
 from mlm.samples.split_samples import ShardFiles
@@ -24,11 +25,10 @@ LARGEST_SEARCHED = 100_000_000
 _NEAR_A_PROMPT = 2
 
 
-def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | None = None) -> Asked:
+def seen_near(run: str, files: Mapping[str, str], filters: dict) -> Asked:
     """What the training of `run` was shown near its prompts and its best and worst samples, by its
-    results `files`; `filters` are the section corpus.filters of the corpus, `holes` the file of
-    what the run was trained without. MlmError if a shard is not that of the manifest, or holds
-    other documents than the corpus."""
+    results `files`; `filters` are the section corpus.filters of the corpus. MlmError if a shard is
+    not that of the manifest, or holds other documents than the corpus."""
     training = Training.read(files["training"])
     size = CorpusSplit.read(files["corpus"]).bytes
     if size > LARGEST_SEARCHED:
@@ -39,13 +39,15 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | No
     documents = Documents({"train": corpus}, {"train": TextIndex.temporary("train", corpus)})
     manifest = Manifest.read(files["manifest"])
     root = project_root(files["manifest"])
-    batches = _batches(files, holes, training, manifest, encoder)
+    batches = _batches(files, training, manifest, encoder)
     texts, near = list(_texts(files, encoder)), []
     for _, text, _, _, most in texts:
         text = prepared(text, filters["normalisation"]).text.strip()
         exact = documents.exact(text)[:most] if text else []
         near.append((text, bool(exact), exact or documents.nearest(text, most)))
-    packed = iter(packed_parts([s for *_, of in near for s in of], manifest, root, encoder))
+    stretches = [stretch for *_, of_text in near for stretch in of_text]
+    spans = document_spans(manifest, root, encoder, {one.document: one.text for one in stretches})
+    packed = iter(packed_parts(stretches, spans, manifest, root, encoder))
     found = []
     for (kind, _, index, asked, _), (text, exact, stretches) in zip(texts, near, strict=True):
         passages = tuple(
@@ -70,11 +72,7 @@ def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
 
 
 def _batches(
-    files: Mapping[str, str],
-    holes: str | None,
-    training: Training,
-    manifest: Manifest,
-    encoder: Encoder,
+    files: Mapping[str, str], training: Training, manifest: Manifest, encoder: Encoder
 ) -> UsedBatches:
     """Those of the training, by its record."""
     order = BatchOrder(
@@ -84,14 +82,8 @@ def _batches(
         start_step=0,
         steps=training.steps,
     )
-    plan = masking_plan(
-        Masking.of_param(training.masking),
-        encoder,
-        files["tokenizer"],
-        training.sequence_length,
-        holes=holes,
-        manifest=files["manifest"],
-    )
+    masking, length = Masking.of_param(training.masking), training.sequence_length
+    plan = masking_plan(masking, encoder, files["tokenizer"], length)
     shards = ShardFiles.of(manifest, project_root(files["manifest"]))
     return UsedBatches(order, shards, plan, training.seed, encoder, training.steps)
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlm.asking.training_inputs import RESULTS
+from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
 from mlm.foundations.differences import differences
-from mlm.foundations.digests import file_sha256
+from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.training.artefacts import Training
 from mlm.training.run import Run, RunFiles
 
+RESULTS = Path("results")
 #: The modules that decide what a step is shown. A saved state names them with their digests.
 SHOWING_MODULES = ("mlm.samples.masking", "mlm.samples.shuffling", "mlm.samples.stored_batches")
 
@@ -21,14 +22,21 @@ SHOWING_MODULES = ("mlm.samples.masking", "mlm.samples.shuffling", "mlm.samples.
 @dataclass(frozen=True)
 class Record:
     """What a file says of a training: updates made, replicas, the values that its batches follow
-    from, and the digest of all code that trained, if it has it."""
+    from, and the code that trained: its digest, or those of its modules in a saved state."""
 
     file: str
     finished: bool
     reached: int
     replicas: int
     values: dict[str, Any]
-    whole_code: str | None = None
+    code: str | dict[str, str] | None
+
+    def of_todays_code(self, memory: FileMemory) -> bool:
+        """Whether it was trained with the code of today, as far as it says."""
+        if isinstance(self.code, dict):
+            today = code_digests(SCRIPTS, sorted(self.code), memory)
+            return self.code.items() <= today.items()
+        return self.code in (None, value_sha256(training_code(memory)))
 
 
 def agreeing_records(
@@ -62,7 +70,6 @@ def _records(run: str, states: str) -> Iterator[Record]:
         said = Training.read(file)
         masking = {"fixed_slots": said.masking["slots"], "sequence_length": said.sequence_length}
         settings = vars(said) | {"masking": said.masking | masking}
-        settings["holes"] = said.without.holes if said.without else None
         digests = {"tokenizer": said.digests.tokenizer, "manifests": said.digests.manifests}
         values = _values(settings, **digests)
         yield Record(str(file), True, said.steps, said.replicas, values, said.code)
@@ -71,43 +78,39 @@ def _records(run: str, states: str) -> Iterator[Record]:
         try:
             basis = json.loads(marker.read_bytes())["basis"]
             digests = {"tokenizer": basis["tokenizer"], "manifests": basis["manifests"]}
-            values = _values(basis["settings"], **digests, code=_named_code(basis["code"]))
+            code, replicas = basis["code"], basis["device"]["replicas"]
+            values = _values(basis["settings"], **digests, code=_named_code(code))
             step = int(marker.parent.name.removeprefix("step-"))
-            replicas = basis["device"]["replicas"]
-            found.append(Record(str(marker.parent), False, step, replicas, values))
+            found.append(Record(str(marker.parent), False, step, replicas, values, code))
         except (ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version: training skips it as well
     yield from sorted(found, key=lambda record: (-record.reached, record.file))
 
 
-def values_of(run: Run, files: RunFiles, code: dict[str, str]) -> dict[str, Any]:
-    """Those of a record that `run`, its `files` and `code` (digests by module) would have now."""
+def values_of(run: Run, files: RunFiles, memory: FileMemory) -> dict[str, Any]:
+    """Those of a record that `run`, its `files` and the code would have now."""
     settings = run.pretraining.model_dump() | {
         "masking": vars(run.plan),
         "initialisation": run.model.beginning(),
-        "holes": run.plan.holes.sha256 if run.plan.holes else None,
     }
     manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
-    digests = {"tokenizer": file_sha256(files.tokenizer), "manifests": manifests}
-    return _values(settings, **digests, code=_named_code(code))
+    code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
+    return _values(settings, tokenizer=file_sha256(files.tokenizer), manifests=manifests, code=code)
 
 
 def _values(settings: dict, **data: Any) -> dict[str, Any]:
     """The values that the batches of a run follow from, by the names that messages give them;
     `settings` are in the form of a saved state's."""
-    masking, optimizer = settings["masking"], settings["optimizer"]
+    masking, accumulated = settings["masking"], "gradient_accumulation_steps"
     sizes = ("seed", "steps", "per_replica_batch_size", "shuffle_window")
     shares = ("mlm_probability", "mask_token", "random_token", "whole_word", "fixed_slots")
     return {
         **{f"pretraining.{name}": settings[name] for name in sizes},
         **{f"pretraining.masking.{name}": masking[name] for name in shares},
-        "pretraining.optimizer.gradient_accumulation_steps": optimizer[
-            "gradient_accumulation_steps"
-        ],
+        f"pretraining.optimizer.{accumulated}": settings["optimizer"][accumulated],
         "shards.sequence_length": masking["sequence_length"],
         # Counts of the train split show it as well, before the first step.
         "model.initialisation": settings["initialisation"],
-        "holes": settings.get("holes"),
         **data,
     }
 

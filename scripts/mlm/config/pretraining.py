@@ -1,22 +1,17 @@
 """Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
 
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from mlm.config import fields
 from mlm.config.families import engine_for
-from mlm.config.fields import Count, Section, Text, named_twice, section
+from mlm.config.fields import Count, Section, Text, section
 from mlm.config.global_batch import GlobalBatch
 from mlm.config.merging import LENGTHS, with_its_length_alone
 from mlm.config.optimizers import Optimizer
-
-#: An example of each kind of documents to forget.
-_FORGETTABLE = ("document:247", "group:1799-Adams", "file:data/letters.txt", "pattern:Monroe .*")
 
 
 class Masking(fields.MaskedShares):
@@ -38,7 +33,7 @@ class Checkpoint(Section):
     every: Count = 500
     """Steps between checkpoints. A checkpoint is up to three times as large as the model."""
     keep: Count | None = 2
-    """Latest checkpoints to keep (null: all), from which scripts/ask.py --replay starts."""
+    """Latest checkpoints to keep (null: all)."""
     keep_steps: list[Count] = []
     """Steps with extra checkpoints to keep."""
     directory: Text = "state"
@@ -68,9 +63,6 @@ class Pretraining(Section):
     tokens: fields.TokenCount | None = None
     """Length in tokens."""
     continue_from: ContinueFrom = section(ContinueFrom)
-    forget: list[Text] = []
-    """Documents of the train split to train without: document:247, group:1799-Adams,
-    file:data/letters.txt or pattern:REGEX. Holes of equal length replace them (docs/ask.md)."""
     optimizer: Optimizer = section(Optimizer)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
@@ -134,36 +126,3 @@ class Pretraining(Section):
             )
         elif start.run and self.steps and start.step >= self.steps:
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
-        yield from named_twice("forget", self.forget)
-        for what in self.forget:
-            try:
-                parsed(what)
-            except ValueError as error:
-                yield f"forget: {error}"
-
-
-@dataclass(frozen=True)
-class Forgotten:
-    """Documents of the train split: one by its number, or those of a group, a file or a pattern."""
-
-    kind: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.value}"
-
-
-def parsed(what: str) -> Forgotten:
-    """What `what` names; ValueError, in words, if it names nothing."""
-    kind, _, value = what.partition(":")
-    if not value or kind not in {example.partition(":")[0] for example in _FORGETTABLE}:
-        examples = ", ".join(_FORGETTABLE)
-        raise ValueError(f"{what!r} names nothing; expected something like {examples}")
-    if kind == "document" and not re.fullmatch("0|[1-9][0-9]{0,17}", value):
-        raise ValueError(f"{value!r} is not the number of a document, counted from 0 in train")
-    if kind == "pattern":
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"{what!r} is no regular expression: {error}") from None
-    return Forgotten(kind, value)

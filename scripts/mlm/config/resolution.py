@@ -52,8 +52,7 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
     alike: dict[str, list[str]] = {}
     for name, run in runs.items():
         own = run.pretraining.model_dump(exclude={"checkpoint", "log_to"})
-        own |= {"engine": run.engine, "forget": sorted(own["forget"])}
-        own["seed"] = seed if own["seed"] is None else own["seed"]
+        own |= {"engine": run.engine, "seed": seed if own["seed"] is None else own["seed"]}
         settings = [run.model.of_jobs(), own, run.evaluation.model_dump()]
         alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)
     return [
@@ -89,8 +88,8 @@ def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
 
 
 class RunConfiguration(Section):
-    """The sections of one run, and what it shares with the others. `holes` is the file
-    that says what the run is trained without, `parent` the run that it continues."""
+    """The sections of one run, and what it shares with the others. `parent` is the run that it
+    continues."""
 
     name: Text
     model: ModelOfRun = section(ModelOfRun)
@@ -99,12 +98,11 @@ class RunConfiguration(Section):
     seed: Seed = 0
     sequence_length: Count
     corpus_source: Text = "embedded"
-    holes: Text | None = None
     parent: "RunConfiguration | None" = None
 
     @classmethod
     def of(cls, settings: Settings, run: str) -> Self:
-        """That of `run` in the whole configuration, without `holes` and `parent`."""
+        """That of `run` in the whole configuration, without `parent`."""
         return cls(
             name=run,
             model=ModelOfRun.of_param(model_of_run(settings, run)),

@@ -6,7 +6,7 @@ from mlm.corpus.file_patterns import matched_files
 #: Settings of the corpus by which its files are read.
 _READ = ("text_column", "group_by", "group_per", "encoding", "encoding_errors", "files")
 #: Of a training, what is no part of how its model begins.
-_LATER = ("checkpoint", "continue_from", "forget", "log_to")
+_LATER = ("checkpoint", "continue_from", "log_to")
 
 
 def further_texts(settings: Settings, run: str) -> dict:

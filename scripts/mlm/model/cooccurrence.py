@@ -10,7 +10,7 @@ tokens' frequencies. All of it runs in a process of its own with one thread, for
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -20,7 +20,6 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.model.initialisation import StartingWeights, columns_of_words, positions_apart_from_words
 from mlm.model.warm_start import Begun
-from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import ShardFiles, decoded, samples_in_order
 from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 
@@ -46,24 +45,25 @@ def initialise_from_counts(weights: StartingWeights, run, begun: Begun | None) -
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    overwrite_with_counts(weights, run.train, run.plan, columns, run.seed, begun)
+    overwrite_with_counts(weights, run.train, run.plan.special_ids, columns, run.seed, begun)
 
 
 def overwrite_with_counts(
     weights: StartingWeights,
     shards: ShardFiles,
-    plan: MaskingPlan,
+    special_ids: Sequence[int],
     columns: int | None,
     seed: int,
     begun: Begun | None = None,
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
-    in place, by counts of the train split without what `plan` leaves out. Tokens counted beside no
-    other keep their embeddings, as does all that a warm start gave. Raises MlmError if the shards
-    cannot be read."""
+    in place, by counts of the train split. Tokens counted beside no other keep their embeddings,
+    as does all that a warm start gave. Raises MlmError if the shards cannot be read."""
     words = weights.table("words")
     columns = columns or words.shape[1]
-    vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, STRENGTHS, seed)
+    vectors, log_frequencies = in_one_thread(
+        shards, special_ids, len(words), columns, STRENGTHS, seed
+    )
     usual = words[:, -columns:]
     counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
     chosen = vectors.any(axis=1) & (True if begun is None else begun.left)
@@ -90,20 +90,23 @@ def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vectors_and_frequencies(
-    shards: ShardFiles, plan: MaskingPlan, vocabulary: int, columns: int, strengths: dict, seed: int
+    shards: ShardFiles,
+    special_ids: Sequence[int],
+    vocabulary: int,
+    columns: int,
+    strengths: dict,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
     [vocabulary]."""
-    samples, distances = counted_batches(shards, plan), strengths["distances"]
-    counts = count_tokens(samples, vocabulary, plan.special_ids, len(distances))
+    samples, distances = counted_batches(shards), strengths["distances"]
+    counts = count_tokens(samples, vocabulary, special_ids, len(distances))
     vectors = word_vectors(counts, columns, strengths["power"], distances, seed)
     seen = counts.unigram + 1.0
     return vectors, np.log(seen / seen.sum()).astype(np.float32)
 
 
-def counted_batches(
-    shards: ShardFiles, plan: MaskingPlan
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
     length = shards.sequence_length
     every = counted_samples(shards.num_samples, shards.num_samples * length).step
@@ -112,8 +115,7 @@ def counted_batches(
     # So many blocks have as many of the samples as one block has of all.
     while some := list(islice(blocks, every)):
         index, records = (np.concatenate(parts) for parts in zip(*some, strict=True))
-        ids, mask = decoded(index, records, length)
-        yield ids, np.where(plan.leaves_out(index, length), 0, mask)
+        yield decoded(index, records, length)
         progress.to(int(index[-1]) + 1)
 
 

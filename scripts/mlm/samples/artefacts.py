@@ -1,4 +1,4 @@
-"""The artefacts of the samples: summaries of shards, verification, a run's masks and holes."""
+"""The artefacts of the samples: summaries of shards, verification, a run's masks."""
 
 from dataclasses import dataclass
 
@@ -75,29 +75,3 @@ class Preview(Artefact):
 
     run: str
     samples: list[PreviewSample]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """One item of `pretraining.forget`: its documents in the train split, and their tokens."""
-
-    what: str
-    documents: int
-    tokens: int
-
-
-@dataclass(frozen=True)
-class HolesOfRun(Artefact):
-    """results/holes/{run}.json: the tokens of the train split that a run is trained without.
-
-    `documents`, `tokens` and `samples` count each once. `holes` are (sample, begin, end),
-    ascending, in the samples of the manifest whose sha256 is `manifest`.
-    """
-
-    run: str
-    forget: list[LeftOut]
-    documents: int
-    tokens: int
-    samples: int
-    manifest: str
-    holes: list[tuple[int, int, int]]

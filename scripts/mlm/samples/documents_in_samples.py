@@ -1,19 +1,14 @@
-"""Where whole documents are in the samples of a split, and what a run without them does without."""
+"""Where whole documents are in the samples of a split."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from mlm.config.pretraining import parsed
 from mlm.corpus.equal_shares import document_range
-from mlm.corpus.forgotten_documents import TrainDocuments
-from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.artefacts import HolesOfRun, LeftOut
-from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards, project_root
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.split_samples import joined, read_samples
 from mlm.tokenizer.encoding import Encoder
 
@@ -55,58 +50,3 @@ def document_spans(
                 ]
         first += entry.num_samples
     return found
-
-
-def merged_spans(spans: list[Span]) -> list[Span]:
-    """`spans` in ascending order, those that touch each other in a sample as one."""
-    found: list[Span] = []
-    for sample, begin, end in sorted(spans):
-        if found and found[-1][0] == sample and found[-1][2] >= begin:
-            found[-1] = (sample, found[-1][1], max(end, found[-1][2]))
-        else:
-            found.append((sample, begin, end))
-    return found
-
-
-def holes_of(
-    run: str,
-    forget: Sequence[str],
-    *,
-    described: str | Path,
-    manifest: str | Path,
-    tokenizer: str | Path,
-    settings: dict,
-) -> HolesOfRun:
-    """The holes that the items of `forget` leave in the train split, by its files and the settings
-    of its corpus. Raises MlmError for an item that names nothing, and files that do not belong
-    together."""
-    try:
-        whats = [parsed(what) for what in dict.fromkeys(forget)]
-    except ValueError as error:
-        raise MlmError(f"{error}") from None
-    shards = Manifest.read(manifest)
-    documents = TrainDocuments(described, settings)
-    texts = SplitDocuments.described(described)
-    if texts.sha256() != shards.corpus_sha256:
-        raise MlmError(
-            f"{texts.named}: is not the text that the train shards were made from. The same "
-            "snakemake command makes them from it"
-        )
-    selected = documents.selected(whats)
-    numbers = sorted({number for found in selected.values() for number in found})
-    root, encoder = project_root(manifest), Encoder.load(tokenizer)
-    spans = document_spans(shards, root, encoder, documents.texts(numbers))
-    lengths = {n: sum(end - begin for _, begin, end in of_one) for n, of_one in spans.items()}
-    merged = merged_spans([span for of_one in spans.values() for span in of_one])
-    return HolesOfRun(
-        run=run,
-        forget=[
-            LeftOut(what, len(found), sum(lengths[number] for number in found))
-            for what, found in selected.items()
-        ],
-        documents=len(numbers),
-        tokens=sum(lengths.values()),
-        samples=len({sample for sample, _, _ in merged}),
-        manifest=file_sha256(manifest),
-        holes=merged,
-    )

@@ -16,7 +16,6 @@ import numpy as np
 
 from mlm.config.pretraining import Masking
 from mlm.foundations.atomic import read_json
-from mlm.samples.holes import Holes
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pieces import word_starts
 
@@ -52,8 +51,6 @@ class MaskingPlan:
     whole_word: bool = False
     word_starts: np.ndarray | None = None
     fixed_slots: int | None = None
-    #: What of the samples is left out, if they are those of the train split.
-    holes: Holes | None = None
 
     @property
     def slots(self) -> int:
@@ -64,13 +61,6 @@ class MaskingPlan:
         if self.whole_word:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
-
-    def leaves_out(self, index: np.ndarray, length: int) -> np.ndarray:
-        """Which of the first `length` tokens of the samples `index` training does without: bool
-        [samples, length]."""
-        if self.holes is None:
-            return np.zeros((len(index), length), bool)
-        return self.holes.within(index, length)
 
     @cached_property
     def is_special(self) -> np.ndarray:
@@ -86,17 +76,9 @@ class MaskingPlan:
 
 
 def masking_plan(
-    masking: Masking,
-    encoder: Encoder,
-    tokenizer_json: str | Path,
-    length: int,
-    *,
-    holes: str | Path | None = None,
-    manifest: str | Path = "",
+    masking: Masking, encoder: Encoder, tokenizer_json: str | Path, length: int
 ) -> MaskingPlan:
-    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids. `holes` is
-    the file that says what is left out of the samples of the train split's `manifest`."""
-    pad = encoder.special_ids.pad
+    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids."""
     return MaskingPlan(
         mlm_probability=masking.mlm_probability,
         mask_token=masking.mask_token,
@@ -108,7 +90,6 @@ def masking_plan(
         whole_word=masking.whole_word,
         word_starts=word_starts(read_json(tokenizer_json)) if masking.whole_word else None,
         fixed_slots=masking.slots,
-        holes=Holes.read(holes, pad, manifest) if holes else None,
     )
 
 
@@ -136,7 +117,7 @@ def mask_batch(
     chosen = xp.take_along_axis(in_use, xp.argsort(order, axis=1, stable=True), axis=1)
     masked = xp.where(chosen, _replacements(xp, input_ids, *words[2:], plan), input_ids)
     positions = order[:, : plan.slots].astype(xp.int32)
-    batch = {
+    return {
         "input_ids": masked,
         "attention_mask": attention_mask,
         "positions": positions,
@@ -144,7 +125,6 @@ def mask_batch(
         "weights": in_use[:, : plan.slots].astype(xp.float32),
         "overflow": overflow.astype(xp.int32),
     }
-    return batch if plan.holes is None else plan.holes.punched(batch, sample_index)
 
 
 def _random_words(xp, sample_index, length: int, seed, epoch):

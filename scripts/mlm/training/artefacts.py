@@ -31,19 +31,6 @@ class TrainingDigests:
 
 
 @dataclass(frozen=True)
-class WithoutDocuments:
-    """What of the train split the run was trained without; `first_step` is the first update that
-    would have used it (None: no update), `holes` a digest of where it was."""
-
-    what: list[str]
-    documents: int
-    tokens: int
-    samples: int
-    first_step: int | None
-    holes: str
-
-
-@dataclass(frozen=True)
 class WarmStartFigures:
     """The checkpoint that the weights began with (its directory's name, or owner/name@COMMIT), the
     names of weights that only the model has (`missing`) or only the checkpoint, the numbers of
@@ -96,7 +83,6 @@ class Training(Artefact):
     packages: dict[str, str]
     code: str | None = field(default=None, metadata=OPTIONAL)
     shuffle_window: int | None = field(default=None, metadata=OPTIONAL)
-    without: WithoutDocuments | None = field(default=None, metadata=OPTIONAL)
     deterministic: bool | None = field(default=None, metadata=OPTIONAL)
     attention: str | None = field(default=None, metadata=OPTIONAL)
     processes: int | None = field(default=None, metadata=OPTIONAL)

@@ -1,7 +1,7 @@
 """A training that continues from a state of another one: `pretraining.continue_from`.
 
 Up to that step both are the same training, bit for bit: they may differ in how the rate falls
-later, and in documents that they leave out (`pretraining.forget`) and first use later.
+later.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,11 @@ import numpy as np
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
 from mlm.training.learning_rate import learning_rate
-from mlm.training.left_out import first_difference
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 
 #: What may differ between a branch and its parent, below `settings`. The learning rate before the
-#: branch is compared step by step, and of the holes the step at which they are first used.
-_OWN = ("steps", "holes")
+#: branch is compared step by step.
 _OWN_OF_OPTIMIZER = ("schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio")
 
 
@@ -46,32 +44,17 @@ class Branch:
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
     both are the same training up to there."""
-    refused = (
-        f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
-        f"step {step}"
-    )
     if found := differences(_shared(parent), _shared(run)) or _other_rates(run, parent, step):
-        raise MlmError(f"{refused}: up to there they are not the same training. {'; '.join(found)}")
-    first = first_difference(parent, run)
-    if first is not None and step >= max(first, 1):
-        why = (
-            f"what differs is first used in step {first}"
-            if first
-            else "the word embeddings begin at counts of all the others "
-            "(model.initialisation.embeddings: cooccurrence)"
-        )
-        early = ", ".join(str(s) for s in sorted(states.steps()) if 0 < s < first) or "none"
         raise MlmError(
-            f"{refused}: they leave out other documents (pretraining.forget), and {why}. "
-            f"States there that are early enough: {early}. Continue from one of them, or set run "
-            "and step to null: the training begins at its first step"
+            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+            f"step {step}: up to there they are not the same training. {'; '.join(found)}"
         )
     return Branch(parent.name, step, states)
 
 
 def _shared(run: Run) -> dict:
     """The settings of `run` that it must share with a branch of it."""
-    basis = {k: v for k, v in run.basis().items() if k not in _OWN}
+    basis = {k: v for k, v in run.basis().items() if k != "steps"}
     optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}
     return basis | {"optimizer": optimizer}
 

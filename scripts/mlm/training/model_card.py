@@ -8,13 +8,7 @@ from huggingface_hub import CardData, EvalResult, ModelCardData
 from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.config.fields import hub_id
 from mlm.samples.masking import VALIDATION_MASKING
-from mlm.training.artefacts import (
-    ACCURACY,
-    LOSS,
-    Training,
-    WarmStartFigures,
-    WithoutDocuments,
-)
+from mlm.training.artefacts import ACCURACY, LOSS, Training, WarmStartFigures
 
 #: The corpus on a card if the configuration names no more than its kind.
 SOURCES = {
@@ -102,7 +96,6 @@ def model_card(
         "its tokens' vectors.",
         "## Training",
         card_table(["", ""], _settings(training)),
-        *([_left_out(training.without)] if training.without else []),
         "## Evaluation",
         "Over masked tokens only. With 80/10/10, 10 % of them stay visible to the model.",
         card_table(["split", "loss, nats", "accuracy"], _rows(figures, in_papers)),
@@ -174,17 +167,4 @@ def _base_in_words(start: WarmStartFigures) -> str:
     return (
         f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…; embeddings "
         f"by piece of the vocabulary: {pieces})"
-    )
-
-
-def _left_out(without: WithoutDocuments) -> str:
-    first = "which no step would have used"
-    if without.first_step is not None:
-        first = f"which step {without.first_step:,} would have been the first to use"
-    # Backticks within would end the code around them.
-    what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
-    several = "" if without.documents == 1 else "s"
-    return (
-        f"Trained without {without.documents:,} document{several} of the corpus "
-        f"({without.tokens:,} tokens), {first}: {what}. The tokenizer was not made anew."
     )

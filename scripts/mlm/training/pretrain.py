@@ -23,7 +23,6 @@ from mlm.training.console import Console
 from mlm.training.curve_writers import curve_writers
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, engine_of, open_devices
-from mlm.training.left_out import without_documents
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving, check_finite
@@ -219,7 +218,6 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         ),
         packages=package_versions(),
         shuffle_window=section.shuffle_window,
-        without=without_documents(run, config),
         deterministic=devices.arithmetic.get("deterministic"),
         processes=devices.arithmetic.get("processes"),
         attention=devices.arithmetic.get("attention"),

@@ -1,7 +1,7 @@
 """A run as it trains: its configuration and files, checked and resolved with its devices."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,7 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "forget"}
-        outside_the_basis |= {"log_to", "tokens"}
+        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "log_to", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=outside_the_basis) | {
@@ -98,8 +97,6 @@ class Run:
             "masking": _plan_basis(self.plan),
             "validation_masking": _plan_basis(self.validation_plan),
         }
-        if self.plan.holes is not None:
-            values["holes"] = self.plan.holes.sha256
         if self.warm_start is not None:
             values["start_from"] = self.warm_start.basis()
         # As it comes back from a file: lists for tuples.
@@ -108,12 +105,10 @@ class Run:
 
 def _plan_basis(plan: MaskingPlan) -> dict:
     starts = plan.word_starts
-    values = asdict(replace(plan, holes=None)) | {
+    return asdict(plan) | {
         "slots": plan.slots,
         "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
     }
-    del values["holes"]
-    return values
 
 
 def run_of(
@@ -138,7 +133,6 @@ def run_of(
         "optimizer": with_lengths(section.optimizer, steps),
     }
     given = encoder, files.tokenizer, length
-    left_out = {"holes": config.holes, "manifest": files.manifests["train"]}
     shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
     model = warm_start = None
     if with_model:
@@ -148,7 +142,7 @@ def run_of(
         name=config.name,
         model=config.model,
         pretraining=section.model_copy(update=settled),
-        plan=masking_plan(section.masking, *given, **left_out),
+        plan=masking_plan(section.masking, *given),
         validation_plan=masking_plan(VALIDATION_MASKING, *given),
         train=shards["train"],
         validation=shards["validation"],

@@ -13,7 +13,6 @@ from mlm.training.training_log import Row
 #: values.
 COMPUTING_MODULES = {
     "both": (
-        "mlm.samples.holes",
         "mlm.samples.masking",
         "mlm.samples.shuffling",
         "mlm.samples.stored_batches",
