@@ -266,7 +266,7 @@ def mix(**own):
         ("model.config.pad_token_id", 7, ": the workflow sets it, from tokenizer and family"),
         ("model.config.num_attention_heads", 3, ": 3 attention heads do not divide"),
         ("model.config.num_attention_heads", 1, "neighbour_heads needs two heads or more, found 1"),
-        ("model.config.position_embedding_type", "relative_key", "absolute, found relative_key"),
+        ("model.config.position_embedding_type", "relative_key", "expected 'absolute'"),
         ("model.family", "albert", ": neighbour_heads needs one of the families roberta"),
         ("model.family", "tapas", ": 'tapas' is not supported: it reads tables, not text"),
     ],

@@ -42,9 +42,7 @@ NEIGHBOUR_FAMILIES = (
     "modernbert",
 )
 #: Fields of the transformers configuration that `unfit_neighbour_heads` looks at.
-NEIGHBOUR_FIELDS = (
-    *("hidden_size", "num_attention_heads", "embedding_size", "position_embedding_type"),
-)
+NEIGHBOUR_FIELDS = ("hidden_size", "num_attention_heads", "embedding_size")
 
 
 def engine_for(asked: str, family: str) -> str:
@@ -77,13 +75,10 @@ def unfit_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
     configuration, as far as they are known, in words; None where it is possible."""
     width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     embedding = fields.get("embedding_size") or width
-    kind = fields.get("position_embedding_type") or "absolute"
     if family not in NEIGHBOUR_FAMILIES:
         need = f"one of the families {', '.join(NEIGHBOUR_FAMILIES)}, found {family}"
     elif width and embedding != width:
         need = f"embeddings as wide as hidden_size {width}, found embedding_size {embedding}"
-    elif kind != "absolute":
-        need = f"position_embedding_type absolute, found {kind}"
     elif heads == 1:
         need = "two heads or more, found 1"
     elif width and heads and width // heads < 4:

@@ -13,11 +13,13 @@ from pydantic import ConfigDict, Field
 from mlm.config.families import (
     DEBERTA_FAMILY,
     JAX_FAMILIES,
+    engine_for,
     first_position,
     unfit_family,
     unfit_neighbour_heads,
 )
 from mlm.config.fields import BelowOne, Count, NotNegativeCount, Section, Text, hub_id, section
+from mlm.config.model_fields import unbuilt_fields, unknown_fields
 from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -79,7 +81,7 @@ class Model(Section):
     """Take the architecture from this config.json, over which only fields of `config` go that
     differ from the defaults or that an overlay, the command line or a run sets."""
     config: ModelFields = section(ModelFields)
-    """Fields of the transformers configuration, these and any that the family has."""
+    """Fields of the transformers configuration, these and any that the family's network reads."""
     start_from: Text | None = None
     """Start from a published encoder: a directory in the Hugging Face layout, or owner/name@COMMIT
     on the Hub. It has its own architecture; of config, dropouts alone may be set beside it."""
@@ -195,10 +197,24 @@ class Model(Section):
                 )
         if reason := unfit_family(family, engine):
             yield f"{where}: {reason}"
-        elif wrong := [*_field_problems(fields, family)]:
-            yield from (f"config.{line}" for line in wrong)
+        elif wrong := [*self.field_problems(engine)]:
+            yield from wrong
         else:
             yield from self._unfit_sizes(fields, family, sequence_length)
+
+    def field_problems(self, engine: str) -> Iterator[str]:
+        """A line for each field, of `config` or the file, that the network does not have in this
+        form. What a published checkpoint says beside its network is ignored."""
+        own, stored = self.overrides(), self.architecture()
+        family, fields = self.model_type, stored | own
+        for line in unknown_fields(own, family):
+            yield f"config.{line} (null leaves out one that config.yaml sets)"
+        if not self.start_from:
+            for line in unknown_fields(stored, family):
+                yield f"config_file: {line}. Take it out of the file"
+        for line in unbuilt_fields(fields, family, engine_for(engine, family)):
+            yield f"config.{line}"
+        yield from (f"config.{line}" for line in _field_problems(fields, family))
 
     def longest_sequence(self, sequence_length: int) -> int:
         """At most so many tokens fit into the model."""

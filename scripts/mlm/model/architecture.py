@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlm.config.model_fields import unbuilt_fields
 from mlm.foundations.errors import ConfigError
-
-#: Names of activations in transformers that `network` computes.
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,6 @@ _MODERNBERT = {
     "decoder_bias": ("decoder_bias", True),
     "window": ("local_attention", 128),
 }
-#: Fields that ask for another network than this one, unless they hold the value given here.
-_ONLY = {"position_embedding_type": "absolute", "rope_scaling": None}
-
 _ROBERTA_HEAD = ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
 _ROBERTA_NAMES = _bert_names("roberta", False, _ROBERTA_HEAD)
 _BERT_HEAD = tuple(
@@ -180,16 +175,7 @@ class Architecture:
         found |= {own: given.get(name) for own, name in _SIZES.items()}
         if missing := [name for own, name in _SIZES.items() if found[own] is None]:
             raise ConfigError([f"{name}: missing, expected a whole number" for name in missing])
-        problems = [
-            f"{fields[own][0]}: found {found[own]!r}, expected one of {', '.join(ACTIVATIONS)}"
-            for own in ("activation", "head_activation")
-            if own in fields and found[own] not in ACTIVATIONS
-        ]
-        problems += [
-            f"{name}: found {given[name]!r}, expected {only!r}; nothing else is built here"
-            for name, only in _ONLY.items()
-            if given.get(name, only) != only
-        ]
+        problems = [*unbuilt_fields(given, family, "jax")]
         if family == "modernbert":
             every = given.get("global_attn_every_n_layers", 3)
             problems += [
@@ -206,7 +192,7 @@ class Architecture:
                     "rotary positions need an even width"
                 )
         if problems:
-            raise ConfigError(list(dict.fromkeys(problems)))
+            raise ConfigError(problems)
         if family == "modernbert":
             found["local_layers"] = tuple(n for n in range(found["layers"]) if n % every)
             thetas = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0))

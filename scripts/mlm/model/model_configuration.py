@@ -1,7 +1,6 @@
 """The model's architecture, from the configuration and checked against the data."""
 
 from mlm.config.families import DEBERTA_FAMILY, ROBERTA_FAMILY, engine_for, first_position
-from mlm.config.fields import did_you_mean
 from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
@@ -46,14 +45,8 @@ def model_configuration(
     # A field under the family's own name goes before the same under the common one.
     asked = {own_names[name]: v for name, v in fields.items() if name in own_names}
     asked |= {name: value for name, value in fields.items() if name not in own_names}
-    problems = _unknown_fields(known, asked)
-    problems += [
-        f"model: {name} is a field of transformers 5; say it in those of version 4, which are "
-        "global_attn_every_n_layers, global_rope_theta and local_rope_theta, and leave it out"
-        for name in ("layer_types", "rope_parameters")
-        if family == "modernbert" and base.get(name) is not None
-    ]
-    if problems:
+    # Of a checkpoint on the Hub, the plan does not know the fields.
+    if problems := [f"model.{line}" for line in model.field_problems(engine)]:
         raise ConfigError(problems)
     try:
         config = AutoConfig.for_model(family, **(base | asked))
@@ -107,14 +100,3 @@ def _misfits(config) -> list[str]:
             if getattr(config, name)
         ]
     return problems
-
-
-def _unknown_fields(known, given: dict) -> list[str]:
-    """Fields that the family's configuration does not have: it would keep them unread."""
-    fields = known.to_dict()
-    return [
-        f"model.config.{name}: {known.model_type} has no such field (null leaves out one that "
-        f"config.yaml sets); {did_you_mean(name, fields, 'see its configuration class')}"
-        for name in sorted(given)
-        if name not in fields
-    ]
