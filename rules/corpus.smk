@@ -1,7 +1,12 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import compared_splits, files_of_sources, filter_files, planned_parts
+from mlm.corpus.parts import (
+    decontamination_settings,
+    files_of_sources,
+    filter_files,
+    planned_parts,
+)
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
@@ -17,10 +22,14 @@ with errors_in_words():
     used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
     FILTER_FILES = sorted({path for own in used for path in filter_files(own["filters"])})
 
-# Near-duplicates are looked for later, in what was read; empty: they are kept.
-FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
+# What is read is decontaminated, and searched for near-duplicates, later; empty: they are kept.
+FIRST_FILTERS = {
+    key: value
+    for key, value in USED_BY_CORPUS["filters"].items()
+    if key not in ("decontamination", "near_duplicates")
+}
 NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
-COMPARED_SPLITS = compared_splits(USED_BY_CORPUS["filters"]["decontamination"])
+DECONTAMINATION = decontamination_settings(USED_BY_CORPUS)
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
 if MIXED or settings["corpus"]["parts"] > 1:
@@ -43,7 +52,7 @@ numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS)) if IN_PARTS]
 READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
 DEDUPLICATED = [f"{READ}/removed"]
 # All but near-duplicates.
-LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if COMPARED_SPLITS]
+LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if DECONTAMINATION]
 SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers if NEAR_DUPLICATES]
 NEAR = [f"{READ}/near"] if NEAR_DUPLICATES else []
 WRITTEN = {
@@ -96,14 +105,15 @@ rule corpus_deduplicate:
         mem_mb=1000,
         runtime=120,
     params:
-        filters=FIRST_FILTERS,
+        filters={key: FIRST_FILTERS[key] for key in ("deduplicate", "remove_leakage")},
     script:
         "../scripts/jobs/corpus_deduplicate.py"
 
 
 rule corpus_decontaminate:
-    """Find documents of a part of train that have words in a row in common with held-out ones."""
+    """Find documents of a part of train that share words in a row with texts of an evaluation."""
     input:
+        filters=source(FILTER_FILES),
         removed=files_of(DEDUPLICATED, "json"),
     output:
         record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
@@ -112,9 +122,8 @@ rule corpus_decontaminate:
         mem_mb=1500,
         runtime=240,
     params:
-        settings={
-            key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
-        },
+        files=identities(FILTER_FILES),
+        settings=DECONTAMINATION,
     script:
         "../scripts/jobs/corpus_decontaminate.py"
 

@@ -198,15 +198,20 @@ class NearDuplicatesOfSplit:
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """Of a held-out split's `words`, those in runs of 13 `shared` with train, and where."""
+    """Of a held-out split's `words`, those in runs of `run_words` that are `shared` with train, in
+    so many `documents`. Shorter documents have no run: their words are counted as unmeasured."""
 
+    run_words: int
     words: int
     shared: int
     documents: int
+    unmeasured_words: int
+    unmeasured_documents: int
 
     @property
-    def share(self) -> float:
-        return self.shared / self.words if self.words else 0.0
+    def share(self) -> float | None:
+        """The share of the measured words; None if there are none."""
+        return self.shared / self.words if self.words else None
 
 
 @dataclass(frozen=True)

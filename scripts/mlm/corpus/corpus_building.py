@@ -17,7 +17,7 @@ from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.near_clusters import cluster
 from mlm.corpus.near_duplicates import sign
 from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import compared_splits, whole
+from mlm.corpus.parts import decontamination_settings, whole
 from mlm.corpus.split_descriptions import described_splits
 from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import MadeFrom, check_outputs
@@ -41,7 +41,7 @@ def build_corpus(
         part = PartFiles.below(scratch, 0)
         read_part(settings, {"files": whole(files), "share": (0, 1)}, part)
         shares = {split: len(parquet[split]) for split in SPLITS}
-        made, written = after_reading([part.record], settings["filters"], shares, scratch)
+        made, written = after_reading([part.record], settings, shares, scratch)
         _put_in_place(made, written, parquet, described)
         return made
     finally:
@@ -49,15 +49,15 @@ def build_corpus(
 
 
 def after_reading(
-    parts: list[Path], filters: Mapping, shares: dict[str, int], directory: Path
+    parts: list[Path], settings: Mapping, shares: dict[str, int], directory: Path
 ) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
     """All passes over `parts`, records of `read_part`: the descriptions of the splits and, by
     split, the records of the `shares` files that were written to `directory`."""
-    leaks, beside, numbers = filters["remove_leakage"], parts[0].parent, range(len(parts))
-    removed = [beside / "removed.json"]
+    filters, beside, numbers = settings["filters"], parts[0].parent, range(len(parts))
+    leaks, removed = filters["remove_leakage"], [beside / "removed.json"]
     deduplicate(parts, filters["deduplicate"], leaks, *removed)
-    corpus, decontamination = SpooledCorpus(removed), filters.get("decontamination")
-    if compared_splits(decontamination):
+    corpus = SpooledCorpus(removed)
+    if (decontamination := decontamination_settings(settings)) is not None:
         removed += [beside / f"overlap-{number:05d}.json" for number in numbers]
         for number in numbers:
             decontaminate(corpus, number, decontamination, removed[1 + number])

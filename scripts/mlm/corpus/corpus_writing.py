@@ -53,7 +53,7 @@ def write_file(
                 sizes += map(size_of, in_pieces(batch.column("text")))
                 writer.write(batch)
         groups.write_bytes(np.array(list(writer.groups), np.int64).tobytes())
-        shared.write_bytes(runs.found().tobytes() if runs else b"")
+        shared.write_bytes(runs.shared().tobytes() if runs else b"")
         name = file_name(split, share, shares)
         file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
     WrittenFile(file, *map(sum, zip(*sizes, strict=True))).write(record)

@@ -1,8 +1,8 @@
 """Documents of train that share an n-gram of words with texts that the model is judged by, as in
 Brown et al., 2020, arXiv 2005.14165, appendix C, but left out as a whole."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,123 +13,136 @@ from mlm.corpus.deduplication import CONTAMINATED, KEPT, PRECEDENCE, removing
 from mlm.corpus.file_patterns import recorded_path
 from mlm.corpus.formats import documents_of_file
 from mlm.corpus.parts import compared_splits
-from mlm.corpus.spooling import SpooledCorpus
+from mlm.corpus.spooling import SpooledCorpus, in_pieces
+from mlm.corpus.words import NgramIndex, ngram_hashes, whole_ngrams, word_hashes, words_of
 from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
 SHORTEST = 8
-#: Different n-grams of all texts, about 500 MB. They are compared as text.
-MOST = 2_000_000
-_WORD = re.compile(r"\w+")
+#: n-grams of all texts: about 600 MB while they are sorted.
+MOST = 20_000_000
+#: Texts that are cut into words together.
+_TEXTS = 1024
 
 
 class Decontamination:
-    """The n-grams of texts that the model is judged by, as `settings`, the section as
-    `corpus_settings` has it, and `add` name them. Raises MlmError if a file cannot be read, or for
-    more than MOST n-grams."""
+    """The n-grams of `words` words of texts that the model is judged by. Raises MlmError for more
+    than MOST of them."""
 
-    def __init__(self, settings: Mapping):
-        self._words = settings.get("words", 13)
-        # By length, each n-gram and the rule of the text in which it came first.
-        self._n_grams: dict[int, dict[str, str]] = {}
-        # Hashes of their halves, of short texts and of others, by the least length of these.
-        self._halves: dict[int, set[int]] = {}
-        self._total = 0
+    def __init__(self, words: int):
+        self._words = words
         self.rules: list[str] = []
-        for path in settings.get("against", []):
-            self.add(rule_of(path), _texts(path, settings["text_column"]))
-        for name, texts in settings.get("texts", {}).items():
-            self.add(rule_of(name), texts)
-        if table := settings.get("table"):
-            self.add(rule_of("finetuning"), _texts(*table))
-        self.rules += [rule_of(split) for split in compared_splits(settings)]
+        #: By length: hashes of n-grams, and the number of the rule of each.
+        self._waiting: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._indices: dict[int, NgramIndex] = {}
+        self._total = 0
 
     def add(self, rule: str, texts: Iterable[str]) -> None:
         """Look for the n-grams of `texts`, too, which count for `rule`."""
         if rule not in self.rules:
             self.rules.append(rule)
-        for text in texts:
-            words = _words(text)
-            n = min(self._words, len(words))
-            if n < min(SHORTEST, self._words):
-                continue
-            known = self._n_grams.setdefault(n, {})
-            self._total -= len(known)
-            for n_gram in _n_grams(words, n):
-                known.setdefault(n_gram, rule)
-            self._total += len(known)
-            least = self._least(n)
-            self._halves.setdefault(least, set()).update(_halves(words, least, 1))
+        texts = iter(texts)
+        while some := list(islice(texts, _TEXTS)):
+            hashes, counts = word_hashes(some)
+            # A shorter text is one n-gram.
+            lengths = np.minimum(counts, self._words)
+            for n in np.unique(lengths[lengths >= min(SHORTEST, self._words)]).tolist():
+                alike = lengths == n
+                ngrams = ngram_hashes(hashes[np.repeat(alike, counts)], n)
+                ngrams = ngrams[whole_ngrams(counts[alike], n)]
+                labels = np.full(len(ngrams), self.rules.index(rule), np.int32)
+                self._waiting.setdefault(n, []).append((ngrams, labels))
+                self._total += len(ngrams)
             if self._total > MOST:
                 raise MlmError(
                     f"corpus.filters.decontamination: the texts up to {rule.partition('.')[2]} "
-                    f"have more than {MOST:,} different n-grams of words, which no job of the "
-                    "corpus can hold. Name fewer texts, or a sample of them"
+                    f"have more than {MOST:,} n-grams of words, which no job of the corpus can "
+                    "hold. Name fewer texts, or a sample of them"
                 )
 
-    def contaminated(self, text: str, taken: dict[str, TakenByRule]) -> bool:
-        """Whether a rule leaves out `text`; `taken` then has it, with the n-gram as its sample."""
-        # Most configurations name no texts, and then words cost as much as all else.
-        words = _words(text) if self._n_grams else []
-        # Of halves at this distance, every n-gram has one; most documents have none of those.
-        near = {
-            least: not halves.isdisjoint(_halves(words, least, least // 2 + 1))
-            for least, halves in self._halves.items()
-        }
-        for n, known in self._n_grams.items():
-            for n_gram in _n_grams(words, n) if near[self._least(n)] else ():
-                if n_gram in known:
-                    taken[known[n_gram]] = TakenByRule.of_one(len(text), n_gram)
-                    return True
-        return False
-
-    def _least(self, n: int) -> int:
-        return n if n == self._words else SHORTEST
+    def contaminated(self, texts: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+        """Yield the number of each of `texts` that has one of the n-grams, the first rule that
+        looks for one, and the words of that n-gram."""
+        for n, waiting in self._waiting.items():
+            if n not in self._indices:
+                self._indices[n] = NgramIndex(*map(np.concatenate, zip(*waiting, strict=True)))
+        words, counts = word_hashes(texts) if self._indices else (np.empty(0), np.empty(0))
+        ends, rows = np.cumsum(counts), [np.empty((4, 0), np.int64)]
+        for n, index in self._indices.items():
+            begins = np.flatnonzero(whole_ngrams(counts, n))
+            which, places = index.find(ngram_hashes(words, n)[begins])
+            begins = begins[which]
+            numbers = np.searchsorted(ends, begins, "right")
+            rows.append(np.stack([numbers, index.labels[places], begins, np.full_like(begins, n)]))
+        matches = np.concatenate(rows, axis=1)
+        matches = matches[:, np.lexsort(matches[2::-1])]
+        _, first = np.unique(matches[0], return_index=True)
+        for number, label, begin, n in matches[:, first].T.tolist():
+            start = begin - int(ends[number] - counts[number])
+            yield number, self.rules[label], " ".join(words_of(texts[number])[start : start + n])
 
 
 def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
-    """Note in `record` the documents of train in part `number` that have words of the held-out
-    splits that `settings` name, duplicates among these included. Raises MlmError for more n-grams
-    than a job can hold, and if a spool is damaged."""
-    known, splits = Decontamination({"words": settings["words"]}), compared_splits(settings)
-    for split in splits:
-        for part in range(len(corpus.parts)):
-            corpus.check(part, split)
-            for batch in corpus.read(part, split):
-                known.add(rule_of(split), batch.column("text").to_pylist())
+    """Note in `record` the documents of train in part `number` that have words of the texts that
+    `settings`, of `decontamination_settings`, name; of held-out splits, duplicates included. Raises
+    MlmError for more n-grams than a job can hold, and if a file or a spool is damaged."""
+    counts: dict[str, TakenByRule] = {}
+    left_out: set[int] = set()
     corpus.check(number, "train")
-    counts = {rule_of(split): NOTHING for split in splits}
     verdicts = corpus.verdicts(number, "train")
-    batches, found = corpus.read(number, "train", verdicts), []
-    texts = (text for batch in batches for text in batch.column("text").to_pylist())
-    for place, text in zip(np.flatnonzero(verdicts == KEPT).tolist(), texts, strict=True):
-        taken: dict[str, TakenByRule] = {}
-        if known.contaminated(text, taken):
-            found.append(place)
-            add_taken(counts, taken)
+    kept = np.flatnonzero(verdicts == KEPT).tolist()
+    mixed = corpus.parts[number].mixed
+    texts, splits = settings["texts"][mixed.name if mixed else ""], settings["splits"]
+    for known in (_of_texts(texts), _of_splits(corpus, splits)):
+        counts |= dict.fromkeys(known.rules, NOTHING)
+        start = 0
+        for batch in corpus.read(number, "train", verdicts) if known.rules else ():
+            for piece in in_pieces(batch.column("text")):
+                documents = piece.to_pylist()
+                for place, rule, ngram in known.contaminated(documents):
+                    if kept[start + place] not in left_out:
+                        left_out.add(kept[start + place])
+                        taken = TakenByRule.of_one(len(documents[place]), ngram)
+                        add_taken(counts, {rule: taken})
+                start += len(documents)
     with removing(record, len(corpus.parts)) as remove:
-        remove(number, PRECEDENCE.index("train"), found, np.full(len(found), CONTAMINATED))
+        numbers = sorted(left_out)
+        remove(
+            number, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED)
+        )
     PassRecord(len(corpus.parts), counts).write(record)
+
+
+def _of_texts(settings: Mapping) -> Decontamination:
+    """The texts of files and of the configuration."""
+    known = Decontamination(settings["words"])
+    for path in settings["against"]:
+        known.add(rule_of(path), _texts(path, settings["text_column"]))
+    for name, texts in settings.get("texts", {}).items():
+        known.add(rule_of(name), texts)
+    if table := settings.get("table"):
+        known.add(rule_of("finetuning"), _texts(*table))
+    return known
+
+
+def _of_splits(corpus: SpooledCorpus, settings: Mapping) -> Decontamination:
+    """The held-out splits of the corpus."""
+    known = Decontamination(settings["words"])
+    for split in compared_splits(settings):
+        known.add(rule_of(split), _held_out_texts(corpus, split))
+    return known
+
+
+def _held_out_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
+    for part in range(len(corpus.parts)):
+        corpus.check(part, split)
+        for batch in corpus.read(part, split):
+            yield from batch.column("text").to_pylist()
 
 
 def rule_of(text: str) -> str:
     """The rule that leaves out of train what `text`, a file or a split, has too."""
     return f"decontamination.{recorded_path(text)}"
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
-    return map(" ".join, zip(*(words[start:] for start in range(n)), strict=False))
-
-
-def _halves(words: Sequence[str], n: int, distance: int) -> Iterator[int]:
-    """Hashes of what has half of `n` words, at every place or at a `distance`."""
-    size = (n + 1) // 2
-    places = range(0, len(words) - size + 1, distance)
-    return (hash(tuple(words[place : place + size])) for place in places)
 
 
 def _texts(path: str, column: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
 from mlm.corpus.decoding import CleanText, clean, is_clean
-from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
@@ -57,26 +56,21 @@ class Filters:
             "language": Language(settings.get("language", {})),
         }
         self._rules = {name: family for name, family in families.items() if family.rules}
-        self._decontamination = Decontamination(settings.get("decontamination", {}))
-        self._without_rules = not (self._rules or self._decontamination.rules)
 
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
         reasons = ["empty", "too_short", "too_long", "duplicate", "leaked", *self._rules]
         rules = [rule for family in self._rules.values() for rule in family.rules]
-        if self._decontamination.rules:
-            reasons.append("decontamination")
-            rules += self._decontamination.rules
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
 
     def keep_as_is(self, raw: str) -> bool:
         """Whether `raw` is surely kept unchanged, as most documents are: `judged` costs more."""
         unchanged = raw.isascii() or self._normalisation == "none"
-        return self._without_rules and unchanged and is_clean(raw) and self._refusal(raw) is None
+        return not self._rules and unchanged and is_clean(raw) and self._refusal(raw) is None
 
     def judged(self, raw: str) -> Judged:
-        """`raw` prepared and filtered; decontamination looks at train alone (`judged_in_train`)."""
+        """`raw` prepared and filtered."""
         text, replaced, nul = prepared(raw, self._normalisation)
         taken: dict[str, TakenByRule] = {}
         refusal = self._refusal(text)
@@ -89,12 +83,6 @@ class Filters:
                 elif text != before:
                     refusal = self._refusal(text)
         return Judged(text, refusal, replaced, nul, taken)
-
-    def judged_in_train(self, judged: Judged) -> Judged:
-        """`judged`, of a document that belongs to train, after decontamination."""
-        if judged.refusal or not self._decontamination.contaminated(judged.text, judged.taken):
-            return judged
-        return judged._replace(refusal="decontamination")
 
     def _refusal(self, text: str) -> str | None:
         # Lengths are in characters (code points); a document of white space alone is empty.

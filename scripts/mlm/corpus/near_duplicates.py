@@ -11,8 +11,9 @@ from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import PassRecord, ReadPart
 from mlm.corpus.buckets import Buckets, BucketWriter
 from mlm.corpus.deduplication import KEPT, PRECEDENCE
-from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
+from mlm.corpus.minhash import band_keys, low_bytes, minhashes, shingle_hashes
 from mlm.corpus.spooling import SpooledCorpus
+from mlm.corpus.words import word_hashes
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
 
@@ -85,7 +86,7 @@ def sign(corpus: SpooledCorpus, number: int, near: NearDuplicates, record: Path)
             for batch in corpus.read(number, split):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
                 words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
-                ngrams, counts = ngram_hashes(words, counts, near.words)
+                ngrams, counts = shingle_hashes(words, counts, near.words)
                 smallest = minhashes(ngrams, counts, hashes)
                 rows = np.zeros((len(batch), hashes), np.uint8)
                 rows[kept] = low_bytes(smallest)

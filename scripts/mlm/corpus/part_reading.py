@@ -106,8 +106,6 @@ def _read(
             # What belongs together stays on one side.
             key = document if group is None else group.encode("utf-8")
             split = carve(key, seed, shares) if shares else own_split
-            if judged and split == "train":
-                judged = filters.judged_in_train(judged)
             counts[split].add(judged)
             if not (judged and judged.refusal):
                 spools[split].add(document, group)

@@ -111,10 +111,19 @@ def _can_be_divided(path: str, corpus: Mapping) -> bool:
     return kind != "txt" or corpus["files"]["document_per"] != "file"
 
 
-def compared_splits(decontamination: Mapping | None) -> list[str]:
+def compared_splits(decontamination: Mapping) -> list[str]:
     """The splits among the texts of the section `corpus.filters.decontamination`."""
-    also = (decontamination or {}).get("also", ())
-    return [split for split in ("test", "validation") if split in also]
+    return [split for split in ("test", "validation") if split in decontamination["also"]]
+
+
+def decontamination_settings(settings: Mapping) -> dict | None:
+    """Of `used_settings`: the sections `decontamination` by source ("": there is no mix), whose
+    texts are known at once, and the section whose splits are compared; None: nothing is."""
+    sources = settings.get("mix", {"": settings})
+    texts = {name: own["filters"]["decontamination"] for name, own in sources.items()}
+    splits = settings["filters"]["decontamination"]
+    named = any(own.get(key) for own in texts.values() for key in ("against", "texts", "table"))
+    return {"texts": texts, "splits": splits} if named or compared_splits(splits) else None
 
 
 def filter_files(filters: Mapping) -> list[str]:

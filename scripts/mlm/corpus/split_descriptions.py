@@ -17,7 +17,7 @@ from mlm.corpus.artefacts import (
     ReadPart,
     WrittenFile,
 )
-from mlm.corpus.deduplication import LEAKED, REASONS
+from mlm.corpus.deduplication import REASONS
 from mlm.corpus.document_groups import OWN
 from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.word_overlap import overlap_with
@@ -35,11 +35,9 @@ def documents_by_reason(
             counts[reason] += count
     removed = corpus.removed.counts(split)[numbers].sum(axis=0).tolist()
     by_reason = dict(zip(REASONS, removed, strict=True))
-    # Beside what was taken, as it was read, for texts that are known at once.
-    if overlaps := by_reason.pop("decontamination"):
-        counts["decontamination"] = counts.get("decontamination", 0) + overlaps
-    if corpus.near is None:
-        by_reason = {name: by_reason[name] for name in REASONS[:LEAKED]}
+    passes = {"near_duplicate": corpus.near is not None, "near_leaked": corpus.near is not None}
+    passes["decontamination"] = corpus.is_decontaminated
+    by_reason = {name: count for name, count in by_reason.items() if passes.get(name, True)}
     kept = corpus.kept(split)
     return counts | by_reason | {"kept": sum(kept[number] for number in numbers)}
 

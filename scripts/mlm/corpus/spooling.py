@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from mlm.corpus.artefacts import PassRecord, ReadPart, TakenByRule, add_taken
+from mlm.corpus.artefacts import NOTHING, PassRecord, ReadPart, TakenByRule, add_taken
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.mix import Segment, segments
 from mlm.foundations.artefacts import check_outputs
@@ -106,14 +106,16 @@ class SpooledCorpus:
         self.group_by = self.parts[0].group_by
         self.removed = Removed(numbers, parts)
         self.near = next((record.near for record in records if record.near is not None), None)
-        self._overlaps = [record.rules for record in records if record.rules is not None]
+        self._decontaminated = [record.rules for record in records if record.rules is not None]
+        self.is_decontaminated = bool(self._decontaminated)
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """What each rule took of `split`; None: no rule was on."""
         counts: dict[str, TakenByRule] = {}
-        of_train = self._overlaps if split == "train" else ()
-        for taken in (*(part.splits[split].rules for part in self.parts), *of_train):
-            add_taken(counts, taken or {})
+        for part in self.parts:
+            add_taken(counts, part.splits[split].rules or {})
+        for taken in self._decontaminated:
+            add_taken(counts, taken if split == "train" else dict.fromkeys(taken, NOTHING))
         return counts or None
 
     def kept(self, split: str) -> list[int]:
