@@ -74,7 +74,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
         read_part(used, part, left)
     (place / "written").mkdir()
     records = [files.record for files in read]
-    descriptions, _ = after_reading(records, used["filters"], corpus["count"], place / "written")
+    descriptions, _ = after_reading(records, used, corpus["count"], place / "written")
     for split, made in descriptions.items():
         made.write(place / f"{split}.json")
     take_over(place, *outputs(directory, corpus["count"]), threads=2)
@@ -212,7 +212,7 @@ BAD = {
     ),
     "no model": (
         {"language": {"model": "data/a.txt", "keep": ["en"]}},
-        r"data/a\.txt is no whole model of languages in fastText's format",
+        r"data/a\.txt is no model of languages in fastText's format",
     ),
     "all filtered": (
         {"min_characters": 10_000},

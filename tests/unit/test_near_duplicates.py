@@ -11,7 +11,8 @@ import pytest
 from corpus_files import SPLITS
 
 from mlm.corpus.embedded_corpus import paragraphs, speeches
-from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
+from mlm.corpus.minhash import band_keys, low_bytes, minhashes, shingle_hashes
+from mlm.corpus.words import word_hashes
 from mlm.foundations.errors import MlmError
 
 
@@ -85,7 +86,7 @@ def expected(texts: dict[str, list[str]], settings: dict, remove_leakage: bool) 
     """The documents that stay, by a comparison of every pair that has a key in common."""
     split_of = [split for split in ("test", "validation", "train") for _ in texts[split]]
     every = [text for split in ("test", "validation", "train") for text in texts[split]]
-    grams, counts = ngram_hashes(*word_hashes(every), settings["words"])
+    grams, counts = shingle_hashes(*word_hashes(every), settings["words"])
     smallest = minhashes(grams, counts, settings["bands"] * settings["rows"])
     keys, signatures = band_keys(smallest, settings["bands"]), low_bytes(smallest)
     root = list(range(len(every)))

@@ -217,7 +217,7 @@ def test_the_page_says_what_intervals_resample_and_how_many_answers_are_shown(pa
 )
 def test_how_much_of_the_test_text_train_has_too_is_told_if_measured(tmp_path, shared, tone, said):
     results = results_in(tmp_path)
-    overlap = None if shared is None else WordOverlap(100_000, shared, 4)
+    overlap = None if shared is None else WordOverlap(8, 100_000, shared, 4, 0, 0)
     test = replace(results.corpus["test"], overlap_with_train=overlap)
     html = page_of(replace(results, corpus=results.corpus | {"test": test}))
     cards = re.findall(r'<div class="card (\w+)"><dt>.{,60}Seen test words', html)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import report_artefacts as made
 
+from mlm.corpus.artefacts import WordOverlap
 from mlm.evaluation.artefacts import Difference
 from mlm.evaluation.metrics import calibration_of
 from mlm.evaluation.verdicts import (
@@ -80,9 +81,13 @@ def test_calibration_is_mentioned_if_it_is_off():
 
 
 def test_more_than_one_percent_of_seen_test_words_is_a_warning():
-    unseen, seen = on_overlap(0.01), on_overlap(0.0327)
+    overlap = WordOverlap(8, 10_000, 100, 3, 0, 0)
+    unseen, seen = on_overlap(overlap), on_overlap(replace(overlap, shared=327))
     assert unseen.tone == "better" and unseen.text.startswith("The test text is unseen: 1.00 %")
     assert seen.tone == "even" and "not unseen: 3.27 %" in seen.text
+    for words in (0, 400):
+        short = on_overlap(WordOverlap(8, words, 0, 0, 500, 70))
+        assert short.tone == "even" and "not measured: 500 of" in short.text
 
 
 def _said(figures, carved=False, num_samples=70):

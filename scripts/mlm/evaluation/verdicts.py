@@ -1,5 +1,6 @@
 """Sentences about the figures, which warn of a poor model, seen text and rough figures."""
 
+from mlm.corpus.artefacts import WordOverlap
 from mlm.evaluation.artefacts import (
     BASELINES,
     Baseline,
@@ -116,15 +117,20 @@ _ON_CARVING = Verdict(
 )
 
 
-def on_overlap(share: float) -> Verdict:
-    """`share` is that of the test split's words in runs of 13 words that train has too."""
-    measured = f"{100 * share:.2f} % of its words are in runs of 13 words that train has too"
-    if share > _SEEN:
+def on_overlap(overlap: WordOverlap) -> Verdict:
+    """The verdict on the words of the test split that train has too."""
+    run, words = overlap.run_words, overlap.words + overlap.unmeasured_words
+    if overlap.share is None or overlap.words < overlap.unmeasured_words:
+        said = f"Whether train has the test text was not measured: {overlap.unmeasured_words:,} of "
+        said += f"{words:,} words are in documents of fewer than {run}."
+        return Verdict("even", said)
+    measured = f"{100 * overlap.share:.2f} % of its words are in runs of {run} that train has too"
+    if overlap.share > _SEEN:
         return Verdict(
             "even",
-            f"The test text is not unseen: {measured}; the test loss is too low. Group the "
-            "versions of a text (corpus.group_by), or set corpus.filters.decontamination.also to "
-            "[validation, test].",
+            f"The test text is not unseen: {measured}. Group the versions of a text "
+            "(corpus.group_by), or leave out of train what shares runs of words with it "
+            "(corpus.filters.decontamination: also, words).",
         )
     return Verdict("better", f"The test text is unseen: {measured}.")
 

@@ -37,7 +37,7 @@ def summary(results: Results) -> dict:
     verdicts = list(best.evaluation.verdicts)
     overlap = results.corpus["test"].overlap_with_train
     if overlap:
-        verdicts.append(on_overlap(overlap.share))
+        verdicts.append(on_overlap(overlap))
     found = named_baselines(best.evaluation.baselines)
     return {
         "source": _source(results),

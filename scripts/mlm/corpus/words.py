@@ -1,0 +1,172 @@
+"""The words of texts and their n-grams as hashes, in NumPy: what decontamination, the overlap with
+train and near-duplicates compare."""
+
+import functools
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+#: Scripts that put no spaces between words, as ranges of code points: Thai and Lao, Myanmar,
+#: Khmer, the Japanese syllables, and Chinese characters.
+UNSPACED = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x31F0, 0x31FF)),
+    *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
+)
+_BETWEEN, _IN_A_WORD, _A_WORD = 0, 1, 2
+#: Characters that are looked at together: about what a processor's cache holds.
+_PIECE = 1 << 17
+_BASE = 0x9E3779B97F4A7C15
+_END = "\0"
+
+
+def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a 64-bit hash of each word of `texts`, in turn, and the number of words of each.
+
+    Text is in the form NFKC with cases folded. A word is a run of letters, marks and digits
+    (general categories L, M, N); in `UNSPACED` scripts each is a word by itself.
+    """
+    counts = np.zeros(len(texts), np.int64)
+    hashes = [np.empty(0, np.uint64)]
+    for numbers, pieces in _pieces(texts):
+        codes, starts, ends = _bounds("".join(f"{_folded(piece)}{_END}" for piece in pieces))
+        hashes.append(_hashes(codes, starts, ends))
+        words = np.searchsorted(starts, np.flatnonzero(codes == 0))
+        np.add.at(counts, numbers, np.diff(words, prepend=0))
+    return np.concatenate(hashes), counts
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of `text` that `word_hashes` hashes, as text."""
+    folded = _folded(text)
+    _, starts, ends = _bounds(folded + _END)
+    return [folded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def ngram_hashes(words: np.ndarray, size: int) -> np.ndarray:
+    """Return a 64-bit hash of the `size` words from each of `words` on, across texts; there are
+    zeros after the last."""
+    following = np.concatenate([words, np.zeros(size - 1, np.uint64)])
+    sums = np.zeros(len(words), np.uint64)
+    for place, factor in enumerate(_factors(size)):
+        sums += following[place : place + len(words)] * factor
+    return scrambled(sums)
+
+
+def whole_ngrams(counts: np.ndarray, size: int) -> np.ndarray:
+    """Return whether a text has `size` words from each of its words on, given its `counts` of
+    words: bool [words]."""
+    remaining = np.repeat(np.cumsum(counts), counts) - np.arange(counts.sum())
+    return remaining >= size
+
+
+class NgramIndex:
+    """A set of hashes of n-grams, each with the lowest of its `labels`."""
+
+    def __init__(self, hashes: np.ndarray, labels: np.ndarray | None = None):
+        if labels is None:
+            self.hashes = np.unique(hashes)
+        else:
+            # Of equal hashes, the one that comes first.
+            order = np.argsort(labels, kind="stable")
+            self.hashes, first = np.unique(hashes[order], return_index=True)
+            self.labels = labels[order][first]
+        # Most hashes are not in the set, which their first bits tell.
+        self._first_bits = np.zeros(1 << 24, bool)
+        self._first_bits[self.hashes >> np.uint64(40)] = True
+
+    def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices of those of `hashes` that are in the set, and their places in it."""
+        likely = np.flatnonzero(self._first_bits.take((hashes >> np.uint64(40)).astype(np.int64)))
+        places = np.searchsorted(self.hashes, hashes[likely])
+        equal = self.hashes.take(places, mode="clip") == hashes[likely] if len(likely) else likely
+        equal = np.flatnonzero(equal)
+        return likely[equal], places[equal]
+
+
+def scrambled(values: np.ndarray) -> np.ndarray:
+    """Return `values`, uint64, with all bits mixed (the end of MurmurHash3)."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        values = (values ^ (values >> np.uint64(33))) * np.uint64(factor)
+    return values ^ (values >> np.uint64(33))
+
+
+def _pieces(texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+    """Texts with their numbers, as many as make up a piece; a longer one is cut."""
+    numbers, pieces, size = [], [], 0
+    for number, text in enumerate(texts):
+        start = 0
+        while start < len(text):
+            stop = len(text)
+            if stop - start > _PIECE:
+                # At a space, where there is one.
+                stop = text.rfind(" ", start, start + _PIECE) + 1 or start + _PIECE
+            if pieces and size + stop - start > _PIECE:
+                yield numbers, pieces
+                numbers, pieces, size = [], [], 0
+            numbers.append(number)
+            pieces.append(text[start:stop])
+            size += stop - start
+            start = stop
+    if pieces:
+        yield numbers, pieces
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+
+
+def _bounds(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The code points of `text`, and where its words start and end."""
+    if text.isascii():
+        codes = np.frombuffer(text.encode("ascii"), np.uint8)
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    kinds = _kinds().take(codes)
+    inside, alone = kinds == _IN_A_WORD, kinds == _A_WORD
+    edge = np.zeros(1, bool)
+    starts = alone | (inside & ~np.concatenate([edge, inside[:-1]]))
+    ends = alone | (inside & ~np.concatenate([inside[1:], edge]))
+    return codes, np.flatnonzero(starts), np.flatnonzero(ends) + 1
+
+
+def _hashes(codes: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """A polynomial of the characters of each word, by differences of running sums."""
+    powers, inverses = _powers(1 << max(len(codes) - 1, 0).bit_length())
+    sums = np.zeros(len(codes) + 1, np.uint64)
+    np.cumsum(_values().take(codes) * powers[: len(codes)], out=sums[1:])
+    return scrambled((sums[ends] - sums[starts]) * inverses[starts])
+
+
+@functools.cache
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The powers of `_BASE` from 1 on, and those of its inverse from 0 on, modulo 2^64."""
+    inverse = np.full(count, pow(_BASE, -1, 1 << 64), np.uint64)
+    inverse[0] = 1
+    return _factors(count, _BASE), np.cumprod(inverse)
+
+
+@functools.cache
+def _factors(size: int, base: int = 0xA24BAED4963EE407) -> np.ndarray:
+    return np.cumprod(np.full(size, base, np.uint64))
+
+
+@functools.cache
+def _values() -> np.ndarray:
+    """A number for every code point: uint64 [code points]."""
+    values = np.arange(sys.maxunicode + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    return values ^ (values >> np.uint64(32))
+
+
+@functools.cache
+def _kinds() -> np.ndarray:
+    """For every code point, its part in a word: uint8 [code points]."""
+    codes = range(sys.maxunicode + 1)
+    kinds = np.array([unicodedata.category(chr(code))[0] in "LMN" for code in codes], np.uint8)
+    for first, last in UNSPACED:
+        kinds[first : last + 1] *= _A_WORD
+    return kinds
