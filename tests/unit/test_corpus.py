@@ -62,7 +62,8 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
         counts = dict(found["filters"])
         assert counts.pop("read") == sum(counts.values())
         if split != "train":
-            assert found["overlap_with_train"]["shared"] <= 0.001 * found["words"]
+            # What decontamination leaves: runs of 8 to 12 words.
+            assert 0.01 < found["overlap_with_train"]["shared"] / found["words"] < 0.03
         total += found["filters"]["read"]
         every += texts
     assert total == 25488 and len(every) == len(set(every))
