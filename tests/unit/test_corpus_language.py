@@ -1,7 +1,6 @@
 import struct
 from pathlib import Path
 
-import pytest
 from corpus_files import build, described, files
 from tests.conftest import refusal
 

@@ -12,7 +12,21 @@ from hypothesis import strategies as st
 from mlm.corpus import word_overlap
 from mlm.corpus.artefacts import WordOverlap
 
-WORDS = ["the", "The", "Ärger", "ärger", "7", "Straße", "국민", "𐐀x", "a", "it's", "x_y", "—", "漢字"]
+WORDS = [
+    "the",
+    "The",
+    "Ärger",
+    "ärger",
+    "7",
+    "Straße",
+    "국민",
+    "𐐀x",
+    "a",
+    "it's",
+    "x_y",
+    "—",
+    "漢字",
+]
 DOCUMENTS = st.lists(
     st.lists(st.sampled_from(WORDS[:4]), min_size=1, max_size=40).map(" ".join),
     min_size=1,

@@ -107,9 +107,7 @@ def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record:
                 start += len(documents)
     with removing(record, len(corpus.parts)) as remove:
         numbers = sorted(left_out)
-        remove(
-            number, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED)
-        )
+        remove(number, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED))
     PassRecord(len(corpus.parts), counts).write(record)
 
 
