@@ -1,5 +1,4 @@
 # What all rules share: the checked configuration, the runs, and the code edges.
-import atexit
 import os
 import re
 import shutil
@@ -46,7 +45,7 @@ from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.code_digests import job_digests
 from mlm.model.checkpoints import checkpoint_files
 from mlm.foundations.digests import FileMemory
-from mlm.foundations import abandoned_locks, bucket_results, environment, interrupts
+from mlm.foundations import abandoned_locks, environment, interrupts
 from mlm.foundations import snakemake_output, working_directory
 from mlm.foundations.errors import MlmError, error_in_words
 from mlm.publishing.secrecy import token_from_environment
@@ -76,8 +75,6 @@ with errors_in_words():
     environment.check_encoding()
     working_directory.check_place(Path.cwd())
     storage_settings = workflow.storage_settings
-    if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
-        bucket_results.check_bucket(storage_settings.default_storage_prefix)
     if workflow.modifier.skip_configfile:
         # A workflow that uses this one as a module gives what differs from the defaults.
         settings = resolve(config)
@@ -88,7 +85,6 @@ with errors_in_words():
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     snakemake_output.shorten(logger, workflow)
     abandoned_locks.hold_directory(Path.cwd(), logger.info)
-    atexit.register(working_directory.say_if_full, Path.cwd())
 
 # SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
 interrupts.end_jobs_on_interrupt()

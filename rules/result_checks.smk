@@ -1,7 +1,7 @@
 # Results are checked once, before planning: those that are damaged or of other settings are refused.
 from snakemake.io import regex_from_filepattern
 
-from mlm.foundations.bucket_results import look_over_bucket
+from mlm.foundations.bucket_results import check_bucket
 from mlm.foundations import result_checks
 
 # Those that are made only when a target asks for them. Which targets are asked for is not known
@@ -30,21 +30,24 @@ if workflow.is_main_process and storage_settings.default_storage_provider in (No
     )
     with errors_in_words():
         if storage_settings.default_storage_provider == "gcs":
-            FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
+            prefix = storage_settings.default_storage_prefix
+            CHECK = result_checks.ResultCheck(check_bucket(prefix, RESULTS, PARAMS_OF))
         else:
-            FOUND = result_checks.look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
-        if FOUND.problems:
-            raise MlmError("\n".join(["Results that cannot be used:", *FOUND.problems]))
-        if FOUND.consistent and storage_settings.default_storage_provider is None:
-            result_checks.give_copies_one_date()
+            result_checks.check_backend(workflow.workflow_settings.persistence_backend.name)
+            CHECK = result_checks.check_results(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
+            if not CHECK.problems and not CHECK.changed:
+                result_checks.give_copies_one_date()
+        if CHECK.problems:
+            raise MlmError("\n".join(["Results that cannot be used:", *CHECK.problems]))
         # Snakemake's notes on what is gone when the corpus is there would name the number of parts.
         result_checks.forget_removed("results/corpus/parts/")
-        for path, user in FOUND.replaced.items():
-            print(
-                f"{path} is another than the one that {user} was made from, though its date is "
-                "older: what follows from it is made again",
-                file=sys.stderr,
-            )
-            # Snakemake goes by dates, and would not see it.
-            os.utime(path)
+        for path, user in CHECK.changed:
+            if result_checks.is_no_newer(path, user):
+                print(
+                    f"{path} is another than the one that {user} was made from, though its date is "
+                    "older: what follows from it is made again",
+                    file=sys.stderr,
+                )
+                # Snakemake goes by dates, and would not see it.
+                os.utime(path)
     MEMORY.save()

@@ -35,6 +35,12 @@ def main(arguments: list[str]) -> int:
                 f"{argument}: taken for a target, a file to be made. To lay a configuration over "
                 f"config.yaml: status.py --configfile {argument}"
             )
+    if not Path(options.directory).is_dir():
+        # Snakemake would make it, also for a dry run.
+        raise MlmError(
+            f"--directory {options.directory}: there is no such directory. Name the one with the "
+            "results, or make it first: mkdir -p"
+        )
     for file in options.configfile:
         read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
@@ -49,16 +55,17 @@ def main(arguments: list[str]) -> int:
     if ran.returncode:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
-    found = stages(planned_jobs(ran.stdout + ran.stderr), resolve({}), options.directory)
-    if not found and "Nothing to be done" in ran.stdout + ran.stderr:
+    printed = ran.stdout + ran.stderr
+    if planned := stages(planned_jobs(printed), resolve({})):
+        for (rule, *reasons), jobs in planned.items():
+            of_one = f" [{jobs[0]}]" if jobs[0] else ""
+            which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one
+            print(printable(f"{rule}{which}: {'; '.join(reasons)}"))
+    elif "Nothing to be done" in printed:
         print("Nothing to be done: every result is up to date.")
-    elif not found:  # the answer to another question, such as --summary
+    else:  # the answer to another question, such as --summary
         sys.stdout.write(ran.stdout)
         sys.stderr.write(ran.stderr)
-    for stage in found:
-        of_one = f" [{stage.jobs[0]}]" if stage.jobs[0] else ""
-        jobs = f" ({len(stage.jobs)} jobs)" if len(stage.jobs) > 1 else of_one
-        print(printable(f"{stage.rule}{jobs}: {'; '.join(stage.reasons)}"))
     return 0
 
 

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 from job_adapter import run_as_job
+from mlm.foundations.artefacts import MadeFrom
 from mlm.foundations.atomic import replacing
 from mlm.training.artefacts import Training
 
@@ -15,4 +16,6 @@ def main(job):
             with replacing(target) as temporary:
                 shutil.copyfile(job.input[name], temporary)
     trained = Training.read(job.input.summary)
-    replace(trained, code=trained.made_from.code).write(job.output.summary)
+    # Without the training's record: a kill before the copy's own is written leaves none.
+    copied = replace(trained, code=trained.made_from.code, made_from=MadeFrom())
+    copied.write(job.output.summary)

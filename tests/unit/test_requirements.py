@@ -60,12 +60,6 @@ def test_gpus_and_conda_get_the_tensorflow_of_the_same_version():
         assert "tensorflow-cpu" not in pins
 
 
-def test_the_default_environment_is_small():
-    """What only some runs or tests need, and what only asks for disk, is in no default lock."""
-    assert not {"flax", "jax-cuda12-plugin", "libclang", "libtpu", "pytest"} & set(PINS)
-    assert not [p for p in PINS if "executor-plugin-" in p or "storage-plugin-" in p]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "-test"])
 @pytest.mark.parametrize("python", PYTHONS)

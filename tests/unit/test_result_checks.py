@@ -2,14 +2,16 @@
 
 import json
 import os
+import shutil
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+from tests.conftest import refusal
 
 from mlm.foundations.artefacts import check_inputs, record_job, write_artefact
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.result_checks import look_over
+from mlm.foundations.result_checks import check_backend, check_results, is_no_newer
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -28,15 +30,14 @@ def note(samples: int = 5) -> None:
     params = PARAMS | {"evaluation": {"samples": samples}}
     content = {
         "params": sorted(map(repr, params.values())),
-        "endtime": os.stat(EVALUATION).st_mtime,
         "input_checksums": {TRAINING: f"sha256:{file_sha256(TRAINING)}"},
     }
     file.write_text(json.dumps(content))
 
 
-def found():
+def check():
     params_of = {EVALUATION: PARAMS}.get
-    return look_over([TRAINING, EVALUATION], params_of, FileMemory(None))
+    return check_results([TRAINING, EVALUATION], params_of, FileMemory(None))
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +52,7 @@ def results(tmp_path, monkeypatch):
 @pytest.mark.parametrize("date", [1_000_000_000, 3_000_000_000])
 @pytest.mark.parametrize(
     "step, samples, fault",
-    [
-        (200, 7, "made with another evaluation"),
-        (100, 5, f"made from another {TRAINING}"),
-        (200, 5, None),
-    ],
+    [(200, 7, "another evaluation"), (100, 5, f"another {TRAINING}"), (200, 5, None)],
 )
 def test_another_version_put_in_place_is_refused(date, step, samples, fault):
     """As after `cp -a` or `cp` from a backup; the note is on the version before it."""
@@ -64,44 +61,34 @@ def test_another_version_put_in_place_is_refused(date, step, samples, fault):
     evaluate(samples)
     Path(TRAINING).write_bytes(content)
     os.utime(EVALUATION, (date, date))
-    assert not found().replaced
-    told = [f"{EVALUATION} was {fault}" in p and f"rm {EVALUATION}" in p for p in found().problems]
-    assert told == [True] * bool(fault)
+    named = [fault in problem and f"rm {EVALUATION}" in problem for problem in check().problems]
+    assert named == [True] * bool(fault)
 
 
-@pytest.mark.parametrize("noted", [7, 5])
-def test_a_setting_edited_since_is_left_to_snakemake(noted):
-    """The note has those of the result, or those of now, as `snakemake --touch` writes it."""
+@pytest.mark.parametrize("noted", [True, False])
+def test_settings_edited_since_are_left_to_snakemake_if_it_has_a_note_on_them(noted):
     evaluate(samples=7)
-    note(samples=noted)
-    assert not found().problems
-    if noted == 7:
-        # The date alone does not make a stranger of it.
-        os.utime(EVALUATION, (3_000_000_000, 3_000_000_000))
-        assert not found().problems
+    note(samples=7)
+    if not noted:
+        shutil.rmtree(".snakemake")
+    assert bool(check().problems) != noted
 
 
-def test_an_input_made_anew_is_left_to_snakemake():
+@pytest.mark.parametrize("date", [1_000_000_000, 3_000_000_000])
+def test_an_input_made_anew_is_named_with_what_was_made_from_it(date):
+    assert not check().changed
     write_artefact(TRAINING, {"step": 300})
-    os.utime(TRAINING, (3_000_000_000, 3_000_000_000))
-    assert not found().problems and not found().replaced
+    os.utime(TRAINING, (date, date))
+    assert check().changed == [(TRAINING, EVALUATION)] and not check().problems
+    assert is_no_newer(TRAINING, EVALUATION) == (date == 1_000_000_000)
 
 
-def test_an_input_replaced_with_an_old_date_makes_what_follows_anew():
-    write_artefact(TRAINING, {"step": 300})
-    os.utime(TRAINING, (1_000_000_000, 1_000_000_000))
-    assert list(found().replaced) == [TRAINING]
+def test_a_job_that_was_killed_before_its_record_is_no_problem():
+    """Its artefact is whole, and Snakemake makes it again."""
+    write_artefact(EVALUATION, {"loss": 2.0})
+    assert not check().problems and not check().changed
 
 
-def test_a_directory_in_a_results_place_is_named():
-    Path(EVALUATION).unlink()
-    Path(EVALUATION).mkdir()
-    [problem] = found().problems
-    assert f"{EVALUATION} is damaged: it is a directory" in problem
-    assert f"rm -r {EVALUATION}" in problem
-
-
-def test_a_result_that_was_made_from_another_is_not_consistent():
-    assert found().consistent
-    write_artefact(TRAINING, {"step": 300})
-    assert not found().consistent
+def test_a_backend_that_writes_no_notes_in_files_is_refused():
+    check_backend("FILE")
+    assert "--persistence-backend db" in refusal(check_backend, "DB")

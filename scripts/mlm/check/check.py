@@ -16,7 +16,7 @@ from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
-from mlm.foundations.errors import MlmError, error_in_words, listed
+from mlm.foundations.errors import MlmError, error_in_words, listed, printable
 from mlm.foundations.phrasing import in_bytes, in_time
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
@@ -217,7 +217,7 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
 
 def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
-    print("\n".join(forecast.lines))
+    print(printable("\n".join(forecast.lines)))
     if forecast.stages:
         print(f"\n{_table(forecast.stages)}")
         print(
@@ -226,7 +226,7 @@ def show(forecast: Forecast) -> None:
         )
         print()
     for warning in forecast.warnings:
-        print(f"Note: {warning}.")
+        print(printable(f"Note: {warning}."))
     if forecast.problems:
         count = len(forecast.problems)
         sys.stdout.flush()

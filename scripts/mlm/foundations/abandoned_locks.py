@@ -18,7 +18,10 @@ from typing import TextIO
 
 from mlm.foundations.terminal import show
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_BOOT, _NAME = Path("/proc/sys/kernel/random/boot_id"), socket.gethostname()
+#: Containers of one kernel have several names, and one boot id.
+_BOOT_ID = _BOOT.read_text().strip() if _BOOT.exists() else _NAME
+_HERE = {_NAME, _BOOT_ID}
 #: Open as long as this process lives, which keeps the kernel's lock.
 _HELD: list[TextIO] = []
 
@@ -48,15 +51,15 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
     except OSError as error:
         reason = f"this file system has no locks that end with a process ({error})"
     else:
+        others = [machine[0] for machine in machines if not _HERE & {*machine}]
         if not is_locked:
             holder.truncate(0)
             machines = []
-        elif machines and all(map(_is_here, machines)):
+        elif machines and not others:
             shutil.rmtree(locks, ignore_errors=True)
             say("A run that was killed had left this directory locked; the lock was removed.")
         else:
-            others = ", ".join(name for name, *_ in machines if name != socket.gethostname())
-            reason = f"it may run on {others}" if others else "it is not known where it runs"
+            reason = f"it may run on {', '.join(others) or 'any machine'}"
     if reason and is_locked:
         say(
             f"{locks} holds the lock of another run, which may still be alive: {reason}. If "
@@ -64,18 +67,9 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
             "run it again without."
         )
     with contextlib.suppress(OSError):  # a full disk; a file system without such locks
-        if _here() not in machines:
-            os.write(holder.fileno(), f"{' '.join(_here())}\n".encode())
+        if not any(_HERE & {*machine} for machine in machines):
+            os.write(holder.fileno(), f"{_NAME} {_BOOT_ID}\n".encode())
         flock(holder, LOCK_SH)
-
-
-def _here() -> list[str]:
-    # Containers of one kernel have several names, and one boot id.
-    return [socket.gethostname(), _BOOT.read_text().strip() if _BOOT.exists() else "unknown"]
-
-
-def _is_here(machine: list[str]) -> bool:
-    return any(ours == theirs != "unknown" for ours, theirs in zip(_here(), machine, strict=False))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 from mlm.foundations.artefacts import is_artefact
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError, remedy
-from mlm.foundations.result_checks import Found, Params, look_over
+from mlm.foundations.result_checks import Params, check_results, is_no_newer
 
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
@@ -25,24 +25,33 @@ _FETCHED = Path(".snakemake/storage/gcs")
 
 def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
     """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none."""
-    if not (found := re.fullmatch(r"gc?s://([^/]+)/*(.*?)/*", prefix or "")):
+    if not (parts := re.fullmatch(r"gc?s://([^/]+)/*(.*?)/*", prefix or "")):
         raise MlmError(
             f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, "
             "such as gs://my-bucket/my-corpus"
         )
-    return found[1], f"{found[2]}/" if found[2] else ""
+    return parts[1], f"{parts[2]}/" if parts[2] else ""
 
 
-def check_bucket(prefix: str | None) -> None:
-    """Raise MlmError if there is no such bucket or this machine may not use it.
+def objects_below(prefix: str | None) -> dict[str, Any]:
+    """The objects of results below the bucket's `prefix`, by their paths from results/ on.
 
-    Without this check the storage plugin would make a bucket whose name is misspelt.
+    Raises MlmError if there is no such bucket, which the storage plugin would make, or this
+    machine may not use it.
     """
-    name, _ = bucket_and_folder(prefix)
+    name, folder = bucket_and_folder(prefix)
     from google.cloud import storage
+    from google.cloud.exceptions import NotFound
 
     try:
-        bucket = storage.Client().lookup_bucket(name, timeout=30, retry=None)
+        options = {"prefix": f"{folder}results/", "timeout": 30, "retry": None}
+        blobs = storage.Client().list_blobs(name, **options)
+        return {blob.name.removeprefix(folder): blob for blob in blobs}
+    except NotFound:
+        raise MlmError(
+            f"gs://{name}: there is no such bucket. Make it (gcloud storage buckets create "
+            f"gs://{name} --location=REGION), or correct --default-storage-prefix"
+        ) from None
     except Exception as error:  # The libraries below have no base class in common.
         raise MlmError(
             f"gs://{name}: cannot be used from here ({type(error).__name__}: {error}). Check the "
@@ -51,26 +60,16 @@ def check_bucket(prefix: str | None) -> None:
             "roles/storage.objectUser and roles/storage.legacyBucketReader on the bucket. Then "
             "run the same command again: what is done stays done"
         ) from error
-    if bucket is None:
-        raise MlmError(
-            f"gs://{name}: there is no such bucket. Make it (gcloud storage buckets create "
-            f"gs://{name} --location=REGION), or correct --default-storage-prefix"
-        )
 
 
-def look_over_bucket(prefix: str, results: Iterable[str], params_of: Params) -> Found:
-    """`look_over` the artefacts below the bucket's `prefix`; all that it finds are problems.
+def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
+    """The problems of the artefacts below the bucket's `prefix`; see `check_results`.
 
     Fetched copies that differ from what the bucket holds now are removed, so that they are
     fetched anew.
     """
-    from google.cloud import storage
-
-    name, inside = bucket_and_folder(prefix)
-    bucket = storage.Client().bucket(name)
-    blobs = bucket.client.list_blobs(bucket, prefix=f"{inside}results/")
-    objects = {blob.name.removeprefix(inside): blob for blob in blobs}
-    _forget_outdated(_FETCHED / name / inside, objects)
+    objects, (name, folder) = objects_below(prefix), bucket_and_folder(prefix)
+    _forget_outdated(_FETCHED / name / folder, objects)
     artefacts = [path for path in results if is_artefact(path) and path in objects]
 
     def fetch(path: str) -> None:
@@ -83,22 +82,21 @@ def look_over_bucket(prefix: str, results: Iterable[str], params_of: Params) -> 
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(fetch, artefacts))
-        found = look_over(artefacts, params.get, FileMemory(None))
-    stale = [
-        f"{path} goes with another {other} than is there. {remedy(path)}"
-        for other, path in found.replaced.items()
-    ]
-    there = f"gs://{name}/{inside}results/"
-    problems = (re.sub(r"(?<!\S)results/", there, text) for text in found.problems + stale)
-    return Found([text.replace("rm gs://", "gcloud storage rm gs://") for text in problems])
+        check = check_results(artefacts, params.get, FileMemory(None))
+        problems = check.problems + [
+            f"{path} goes with another {other} than is there. {remedy(path)}"
+            for other, path in check.changed
+            if is_no_newer(other, path)
+        ]
+    there = f"gs://{name}/{folder}results/"
+    problems = (re.sub(r"(?<!\S)results/", there, text) for text in problems)
+    return [text.replace("rm gs://", "gcloud storage rm gs://") for text in problems]
 
 
 def _forget_outdated(fetched: Path, objects: Mapping[str, Any]) -> None:
     import google_crc32c
 
-    for file in (fetched / "results").rglob("*"):
-        if not file.is_file():
-            continue
+    for file in filter(Path.is_file, (fetched / "results").rglob("*")):
         blob = objects.get(file.relative_to(fetched).as_posix())
         checksum = google_crc32c.Checksum()
         with open(file, "rb") as handle:

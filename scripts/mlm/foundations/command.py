@@ -8,22 +8,17 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from mlm.foundations.environment import check_encoding
 from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
 from mlm.foundations.typed_artefacts import as_json
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        super().error(str(MlmError(message)))
-
-
 def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
     """A parser for the command `name`, whose docstring is its help."""
     described, _, usage = doc.partition("\n")
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog=name,
         description=described,
         epilog=usage.strip("\n"),

@@ -1,29 +1,24 @@
-"""Why each stage would run, in words: Snakemake's reasons, and what exactly changed.
+"""Why each stage would run: the reasons that a dry run of Snakemake prints, in words.
 
-Snakemake prints changed parameters whole, without their keys' place in the configuration: 114 lines
-for a new learning rate. Here old and new are compared key by key, which makes 5.
+Snakemake prints changed parameters whole, 114 lines for a new learning rate. Here old and new are
+compared key by key.
 """
 
 import ast
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from mlm.foundations.artefacts import is_artefact, made_from, settings_digests
 from mlm.foundations.differences import ABSENT, differing_leaves
-from mlm.foundations.errors import MlmError
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
-_FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
+_FIELD = re.compile(r"^    (reason|wildcards): (.*)")
 _PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
 #: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
 _MEANING = re.compile("[0-9a-f]{12}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
-#: What begins each of Snakemake's reasons.
+#: The beginning of each of Snakemake's reasons.
 _KIND = re.compile(
     r"Missing output files|Updated input files|Input files updated by another job|"
     r"Set of input files has changed|Code has changed|Software environment definition has changed|"
@@ -33,59 +28,38 @@ _KIND = re.compile(
 
 @dataclass
 class PlannedJob:
-    """A job of the dry run: rule, wildcards ("run=base"), Snakemake's reason, and outputs."""
+    """A job of the dry run: rule, wildcards ("run=base") and Snakemake's reason."""
 
     rule: str
     wildcards: str = ""
     reason: str = ""
-    output: str = ""
-
-
-@dataclass
-class PlannedStage:
-    """All planned jobs of one rule that run for the same reasons."""
-
-    rule: str
-    reasons: list[str]
-    jobs: list[str] = field(default_factory=list)
 
 
 def planned_jobs(dry_run: str) -> list[PlannedJob]:
     """The jobs that the text of `snakemake --dry-run` announces, in its order."""
     jobs: list[PlannedJob] = []
     for line in dry_run.splitlines():
-        if found := _RULE.match(line):
-            jobs.append(PlannedJob(found[1]))
-        elif jobs and (found := _FIELD.match(line)):
-            setattr(jobs[-1], found[1], found[2].strip())
+        if rule := _RULE.match(line):
+            jobs.append(PlannedJob(rule[1]))
+        elif jobs and (named := _FIELD.match(line)):
+            setattr(jobs[-1], named[1], named[2].strip())
     return jobs
 
 
-def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[PlannedStage]:
-    """Planned jobs gathered by rule and reasons, with the reasons in words. In `config`, resolved,
-    a changed key is looked up; results below `directory` have the names of other settings."""
-    found: dict[tuple, PlannedStage] = {}
+def stages(jobs: list[PlannedJob], config: dict) -> dict[tuple[str, ...], list[str]]:
+    """The wildcards of planned jobs, gathered by rule and reasons in words. In `config`, resolved,
+    a changed key is looked up."""
+    gathered: dict[tuple[str, ...], list[str]] = {}
     for job in jobs:
         if job.rule != "all":
-            recorded = {}
-            for path in filter(is_artefact, job.output.split(", ")):
-                # Of what is damaged or of another version, Snakemake's start has told.
-                with suppress(MlmError, OSError):
-                    recorded = recorded or made_from(Path(directory, path)).settings
-            reasons = reasons_in_words(job.reason, config, recorded)
-            stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, reasons))
-            stage.jobs.append(job.wildcards)
-    return list(found.values())
+            stage = job.rule, *reasons_in_words(job.reason, config)
+            gathered.setdefault(stage, []).append(job.wildcards)
+    return gathered
 
 
-def reasons_in_words(
-    reason: str, config: dict, recorded: Mapping[str, str] | None = None
-) -> list[str]:
-    """One sentence for each thing that Snakemake's `reason` names.
-
-    `recorded` has the digests of the job's params as they were, by name: Snakemake gives no names.
-    """
-    starts = [found.start() for found in _KIND.finditer(reason)]
+def reasons_in_words(reason: str, config: dict) -> list[str]:
+    """One sentence for each thing that Snakemake's `reason` names."""
+    starts = [kind.start() for kind in _KIND.finditer(reason)]
     words = []
     for start, end in pairwise([*starts, len(reason)]):
         text = reason[start:end].strip().rstrip(";")
@@ -93,7 +67,7 @@ def reasons_in_words(
         paths = sorted(rest.split(", "))
         match kind.split()[0]:
             case "Params":
-                words += _changed_params(text, config, recorded or {})
+                words += _changed_params(text, config)
             case "Updated":
                 words += [f"{path} changed" for path in paths]
             case "Input":
@@ -101,10 +75,6 @@ def reasons_in_words(
             case "Missing":
                 brief = f"{paths[0]} and {len(paths) - 1} more"
                 words.append(f"{' and '.join(paths) if len(paths) <= 2 else brief} not made yet")
-            case "Set":
-                words.append("other input files than last time")
-            case "Code":
-                words.append("its script or the rule itself was edited")
             case _:
                 words.append(text[0].lower() + text[1:])
     return words or [reason or "no reason given"]
@@ -119,7 +89,7 @@ def _stage_of(path: str) -> str:
     return parts[1].split(".")[0] if parts[0] == "results" and len(parts) > 1 else path.strip()
 
 
-def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> list[str]:
+def _changed_params(text: str, config: dict) -> list[str]:
     try:
         before, now = (
             [] if part.startswith("<nothing") else list(ast.literal_eval(f"[{part}]"))
@@ -128,49 +98,33 @@ def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> lis
     except (AttributeError, ValueError, SyntaxError):
         return ["its parameters changed"]
     lines = []
-    for old, new in _pairs(before, now):
+    for old in before:
+        # The new value with the most keys in common.
+        new = max(now, key=lambda value: len(_keys(old) & _keys(value)), default=ABSENT)
         if isinstance(old, dict) and isinstance(new, dict):
-            place = _place(new, config)
-            lines += [_changed(place, *difference) for difference in differing_leaves(old, new)]
+            section = _section(new, config)
+            lines += [_changed(section, *difference) for difference in differing_leaves(old, new)]
         else:
-            (digest,) = settings_digests({"": old}).values()
-            names = [name for name, of_name in recorded.items() if of_name == digest]
-            # Of several that had this value, which of them changed is not known.
-            name = _place({names[0]: old}, config) + names[0] if len(names) == 1 else "a setting"
-            lines.append(f"{name} changed {_shown(old)} → {_shown(new)}")
+            lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
     # Two params of a rule may hold the same setting.
     return list(dict.fromkeys(lines)) or ["its parameters changed"]
 
 
-def _changed(place: str, way: tuple[str, ...], old: Any, new: Any) -> str:
+def _keys(value: Any) -> set:
+    return set(value) if isinstance(value, dict) else {type(value)}
+
+
+def _changed(section: str, way: tuple[str, ...], old: Any, new: Any) -> str:
     """One difference between two params: of a setting, of a module, or of a file."""
     values = [value for value in (old, new) if value != ABSENT]
     if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
         return f"the code it uses was edited: {way[-1]}"
     if all(isinstance(v, str) and _IDENTITY.fullmatch(v) for v in values):
         return f"{way[-1]} changed"
-    return f"{place}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
+    return f"{section}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
 
 
-def _pairs(before: list, now: list) -> list[tuple]:
-    """Old and new values that belong together: those with the most keys in common."""
-
-    def likeness(old: Any, new: Any) -> int:
-        both = isinstance(old, dict) and isinstance(new, dict)
-        return len(old.keys() & new.keys()) if both else int(type(old) is type(new))
-
-    pairs, left = [], list(now)
-    for old in before:
-        best = max(left, key=lambda new: likeness(old, new), default=ABSENT)
-        if best != ABSENT and likeness(old, best):
-            left.remove(best)
-            pairs.append((old, best))
-        else:
-            pairs.append((old, None))
-    return pairs + [(None, new) for new in left]
-
-
-def _place(value: dict, config: dict) -> str:
+def _section(value: dict, config: dict) -> str:
     """The section of the configuration that has all the keys of `value`, with a dot."""
     for name, section in sorted(config.items()):
         if isinstance(section, dict) and value and value.keys() <= section.keys():
@@ -179,5 +133,5 @@ def _place(value: dict, config: dict) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if value != ABSENT else value
+    text = value if value == ABSENT else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -7,8 +7,6 @@ as well, and the terminal is another stream.
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
 from mlm.foundations.errors import printable
@@ -19,41 +17,35 @@ _CLEAR = "\r\033[K"
 _UNWRITABLE = (OSError, ValueError)
 
 
-class _Terminal:
-    """Where a job shows its lines, and the name of its stage."""
+class _Job:
+    """The terminal of the job of this process, None outside of one, and the name of its stage."""
 
     stream: TextIO | None = None
     stage = ""
 
 
-@contextmanager
-def job_terminal(stream: TextIO, stage: str) -> Iterator[None]:
-    """Inside, lines go to `stream` as well as to standard error, and progress names `stage`."""
-    before = _Terminal.stream, _Terminal.stage
-    _Terminal.stream, _Terminal.stage = stream, stage
-    try:
-        yield
-    finally:
-        _Terminal.stream, _Terminal.stage = before
+def set_job(stream: TextIO | None, stage: str) -> None:
+    """From now on, lines go to `stream` as well as to standard error, and progress names `stage`;
+    None ends that."""
+    _Job.stream, _Job.stage = stream, stage
 
 
 def show(text: str) -> None:
     """Print lines at the terminal and, in a job, in its log."""
-    with contextlib.suppress(*_UNWRITABLE):
-        print(text, file=sys.stderr, flush=True)
-    if _Terminal.stream is not None:
-        _write(_Terminal.stream, f"{_CLEAR * draws()}{printable(text)}\n")
+    if _Job.stream is not None:
+        _write(_Job.stream, f"{_CLEAR * draws()}{printable(text)}\n")
+    if _Job.stream is not sys.stderr:
+        _write(sys.stderr, f"{printable(text)}\n")
 
 
 def draws() -> bool:
     """Whether progress can be drawn in place."""
-    stream = _Terminal.stream or sys.stderr
-    return stream.isatty()
+    return (_Job.stream or sys.stderr).isatty()
 
 
 def draw(line: str) -> None:
     """Draw `line` in place, which the next line or drawing takes; an empty one clears it."""
-    stream, named = _Terminal.stream or sys.stderr, f"{_Terminal.stage}: {line}".removeprefix(": ")
+    stream, named = _Job.stream or sys.stderr, f"{_Job.stage}: {line}".removeprefix(": ")
     with contextlib.suppress(*_UNWRITABLE):
         width = os.get_terminal_size(stream.fileno()).columns or 80
         _write(stream, f"{_CLEAR}{printable(named)[: width - 1] if line else ''}\r")
@@ -61,11 +53,11 @@ def draw(line: str) -> None:
 
 def note(line: str) -> None:
     """Print a line of progress in a job's log, and at a terminal that cannot draw."""
-    in_job, drawn = _Terminal.stream is not None, draws()
+    in_job, drawn = _Job.stream is not None, draws()
     if in_job or not drawn:
-        print(line, file=sys.stderr, flush=True)
+        _write(sys.stderr, f"{line}\n")
     if in_job and not drawn:
-        _write(_Terminal.stream, f"{_Terminal.stage}: {printable(line)}\n")
+        _write(_Job.stream, f"{_Job.stage}: {printable(line)}\n")
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -1,20 +1,16 @@
 """The directory in which the workflow runs: whether results can be written there, and its disk."""
 
-import errno
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError, error_in_words
+from mlm.foundations.errors import MlmError
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
-#: Free bytes of a disk that is full: a few may be left.
-_FULL = 2_000_000
 
 
 def check_place(directory: Path) -> None:
@@ -64,10 +60,3 @@ def check_dates(paths: Iterable[str]) -> None:
             "would delete what is made from it. Give it the date of today: "
             f"touch {named}{of_links}{others}"
         )
-
-
-def say_if_full(directory: Path) -> None:
-    """Print what to do if the disk of `directory` is full: Snakemake gives no advice."""
-    if shutil.disk_usage(directory).free < _FULL:
-        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
-        print(f"\n{error_in_words(full)}", file=sys.stderr)
