@@ -2,11 +2,10 @@
 
 
 rule asked:
-    """Look up what a training was shown near the prompts and samples of its report."""
+    """Look up what a training was shown near the prompts of its report."""
     input:
         **TOKENIZER,
         training="results/runs/{run}/training.json",
-        evaluation="results/runs/{run}/evaluation.json",
         fill_mask="results/runs/{run}/fill_mask.json",
         corpus="results/corpus/train.json",
         text=corpus_files("train"),

@@ -25,7 +25,7 @@ rule evaluate:
         ),
         runtime=120,
     params:
-        evaluation=of_run("evaluation", without=("prompts", "top_k")),
+        evaluation=of_run("evaluation", without=("prompts", "samples", "top_k")),
         also=lambda wildcards: canonical(FURTHER[wildcards.run]),
         files=lambda w: identities(PAIR_FILES[w.run] + FURTHER[w.run]["paths"]),
         pretraining=of_run("pretraining", "attend"),

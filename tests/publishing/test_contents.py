@@ -13,7 +13,6 @@ import yaml
 
 from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
-from mlm.evaluation.artefacts import ExtremeSamples, PredictedSample, PredictedToken
 from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
@@ -63,13 +62,8 @@ def results(small, tmp_path):
     write_sentence_encoder(directory, SimpleNamespace(hidden_size=32), small.LENGTH)
     final = {"loss": 2.9, "accuracy": 0.3, "validation_loss": 3.0, "validation_accuracy": 0.25}
     training = made.training("base", model_type="roberta", parameters=1000, steps=10, final=final)
-    token = PredictedToken(SECRET_TEXT, False, None)
     evaluation = made.evaluation("base", 3.5, verdicts=[{"tone": "plain", "text": "Fine."}])
-    evaluation = replace(
-        evaluation,
-        samples=ExtremeSamples([PredictedSample(0, 1.0, 0.5, [token])], []),
-        minimal_pairs=made.minimal_pairs(SECRET_TEXT),
-    )
+    evaluation = replace(evaluation, minimal_pairs=made.minimal_pairs(SECRET_TEXT))
     training.write(tmp_path / "training.json")
     evaluation.write(tmp_path / "evaluation.json")
     made_files = [path for path in directory.rglob("*") if path.is_file()]

@@ -132,10 +132,6 @@ def curves(loss: float = 4.9) -> list[dict]:
     return rows
 
 
-def subset(loss: float, accuracy: float, predictions: int) -> dict:
-    return {"loss": loss, "accuracy": accuracy, "num_predictions": predictions}
-
-
 def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
     content = same("evaluation")
     measured = content.pop("metrics")
@@ -144,21 +140,20 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         return [value - interval, value + interval]
 
     def means(value: float, accuracy: float) -> dict:
-        figures = {"loss": value, "perplexity": math.exp(value), "accuracy": accuracy}
-        return figures | {"top5_accuracy": 2 * accuracy}
+        return {"loss": value, "perplexity": math.exp(value), "accuracy": accuracy}
 
     def metrics(value: float) -> dict:
         """Of which `value` is where the answer is hidden."""
         hidden = {"loss_interval": around(value), "accuracy_interval": [0.19, 0.21]}
-        hidden |= means(value, 0.2) | {"num_predictions": 17_700}
+        hidden |= {"top5_accuracy": 0.4} | means(value, 0.2) | {"num_predictions": 17_700}
         overall = means(value - 0.3, 0.26) | {"loss_interval": around(value - 0.3)}
+        overall["top5_accuracy"] = 0.52
         bits = {"bits_per_character": value / math.log(2) / 4.6}
         bits["bits_per_character_interval"] = around(value / math.log(2) / 4.6)
         return measured | overall | bits | {"hidden": hidden}
 
     def baseline(value: float, accuracy: float) -> dict:
         return {
-            "sees": "a neighbour",
             "bits_per_character": value / math.log(2) / 4.6,
             "hidden": means(value, accuracy),
             "difference": loss - value,
@@ -174,31 +169,6 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         ends = {"low": i / 10, "high": (i + 1) / 10, "num_predictions": 1000 if i < 9 else 0}
         return ends | right | {"confidence": confidence}
 
-    words = ["[CLS]", " the", " state", " of", " our", " Union", " is", " strong"]
-    guesses = {
-        place: {"probability": 0.42, "text": text, "correct": text == words[place]}
-        for place, text in {2: " state", 5: " country"}.items()
-    }
-    tokens = [
-        {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
-    ]
-    sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": tokens}
-    steps = [*((v, 7.2 - 0.5 * i) for i, v in enumerate((0, 1, 2, 4, 8, 16))), ("sentence", 4.8)]
-    steps = [*steps, ("all", 4.6)]
-
-    def beside(value: float) -> dict:
-        return {"difference": value, "difference_interval": around(value)}
-
-    context = [
-        {"visible": v, "tokens": 9.5, "loss": value, "loss_interval": around(value)}
-        | beside(value - 4.6)
-        for v, value in steps
-    ]
-    ngrams = {
-        name: {"visible": i, "loss": 6.7 - i, "loss_interval": around(6.7 - i)}
-        | {"same": beside(0.1), "all": beside(-0.4)}
-        for i, name in enumerate(("unigram", "bigram", "trigram"))
-    }
     groups = [
         {"name": f"19{90 - i}-Roosevelt", "bits_per_character": 1.2 - i / 10}
         | {"bits_per_character_interval": around(1.2 - i / 10), "num_predictions": 1640}
@@ -213,21 +183,13 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         "train": metrics(loss - 0.04),
         "baselines": {
             "unigram": baseline(6.70, 0.061),
-            "bigram_hidden": baseline(4.31, 0.26),
-            "bigram": baseline(3.72, 0.33),
-            "trigram_hidden": baseline(4.0, 0.29),
-            "trigram": baseline(3.4, 0.4),
+            "bigram": baseline(4.31, 0.26),
+            "trigram": baseline(4.0, 0.29),
         },
-        "positions": [
-            {"first": i, "last": i + 7} | subset(loss + 0.3 * math.exp(-i / 8), 0.25, 2460)
-            for i in range(0, 64, 8)
-        ],
         "calibration": {
             "expected_calibration_error": 0.021,
             "bins": [calibrated(i) for i in range(10)],
         },
-        "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
-        "context": {"num_predictions": 500, "steps": context, "ngrams": ngrams},
         "by_group": {
             "num_groups": 40,
             "groups": groups,
@@ -268,11 +230,9 @@ def asked(run: str, text: str = "I have the honor to transmit to Congress a repo
     last, shared = text.split()[-1], {"text": text, "document": 3, "exact": False, "shared": 6}
     near = shared | {"uses": 2, "epochs": 2, "words": [{"word": last, "stands": 1, "hidden": 1}]}
     whole = near | {"exact": True, "shared": 9, "uses": 0, "epochs": 0, "words": []}
-    found = (("prompt", None, [near, whole]), ("best", 12, [near]), ("worst", 3, []))
     texts = [
-        {"kind": kind, "text": text, "index": index, "words": 9, "asked": ["to", last]}
-        | {"passages": passages}
-        for kind, index, passages in found
+        {"text": text, "words": 9, "asked": ["to", last], "passages": passages}
+        for passages in ([near, whole], [near], [])
     ]
     return typed(Asked, {"run": run, "steps": 1600, "texts": texts, "too_large": None})
 

@@ -9,7 +9,7 @@ import report_artefacts as made
 
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, TakenByRule
-from mlm.evaluation.artefacts import FilledToken, FirstGuess, PredictedToken, Verdict
+from mlm.evaluation.artefacts import FilledToken, Verdict
 from mlm.report.glossary import FIGURES
 from mlm.report.page import render, write_report
 from mlm.report.plots import figures
@@ -90,13 +90,10 @@ def with_texts(root: Path, texts: list[str]) -> Results:
     first, *others = filled.prompts
     filled = replace(filled, prompts=[replace(first, answers=answers), *others])
     evaluated = made.evaluation("base")
-    tokens = [PredictedToken(h, True, FirstGuess(h, 0.5, False)) for h in texts]
-    best = [replace(sample, tokens=tokens) for sample in evaluated.samples.best]
     of_group = replace(evaluated.by_group.groups[0], name=text)
     evaluated = replace(
         evaluated,
         by_group=replace(evaluated.by_group, groups=[of_group]),
-        samples=replace(evaluated.samples, best=best),
         verdicts=[Verdict("plain", one) for one in texts],
         minimal_pairs=made.minimal_pairs(text),
     )

@@ -18,7 +18,7 @@ from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.further_files import further_texts
 from mlm.evaluation.further_text import on_further_texts
 from mlm.evaluation.metrics import group_sums, summary_of
-from mlm.evaluation.predictions import Ranked, Scored, positions_of
+from mlm.evaluation.predictions import Scored, Scores, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifest_merging import merged_manifest
 from mlm.samples.sharding import write_shard
@@ -68,7 +68,8 @@ def _scored(samples, name="", by=100) -> Scored:
     kept = np.arange(ids.size).reshape(ids.shape) % 9 == 0
     shown = np.where(chosen & ~kept, 4, ids)
     asked = positions_of(ids, samples.attention_mask, shown, chosen, samples.index, samples.group)
-    return Scored(asked, Ranked(-asked.truth / by, np.ones(len(asked), int)))
+    ones = np.ones(len(asked), int)
+    return Scored(asked, Scores(-asked.truth / by, ones == 1, ones, ones))
 
 
 def test_bits_of_groups_and_sources_are_those_of_their_own_text(made):

@@ -5,17 +5,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import METRICS, Means, rounded
+from mlm.evaluation.artefacts import rounded
 from mlm.evaluation.bootstrap import Resampling, bundled, interval, resampled_means
-from mlm.evaluation.extreme_samples import best_and_worst
 from mlm.evaluation.metrics import (
     bits_per_character,
     calibration_of,
     frequency_bands,
     gap_between,
-    means_over,
     paired_difference,
-    position_bins,
     summary_of,
 )
 from mlm.evaluation.predictions import Scored, Scores, positions_of
@@ -26,7 +23,7 @@ RESAMPLING = Resampling(resamples=200, confidence=0.95, seed=0)
 def _scores(loss, rank=None):
     loss = np.asarray(loss, float)
     rank = np.ones(len(loss), int) if rank is None else np.asarray(rank)
-    return Scores(-loss, rank, np.zeros(len(loss), int), np.exp(-loss))
+    return Scores(-loss, rank == 1, rank, np.exp(-loss))
 
 
 def test_figures_have_seven_digits():
@@ -58,13 +55,6 @@ def test_the_summary_holds_the_means_over_predictions():
     assert bits_per_character(2.0, None) is None
 
 
-def test_the_metrics_are_those_that_are_computed_and_no_other_has_a_place():
-    found = means_over(_scores([1.0, 2.0], [1, 6]))
-    assert found.keys() == METRICS.keys() and Means(**found).top5_accuracy == 0.5
-    with pytest.raises(TypeError, match="top6"):
-        Means(**found, top6=0.5)
-
-
 def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     # By frequency the ids 2, 0, 1, 3: of equals, the lower id first.
     truth, counts = np.array([2, 0, 1, 3, 3]), np.array([5, 5, 9, 0])
@@ -76,23 +66,6 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     ]
     assert [b.num_predictions for b in bands] == [1, 2, 2]
     assert [b.loss for b in bands] == pytest.approx([1.0, 2.5, 5.0])
-
-
-@pytest.mark.parametrize("length", [8, 10, 100])
-def test_position_bins_cover_the_sequence_without_overlap(length):
-    position = np.arange(length)
-    bins = position_bins(position, _scores(np.ones(length)), length)
-    assert [p for b in bins for p in range(b.first, b.last + 1)] == position.tolist()
-    assert sum(b.num_predictions for b in bins) == length
-
-
-def test_best_and_worst_samples_are_in_order_never_the_same_and_no_lucky_stubs():
-    sample = np.append(np.repeat(np.arange(4), 3), 4)
-    loss = np.append(np.repeat([2.0, 1.0, 4.0, 3.0], 3), 0.001)
-    best, worst = best_and_worst(sample, _scores(loss), 5)
-    assert [s[0] for s in best] == [1, 0]
-    assert [s[0] for s in worst] == [2, 3]
-    assert best[0][1:] == (1.0, 1.0)
 
 
 def test_a_paired_difference_is_sharper_than_the_two_intervals():

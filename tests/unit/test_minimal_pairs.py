@@ -59,7 +59,7 @@ class Asked:
 
 def scored(tokenizer, pairs, method="word_l2r", ask=None, bigram=None, length=12):
     bigram = bigram or counted("the cat walk ##s .")
-    scoring = PairScoring(tokenizer, length, method, ask or Asked(), lambda: bigram)
+    scoring = PairScoring(tokenizer, length, method, ask or Asked(), bigram)
     return score_pairs(pairs, scoring, HOW)
 
 

@@ -1,7 +1,5 @@
 from dataclasses import replace
 
-import pytest
-import report_artefacts as made
 from report_results import page_of, results_in
 
 from mlm.corpus.artefacts import FilesSource, SourceFile
@@ -33,20 +31,3 @@ def test_the_summary_names_the_text_and_counts_every_file_once(tmp_path):
         own = SourceFile(f"{number}.txt", 1, str(number))
         corpus[split] = replace(found, source=FilesSource("files", "line", (shared, own)))
     assert "tokens of 4 text files of the user, for" in page_of(replace(results, corpus=corpus))
-
-
-@pytest.mark.parametrize(
-    ("attention", "embeddings", "words"),
-    [
-        ("standard", "random", "Trained from random weights: a"),
-        ("neighbour_heads", "random", "with attention that begins at the neighbouring tokens: a"),
-        ("standard", "cooccurrence", "embeddings that begin at counts of its own training text: a"),
-        ("neighbour_heads", "cooccurrence", "begin at counts of its own training text: a"),
-    ],
-)
-def test_random_weights_are_said_only_of_a_model_that_begins_at_them(
-    tmp_path, attention, embeddings, words
-):
-    begun = {"attention": attention, "embeddings": embeddings}
-    results = results_in(tmp_path, training=made.training("base", initialisation=begun))
-    assert words in page_of(replace(results, sections=["summary"]))

@@ -1,25 +1,15 @@
-from dataclasses import replace
-
 import pytest
-import report_artefacts as made_up
 from asked_project import CONFIG, TEXTS, trained
 
 from mlm.asking import seen_near as module
 from mlm.asking.answer import ask
 from mlm.asking.seen_near import seen_near
 from mlm.config.resolution import resolve
-from mlm.evaluation.artefacts import (
-    ExtremeSamples,
-    FilledToken,
-    FillMask,
-    PredictedSample,
-    PredictedToken,
-    Prompt,
-)
+from mlm.evaluation.artefacts import FilledToken, FillMask, Prompt
 
 SETTINGS = resolve(CONFIG)
 RUN = "results/runs/base"
-FILES = {name: f"{RUN}/{name}.json" for name in ("training", "evaluation", "fill_mask")} | {
+FILES = {name: f"{RUN}/{name}.json" for name in ("training", "fill_mask")} | {
     "corpus": "results/corpus/train.json",
     "manifest": "results/manifests/train.json",
     "tokenizer": "results/tokenizer/tokenizer.json",
@@ -28,31 +18,26 @@ FILES = {name: f"{RUN}/{name}.json" for name in ("training", "evaluation", "fill
 
 @pytest.fixture
 def shown(project):
-    """A project with a prompt and a sample that its report shows."""
+    """A project with two prompts that its report shows, the second not a text of train."""
     trained()
     word = TEXTS[5].split()[4]
-    answers = [FilledToken(token=f" {word}", sequence=TEXTS[5], score=0.5)]
-    prompts = [Prompt(TEXTS[5].replace(word, "[MASK]"), answers)]
+    filled = [(TEXTS[5], word), (f"{TEXTS[8]} zebra", "the")]
+    prompts = [
+        Prompt(text.replace(token, "[MASK]"), [FilledToken(f" {token}", text, 0.5)])
+        for text, token in filled
+    ]
     FillMask("base", prompts).write(FILES["fill_mask"])
-    words = [*TEXTS[8].split(), "zebra"]
-    tokens = [PredictedToken(f" {w}", w in ("the", "zebra"), None) for w in words]
-    special = [PredictedToken(text, False, None) for text in ("[CLS]", "[SEP]")]
-    tokens = [special[0], *tokens, special[1]]
-    samples = ExtremeSamples([PredictedSample(7, 1.0, 1.0, tokens)], [])
-    replace(made_up.evaluation("base"), samples=samples).write(FILES["evaluation"])
 
 
 def seen():
     return seen_near("base", FILES, SETTINGS["corpus"]["filters"])
 
 
-def test_a_prompt_and_a_sample_are_told_as_they_are_asked(shown):
+def test_prompts_are_told_as_they_are_asked(shown):
     """The same passages, steps and hidden words as `ask` says of the text by itself."""
-    prompt, sample = seen().texts
-    assert (prompt.kind, prompt.index, sample.kind, sample.index) == ("prompt", None, "best", 7)
-    assert sample.text == f"{TEXTS[8]} zebra"
+    exact, near = seen().texts
     uses = hidden = 0
-    for told in (prompt, sample):
+    for told in (exact, near):
         answer = ask(told.text, SETTINGS, "base", nearest=1)
         passage, answered = told.passages[0], answer.passages[0]
         assert (passage.text, passage.document) == (answered.text, answered.document)
@@ -71,10 +56,8 @@ def test_a_prompt_and_a_sample_are_told_as_they_are_asked(shown):
                 for masked in use.masked
             )
         uses, hidden = uses + passage.uses, hidden + sum(w.hidden for w in passage.words)
-    assert prompt.passages[0].exact and not sample.passages[0].exact
-    assert sample.asked == ("the", "zebra")
-    assert [word.word for word in sample.passages[0].words] == ["the"]
-    assert uses and hidden
+    assert exact.passages[0].exact and not near.passages[0].exact
+    assert near.asked == ("the",) and uses and hidden
 
 
 def test_a_large_split_is_not_searched_and_that_is_said(shown, monkeypatch):
@@ -88,5 +71,5 @@ def test_the_guess_of_a_word_s_end_is_asked_for_as_the_texts_of_tokens_show_it(s
     word = TEXTS[5].split()[4]
     answers = [FilledToken(token=f"##{word}", sequence=TEXTS[5], score=0.5)]
     FillMask("base", [Prompt("[MASK]", answers)]).write(FILES["fill_mask"])
-    prompt, _ = seen().texts
+    (prompt,) = seen().texts
     assert prompt.asked == (word,)

@@ -3,7 +3,6 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import FirstGuess, PredictedSample, PredictedToken
 from mlm.report.visible_text import is_shown_by_name, pieces_of, plain, visible
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
@@ -51,24 +50,13 @@ def test_a_preview_tells_hidden_replaced_and_kept_apart():
     ]
 
 
-def test_a_prediction_shows_the_truth_and_the_guess():
-    tokens = [
-        PredictedToken(" our", False, None),
-        PredictedToken(" Union", True, FirstGuess(" country", 0.4, False)),
-        PredictedToken(" ", True, FirstGuess(" ", 0.9, True)),
-    ]
-    assert pieces(PredictedSample(0, 1.0, 0.5, tokens)) == [
-        ("our", "plain", None),
-        ("Union", "wrong", "country"),
-        ("‹space›", "right", "‹space›"),
-    ]
-
-
 def test_what_no_space_divides_is_shown_without_spaces():
-    """Characters that mark pieces in a vocabulary are text as well."""
-    texts = ["[CLS]", "我们", "的", "##", "国", "Ġ", "[SEP]"]
-    tokens = [PredictedToken(text, False, None) for text in texts]
-    tokens[4] = PredictedToken("国", True, FirstGuess("##家", 0.4, False))
-    found = pieces_of(PredictedSample(0, 1.0, 0.5, tokens), SPECIAL)
-    assert [p.space + p.text for p in found] == ["[CLS]", "我们的##", "国", "Ġ", "[SEP]"]
+    """Characters that mark pieces in a vocabulary are text as well, and a space is seen."""
+    texts = ["[CLS]", "我们", "的", "##", "国", "Ġ", " ", "[SEP]"]
+    shown = {"国": "##家", " ": "[MASK]"}
+    tokens = tuple(PreviewToken(text, shown.get(text)) for text in texts)
+    found = pieces_of(PreviewSample(0, 1, "", "", tokens), SPECIAL)
+    assert [p.space + p.text for p in found] == [
+        *("[CLS]", "我们的##", "国", "Ġ", " ‹space›", "[SEP]")
+    ]
     assert found[2].shown == "##家"

@@ -2,7 +2,6 @@
 index, and `results/runs/{run}/asked.json`, on the texts that the run's report shows."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from mlm.foundations.typed_artefacts import Artefact
 
@@ -43,12 +42,9 @@ class SeenPassage:
 
 @dataclass(frozen=True)
 class AskedText:
-    """A prompt with the model's first answer, or sample `index` of the test split, one of the best
-    or the worst; `words` counts its words, `asked` are the targets."""
+    """A prompt with the model's first answer; `words` counts its words, `asked` are the targets."""
 
-    kind: Literal["prompt", "best", "worst"]
     text: str
-    index: int | None
     words: int
     asked: tuple[str, ...]
     passages: tuple[SeenPassage, ...]

@@ -1,6 +1,6 @@
-"""What a training was shown near the texts that its report shows: prompts and samples."""
+"""What a training was shown near the prompts that its report shows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
 from mlm.asking.documents import Documents, Stretch, words_of
@@ -10,7 +10,7 @@ from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.evaluation.artefacts import EvaluationFigures, FillMask
+from mlm.evaluation.artefacts import FillMask
 from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest, project_root
 from mlm.samples.masking import masking_plan
@@ -21,14 +21,14 @@ from mlm.training.artefacts import Training
 
 #: A larger train split is not searched for the report: each text would take seconds.
 LARGEST_SEARCHED = 100_000_000
-#: So many passages are named near a prompt; near a sample, which is longer, one.
+#: So many passages are named near a prompt.
 _NEAR_A_PROMPT = 2
 
 
 def seen_near(run: str, files: Mapping[str, str], filters: dict) -> Asked:
-    """What the training of `run` was shown near its prompts and its best and worst samples, by its
-    results `files`; `filters` are the section corpus.filters of the corpus. MlmError if a shard is
-    not that of the manifest, or holds other documents than the corpus."""
+    """What the training of `run` was shown near its prompts, by its results `files`; `filters` are
+    the section corpus.filters of the corpus. MlmError if a shard is not that of the manifest, or
+    holds other documents than the corpus."""
     training = Training.read(files["training"])
     size = CorpusSplit.read(files["corpus"]).bytes
     if size > LARGEST_SEARCHED:
@@ -40,35 +40,23 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict) -> Asked:
     manifest = Manifest.read(files["manifest"])
     root = project_root(files["manifest"])
     batches = _batches(files, training, manifest, encoder)
-    texts, near = list(_texts(files, encoder)), []
-    for _, text, _, _, most in texts:
-        text = prepared(text, filters["normalisation"]).text.strip()
-        exact = documents.exact(text)[:most] if text else []
-        near.append((text, bool(exact), exact or documents.nearest(text, most)))
+    targets, near = [], []
+    for prompt in FillMask.read(files["fill_mask"]).prompts:
+        answer = prompt.answers[0]
+        targets.append(_targets([_bare(answer.token)]))
+        text = prepared(answer.sequence, filters["normalisation"]).text.strip()
+        exact = documents.exact(text)[:_NEAR_A_PROMPT] if text else []
+        near.append((text, bool(exact), exact or documents.nearest(text, _NEAR_A_PROMPT)))
     stretches = [stretch for *_, of_text in near for stretch in of_text]
     spans = document_spans(manifest, root, encoder, {one.document: one.text for one in stretches})
     packed = iter(packed_parts(stretches, spans, manifest, root, encoder))
     found = []
-    for (kind, _, index, asked, _), (text, exact, stretches) in zip(texts, near, strict=True):
+    for asked, (text, exact, stretches) in zip(targets, near, strict=True):
         passages = tuple(
             _passage(one, batches.with_uses(next(packed)), asked, exact) for one in stretches
         )
-        found.append(AskedText(kind, text, index, len(words_of(text)), asked, passages))
+        found.append(AskedText(text, len(words_of(text)), asked, passages))
     return Asked(run, training.steps, tuple(found), None)
-
-
-def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
-    """Kind, text, index, targets and wanted passages of each prompt with its answer, and sample."""
-    for prompt in FillMask.read(files["fill_mask"]).prompts:
-        answer = prompt.answers[0]
-        yield "prompt", answer.sequence, None, _targets([_bare(answer.token)]), _NEAR_A_PROMPT
-    special = set(encoder.special_tokens.values())
-    samples = EvaluationFigures.read(files["evaluation"]).samples
-    for kind, found in (("best", samples.best), ("worst", samples.worst)):
-        for sample in found:
-            tokens = [token for token in sample.tokens if token.text not in special]
-            asked = _targets(token.text.strip() for token in tokens if token.truth)
-            yield kind, "".join(token.text for token in tokens), sample.index, asked, 1
 
 
 def _batches(

@@ -10,7 +10,7 @@ from mlm.config.fields import Count, Section, Text, named_twice, section
 
 _Part = Literal[
     *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
-    *("runs", "evaluation", "fill_mask", "samples", "asked", "finetune", "provenance"),
+    *("runs", "evaluation", "fill_mask", "asked", "finetune", "provenance"),
 ]
 
 
@@ -42,11 +42,9 @@ class Evaluation(fields.MaskedShares):
     calibration_bins: Annotated[int, Field(ge=2, le=100)] = 10
     """Number of bins of the calibration curve."""
     samples: Annotated[int, Field(ge=0, le=100)] = 5
-    """Best and worst predicted samples to show in the report, and masked ones."""
+    """Masked samples of train to show in the report."""
     train_samples: fields.NotNegativeCount | None = None
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
-    context_positions: fields.NotNegativeCount = 500
-    """Predicted positions to ask again with less context visible, at equal distances; 0: none."""
     also: dict[str, Annotated[list[Text], Field(min_length=1)]] = {}
     """Further held-out text, by a name the glob patterns of its files, read as those of
     corpus.files, such as {news: [news/*.txt]}. Nothing of it is searched for in train."""

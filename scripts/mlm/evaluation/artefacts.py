@@ -69,25 +69,27 @@ def _metric(*shown, **how) -> Any:
 
 @dataclass(frozen=True)
 class Means:
-    """Means over predictions of a model or a baseline, losses in nats. `means_over` of
-    mlm.evaluation.metrics computes them."""
+    """Means over predictions of a model or a baseline, losses in nats. `means_over` and, of a model
+    alone, `means_of_model` of mlm.evaluation.metrics compute them."""
 
     loss: float = _metric("Loss, nats", "loss", digits=3, card=LOSS)
     perplexity: float = _metric(
         "Perplexity", "perplexity", digits=1, compared=False, card="Perplexity of masked tokens"
     )
     accuracy: float = _metric("Accuracy", "accuracy", card=ACCURACY)
-    top5_accuracy: float = _metric("Top 5", "top5", compared=False)
-
-
-METRICS: dict[str, Metric] = {f.name: f.metadata["metric"] for f in fields(Means)}
 
 
 @dataclass(frozen=True)
 class MeansOfModel(Means):
+    top5_accuracy: float = _metric("Top 5", "top5", compared=False)
     num_predictions: int
     loss_interval: Interval
     accuracy_interval: Interval
+
+
+METRICS: dict[str, Metric] = {
+    f.name: f.metadata["metric"] for f in fields(MeansOfModel) if "metric" in f.metadata
+}
 
 
 @dataclass(frozen=True)
@@ -143,15 +145,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Baseline(Difference):
-    """A baseline at the model's positions, and what it `sees`, all where the model is not shown the
-    token itself: `difference` is the model's loss minus its own, `accuracy_difference` the model's
-    accuracy minus its own."""
+    """A baseline at the model's positions, where the model is not shown the token itself, with the
+    view that the model has: `difference` is the model's loss minus its own, `accuracy_difference`
+    the model's accuracy minus its own."""
 
     accuracy_difference: float
     accuracy_difference_interval: Interval
     bits_per_character: float | None
     hidden: Means
-    sees: str
     counted: Counted
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
 
@@ -167,34 +168,8 @@ class Baseline(Difference):
         return self.tone if self.tone == self.accuracy_tone else "even"
 
 
-@dataclass(frozen=True)
-class BaselineName:
-    """What a baseline is called, and what it `sees`."""
-
-    heading: str
-    sees: str
-
-
-#: In the order of what they know; `baselines` of mlm.evaluation.baselines computes them. Those with
-#: the same view see what the model sees, and are the fair ones; a trigram that sees every neighbour
-#: knows more than any model asked the same.
-BASELINES = {
-    "unigram": BaselineName("unigram", "no context: token frequencies of the train split"),
-    "bigram_hidden": BaselineName(
-        "bigram, same view", "the left and the right neighbour, as the model is shown them"
-    ),
-    "bigram": BaselineName(
-        "bigram, all neighbours", "the left and the right neighbour, even if hidden from the model"
-    ),
-    "trigram_hidden": BaselineName(
-        "trigram, same view",
-        "the two neighbours on the left and the two on the right, as the model is shown them",
-    ),
-    "trigram": BaselineName(
-        "trigram, all neighbours",
-        "the two neighbours on the left and the two on the right, even if hidden from the model",
-    ),
-}
+#: In the order of what they know; `baselines` of mlm.evaluation.baselines computes them.
+BASELINES = ("unigram", "bigram", "trigram")
 
 
 @dataclass(frozen=True)
@@ -204,14 +179,6 @@ class FrequencyBand(Subset):
     label: str
     first_rank: int
     last_rank: int | None
-
-
-@dataclass(frozen=True)
-class PositionBin(Subset):
-    """A stretch of the sequence, both ends included, places from 0."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -229,40 +196,6 @@ class Bin:
 class Calibration:
     expected_calibration_error: float
     bins: list[Bin]
-
-
-@dataclass(frozen=True)
-class FirstGuess:
-    text: str
-    probability: float
-    correct: bool
-
-
-@dataclass(frozen=True)
-class PredictedToken:
-    """A token's text; `truth` says whether it was to be predicted, `predicted` how it was."""
-
-    text: str
-    truth: bool
-    predicted: FirstGuess | None
-
-
-@dataclass(frozen=True)
-class PredictedSample:
-    """Sample `index` of the test split, without padding, with the means over its predictions."""
-
-    index: int
-    loss: float
-    accuracy: float
-    tokens: list[PredictedToken]
-
-
-@dataclass(frozen=True)
-class ExtremeSamples:
-    """The samples that were predicted best and worst."""
-
-    best: list[PredictedSample]
-    worst: list[PredictedSample]
 
 
 @dataclass(frozen=True)
@@ -307,64 +240,27 @@ class MinimalPairs:
 
 
 @dataclass(frozen=True)
-class ContextStep(Difference):
-    """The loss if `visible` tokens on either side are, or those of the "sentence" or "all";
-    `tokens` is their mean number, and the difference that to the loss with all."""
-
-    visible: int | Literal["sentence", "all"]
-    tokens: float
-    loss: float
-    loss_interval: Interval
-
-
-@dataclass(frozen=True)
-class ContextOfNgram:
-    """An n-gram that sees `visible` tokens on either side; the model's loss less its own if the
-    model sees the `same`, and if it sees `all`."""
-
-    visible: int
-    loss: float
-    loss_interval: Interval
-    same: Difference
-    all: Difference
-
-
-@dataclass(frozen=True)
-class ContextCurve:
-    """The loss by visible context at so many predictions, none of whose answers is visible, and the
-    n-grams at the same positions."""
-
-    num_predictions: int
-    steps: list[ContextStep]
-    ngrams: dict[str, ContextOfNgram]
-
-
-@dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
     """Every figure of a run's model on the test split, where the answer is hidden except in
     `shown_as` and directly in a summary; None or left out is what is turned off or not known: no
     sample of train, shards without groups, text of one group. `settings` are those that the figures
     depend on, `digests` the sha256 of model, tokenizer, manifest, and of the `text` if known."""
 
-    format_version: int = field(default=4, kw_only=True)
+    format_version: int = field(default=5, kw_only=True)
     run: str
     test: Summary
     train: Summary | None
     gap: Difference | None
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
-    positions: list[PositionBin]
-    word_initial: dict[str, Subset]
     shown_as: dict[str, Subset]
     calibration: Calibration
-    samples: ExtremeSamples
     minimal_pairs: MinimalPairs | None
     verdicts: list[Verdict]
     group_by: str | None
     group_sums: GroupSums
     settings: dict[str, Any]
     digests: dict[str, str]
-    context: ContextCurve | None = field(default=None, metadata=OPTIONAL)
     by_group: BitsByGroup | None = field(default=None, metadata=OPTIONAL)
     also: dict[str, FurtherText] | None = field(default=None, metadata=OPTIONAL)
 

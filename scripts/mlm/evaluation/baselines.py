@@ -1,10 +1,10 @@
 """What the model is compared with: counting alone, at the model's positions."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mlm.evaluation.artefacts import BASELINES, Baseline, Counted, Means
+from mlm.evaluation.artefacts import Baseline, Counted, Means
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import EvaluationData
 from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference
@@ -13,7 +13,7 @@ from mlm.evaluation.neighbour_mixture import (
     NeighbourMixtures,
     unigram_probabilities,
 )
-from mlm.evaluation.predictions import Positions, Ranked, Scored
+from mlm.evaluation.predictions import Answers, Scored
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Ngrams:
         mixtures.fit(data.fitted)
         return cls(unigram_probabilities(data.counts, special), mixtures)
 
-    def scores(self, positions: Positions, label: str) -> dict[str, Ranked]:
-        """The answers by n-gram, given the true neighbours; `label` names the progress line."""
-        unigram = unigram_scores(self.unigram, positions.truth)
-        return {"unigram": unigram} | self.mixtures.scores(positions, label)
-
 
 def baselines(
     ngrams: Ngrams,
@@ -43,67 +38,31 @@ def baselines(
     tokens_per_character: float | None,
     resampling: Resampling,
 ) -> dict[str, Baseline]:
-    """The unigram, bigrams and trigrams at the positions of `hidden`, the model's answers where the
-    true token is hidden from it, in the order of the report."""
-    positions, model, found = hidden.positions, hidden.scores, {}
-    unit = positions.unit
-
-    def add(name: str, scores: Ranked, weights: dict | None = None) -> None:
-        means = Means(**means_over(scores))
-        accuracy = paired_difference(unit, model.correct, scores.correct, resampling)
+    """The unigram, the bigram and the trigram at the positions of `hidden`, the model's answers
+    where the true token is hidden from it. The mask token was never counted, so it says nothing; a
+    random token misleads them as it misleads the model."""
+    positions, model, mixtures = hidden.positions, hidden.scores, ngrams.mixtures
+    answers = {"unigram": unigram_answers(ngrams.unigram, positions.truth)}
+    answers |= mixtures.scores(positions, "baselines")
+    found = {}
+    for name, scores in answers.items():
+        means, weights = Means(**means_over(scores)), None
+        if name in COMPONENTS:
+            weights = dict(zip(COMPONENTS[name], map(float, mixtures.weights[name]), strict=True))
+        pairs = (model.loss, scores.loss), (model.correct, scores.correct)
+        loss, accuracy = (paired_difference(positions.unit, *two, resampling) for two in pairs)
         found[name] = Baseline(
-            **asdict(paired_difference(unit, model.loss, scores.loss, resampling)),
+            **asdict(loss),
             accuracy_difference=accuracy.difference,
             accuracy_difference_interval=accuracy.difference_interval,
             bits_per_character=bits_per_character(means.loss, tokens_per_character),
             hidden=means,
-            sees=BASELINES[name].sees,
             counted=counted,
             weights=weights,
         )
-
-    all_seen, mixtures = ngrams.scores(positions, "baselines"), ngrams.mixtures
-    add("unigram", all_seen.pop("unigram"))
-    seen_as_shown = _scores_as_shown(mixtures, positions, all_seen)
-    for name, components in COMPONENTS.items():
-        weights = dict(zip(components, map(float, mixtures.weights[name]), strict=True))
-        add(f"{name}_hidden", seen_as_shown[name], weights)
-        add(name, all_seen[name], weights)
     return found
 
 
-def fitted_bigram(data: EvaluationData, special: list[int]) -> NeighbourMixtures:
-    """The bigram alone, fitted as that of `baselines`."""
-    bigram = NeighbourMixtures(replace(data.counts, beside_two={}), special)
-    bigram.fit(data.fitted)
-    return bigram
-
-
-def unigram_scores(probabilities: np.ndarray, truth: np.ndarray) -> Ranked:
+def unigram_answers(probabilities: np.ndarray, truth: np.ndarray) -> Answers:
     """The unigram's answers for the true ids `truth` [positions]."""
-    order = np.argsort(-probabilities, kind="stable")
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(1, len(order) + 1)
-    return Ranked(np.log(probabilities[truth]), ranks[truth])
-
-
-def as_shown(positions: Positions) -> Positions:
-    """`positions` with the neighbours that the model is shown. The mask token was never counted, so
-    it says nothing; a random token misleads as it misleads the model."""
-    return replace(positions, left=positions.shown_left, right=positions.shown_right)
-
-
-def _scores_as_shown(
-    mixtures: NeighbourMixtures, positions: Positions, all_seen: dict[str, Ranked]
-) -> dict[str, Ranked]:
-    """The answers from the model's input, which differs at some of the positions."""
-    shown = as_shown(positions)
-    changed = (shown.left != positions.left).any(axis=1)
-    changed |= (shown.right != positions.right).any(axis=1)
-    again = mixtures.scores(shown[changed], "baselines, as shown")
-    found = {}
-    for name, scores in all_seen.items():
-        log_probability, rank = scores.log_probability.copy(), scores.rank.copy()
-        log_probability[changed], rank[changed] = again[name].log_probability, again[name].rank
-        found[name] = Ranked(log_probability, rank)
-    return found
+    return Answers(np.log(probabilities[truth]), truth == np.argmax(probabilities))

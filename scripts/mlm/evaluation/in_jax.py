@@ -50,7 +50,6 @@ def masked_answers(architecture, begins_document: int | None = None):
         return {
             "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
             "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
-            "top": jnp.argmax(logits, axis=-1).astype(jnp.int32),
             "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
         }
 

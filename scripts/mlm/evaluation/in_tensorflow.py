@@ -52,7 +52,6 @@ def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Te
     return {
         "log_probability": tf.gather(log_probabilities, labels, batch_dims=2),
         "rank": 1 + tf.reduce_sum(tf.cast(above, tf.int32), axis=-1),
-        "top": tf.argmax(logits, axis=-1, output_type=tf.int32),
         "top_probability": tf.exp(tf.reduce_max(log_probabilities, axis=-1)),
     }
 

@@ -1,6 +1,5 @@
 """The figures of an evaluation, from per-position arrays alone."""
 
-import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -14,19 +13,16 @@ from mlm.evaluation.artefacts import (
     Difference,
     FrequencyBand,
     MeansOfModel,
-    PositionBin,
     Subset,
     Summary,
 )
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_unit
 from mlm.evaluation.group_artefacts import GroupSums
-from mlm.evaluation.predictions import Ranked, Scored
+from mlm.evaluation.predictions import Answers, Scored, Scores
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
 MOST_GROUP_SUMS = 2000
-#: Of the sequence, by place.
-_STRETCHES = 8
 
 
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
@@ -35,7 +31,7 @@ def bits_per_character(loss: float, tokens_per_character: float | None) -> float
     return tokens_per_character and loss / math.log(2) * tokens_per_character
 
 
-def means_over(scores: Ranked) -> dict[str, float]:
+def means_over(scores: Answers) -> dict[str, float]:
     """The means over all predictions that a model and a baseline share."""
     loss = float(np.mean(scores.loss))
     return {
@@ -43,6 +39,12 @@ def means_over(scores: Ranked) -> dict[str, float]:
         # Capped at the largest float, so that it can be written as JSON.
         "perplexity": math.exp(min(loss, 709.0)),
         "accuracy": float(np.mean(scores.correct)),
+    }
+
+
+def means_of_model(scores: Scores) -> dict[str, float]:
+    """The means over all predictions of a model."""
+    return means_over(scores) | {
         "top5_accuracy": float(np.mean(scores.rank <= 5)),
     }
 
@@ -67,7 +69,7 @@ def summary_of(
 def _measured(scored: Scored, resampling: Resampling) -> dict[str, Any]:
     scores = scored.scores
     means = resampling.means(scored.positions.unit, scores.loss, scores.correct)
-    return means_over(scores) | {
+    return means_of_model(scores) | {
         "num_predictions": len(scores),
         "loss_interval": resampling.interval(means[:, 0]),
         "accuracy_interval": resampling.interval(means[:, 1]),
@@ -95,7 +97,7 @@ def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Differen
     )
 
 
-def part(scores: Ranked, chosen: np.ndarray) -> Subset:
+def part(scores: Answers, chosen: np.ndarray) -> Subset:
     """Means over the predictions at which `chosen` [predictions] is true."""
     count = int(np.count_nonzero(chosen))
     if not count:
@@ -108,7 +110,7 @@ def part(scores: Ranked, chosen: np.ndarray) -> Subset:
 
 
 def frequency_bands(
-    truth: np.ndarray, scores: Ranked, counts: np.ndarray, uppers: Iterable[int]
+    truth: np.ndarray, scores: Answers, counts: np.ndarray, uppers: Iterable[int]
 ) -> list[FrequencyBand]:
     """Bands by the true token's rank in train, whose counts are `counts` [vocabulary]; of equals,
     the lower id first. `uppers` are the bands' last ranks; a last band takes the rest."""
@@ -121,17 +123,6 @@ def frequency_bands(
         bands.append(FrequencyBand(**asdict(chosen), label=label, first_rank=first, last_rank=last))
         first = (last or 0) + 1
     return bands
-
-
-def position_bins(position: np.ndarray, scores: Ranked, sequence_length: int) -> list[PositionBin]:
-    """Up to _STRETCHES equal stretches of the sequence, places from 0."""
-    edges = np.unique(np.linspace(0, sequence_length, _STRETCHES + 1).astype(int)).tolist()
-    return [
-        PositionBin(
-            **asdict(part(scores, (position >= low) & (position < high))), first=low, last=high - 1
-        )
-        for low, high in itertools.pairwise(edges)
-    ]
 
 
 def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Calibration:

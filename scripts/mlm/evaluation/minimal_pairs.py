@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 
 from mlm.evaluation.artefacts import MinimalPairs, PairFigures, ScoredPair
-from mlm.evaluation.baselines import as_shown
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
@@ -34,15 +33,14 @@ _NO_WORD = -1
 
 @dataclass(frozen=True)
 class PairScoring:
-    """What scores sentences of at most `length` tokens of `tokenizer`, transformers' fast one:
-    `log_probabilities` of `Scorer`, and what `bigram` gives, a fitted mixture of the nearest
-    neighbours."""
+    """What scores sentences of at most `length` tokens of `tokenizer`, transformers' fast one: the
+    `log_probabilities` of `Scorer`, and the bigram of the fitted `mixtures`."""
 
     tokenizer: Any
     length: int
     method: Literal["word_l2r", "plain"]
     log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray]
-    bigram: Callable[[], NeighbourMixtures]
+    mixtures: NeighbourMixtures
 
 
 def score_pairs(
@@ -53,11 +51,10 @@ def score_pairs(
     configuration that is too long or has a sentence without a token, and if none is left."""
     if not pairs:
         return None
-    bigram = scoring.bigram()
     scores, progress = np.empty((len(pairs), 2, 2)), Progress("minimal pairs", len(pairs), "pairs")
     for start in range(0, len(pairs), _PAIRS):
         part = pairs[start : start + _PAIRS]
-        scores[start : start + len(part)] = _scores_of(part, scoring, bigram)
+        scores[start : start + len(part)] = _scores_of(part, scoring)
         progress.to(start + len(part))
     known = np.flatnonzero(np.isfinite(scores).all(axis=(1, 2)))
     if not len(known):
@@ -79,7 +76,7 @@ def score_pairs(
     )
 
 
-def _scores_of(pairs: Sequence[Pair], scoring: PairScoring, bigram) -> np.ndarray:
+def _scores_of(pairs: Sequence[Pair], scoring: PairScoring) -> np.ndarray:
     """What the model and the bigram give the two sentences of each pair: [pairs, 2, 2]; NaN for a
     sentence that is too long or has no token."""
     texts = [text for pair in pairs for text in (pair.acceptable, pair.unacceptable)]
@@ -108,7 +105,7 @@ def _scores_of(pairs: Sequence[Pair], scoring: PairScoring, bigram) -> np.ndarra
             filled[0, row, : len(words[number])] = sentences[number]
             filled[1, row, : len(words[number])] = words[number]
         sizes = [len(words[number]) for number in own]
-        scores[own] = _block_scores(*filled, sizes, scoring, bigram)
+        scores[own] = _block_scores(*filled, sizes, scoring)
     return scores[numbers].reshape(-1, 2, 2)
 
 
@@ -131,7 +128,7 @@ def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
             yield own[start : start + size], length
 
 
-def _block_scores(ids, words, sizes, scoring: PairScoring, bigram) -> np.ndarray:
+def _block_scores(ids, words, sizes, scoring: PairScoring) -> np.ndarray:
     """Scores [sentences, 2] of the `ids` [sentences, length], NaN without a token; `words` are the
     numbers of their words, `sizes` how many tokens each has."""
     sentence, place = np.nonzero(words >= 0)
@@ -149,10 +146,10 @@ def _block_scores(ids, words, sizes, scoring: PairScoring, bigram) -> np.ndarray
         "positions": place[:, np.newaxis].astype(np.int32),
         "labels": ids[sentence, place][:, np.newaxis],
     }
-    positions = as_shown(positions_of(ids[sentence], attended, shown, target))
+    positions = positions_of(ids[sentence], attended, shown, target)
     scores = np.empty((len(ids), 2))
     for column, found in enumerate(
-        (scoring.log_probabilities(question), bigram.log_probabilities(positions))
+        (scoring.log_probabilities(question), scoring.mixtures.log_probabilities(positions))
     ):
         scores[:, column] = np.bincount(sentence, found, len(ids))
     scores[np.bincount(sentence, minlength=len(ids)) == 0] = np.nan

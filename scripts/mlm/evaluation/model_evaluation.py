@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
-from mlm.evaluation.baselines import Ngrams, baselines, fitted_bigram
+from mlm.evaluation.baselines import Ngrams, baselines
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import (
@@ -19,7 +18,6 @@ from mlm.evaluation.evaluation_data import (
     tokens_per_character,
 )
 from mlm.evaluation.exported_model import framework_of, load_tokenizer
-from mlm.evaluation.extreme_samples import extreme_samples
 from mlm.evaluation.further_text import on_further_texts
 from mlm.evaluation.metrics import (
     calibration_of,
@@ -27,7 +25,6 @@ from mlm.evaluation.metrics import (
     gap_between,
     group_sums,
     part,
-    position_bins,
     summary_of,
 )
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
@@ -35,17 +32,14 @@ from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import SHOWN_AS, Scored
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
-from mlm.evaluation.visible_context import AskedPositions, context_curve
-from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.export import ExportedModel
 from mlm.samples.manifests import Manifest
-from mlm.tokenizer.pieces import word_starts
 
 #: Settings that the figures depend on and the file records.
-_SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed", "samples")
-_SHOWN += ("frequency_bands", "calibration_bins", "context_positions")
+_SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed")
+_SHOWN += ("frequency_bands", "calibration_bins")
 
 
 def evaluate(
@@ -91,18 +85,15 @@ def evaluate(
     if data.train is not None and len((train := scorer.score(data.train, "train")).positions):
         on_train = summary_of(train, mask_id, density["train"], how)
         gap = gap_between(hidden, train.where_hidden(mask_id), how)
+    ngrams = Ngrams.fitted(data, special)
     scoring = PairScoring(
         tokenizer,
         data.sequence_length,
         section.pseudo_log_likelihood,
         scorer.log_probabilities,
-        partial(fitted_bigram, data, special),
+        ngrams.mixtures,
     )
-    ngrams = Ngrams.fitted(data, special)
-    count = section.context_positions
-    asked = AskedPositions.blocks(test.positions, data.test, count, tokenizer)
     texts = TextOfGroups.read(corpus, splits["test"], root) if corpus else None
-    starts = word_starts(read_json(model / "tokenizer.json"))
     shown = test.positions.shown_as(mask_id)
     before = None
     if start is not None:
@@ -116,17 +107,13 @@ def evaluate(
         train=on_train,
         gap=gap,
         baselines=baselines(ngrams, data.counted, hidden, density["test"], how),
-        **_parts(hidden, data, section, starts),
+        **_parts(hidden, data, section),
         shown_as={name: part(test.scores, shown == i) for i, name in enumerate(SHOWN_AS)},
-        samples=extreme_samples(hidden, data.test, tokenizer, section.samples),
         minimal_pairs=score_pairs(pairs, scoring, how),
         verdicts=[],
         group_by=splits["test"].group_by,
         group_sums=group_sums(hidden, texts),
         **_recorded(section, data, model, manifests["test"], texts),
-        context=context_curve(
-            asked, tokenizer, within is not None, scorer.log_probabilities, ngrams.scores, how
-        ),
         by_group=bits_by_group(hidden, texts, how) if texts else None,
         also=further and on_further_texts(further, model, section, scorer, before, mask_id, how),
     )
@@ -145,16 +132,13 @@ def _recorded(section: Evaluation, data: EvaluationData, model: Path, test: Path
     return {"settings": settings, "digests": digests | ({"text": texts.sha256} if texts else {})}
 
 
-def _parts(hidden: Scored, data: EvaluationData, section: Evaluation, starts) -> dict:
-    """The figures that divide the predictions; `starts` [vocabulary]: the ids that start a word."""
-    asked, scores = hidden.positions, hidden.scores
-    initial = starts[asked.truth]
+def _parts(hidden: Scored, data: EvaluationData, section: Evaluation) -> dict:
+    """The figures that divide the predictions."""
+    truth, scores = hidden.positions.truth, hidden.scores
     confidence, bins = scores.top_probability, section.calibration_bins
     counts, uppers = data.counts.unigram, section.frequency_bands
     return {
-        "frequency_bands": frequency_bands(asked.truth, scores, counts, uppers),
-        "positions": position_bins(asked.position, scores, data.sequence_length),
-        "word_initial": {"initial": part(scores, initial), "continuation": part(scores, ~initial)},
+        "frequency_bands": frequency_bands(truth, scores, counts, uppers),
         "calibration": calibration_of(confidence, scores.correct, bins),
     }
 

@@ -20,9 +20,9 @@ SHOWN_AS = ("mask", "random", "kept")
 @dataclass(frozen=True)
 class Positions(Rows):
     """The predicted positions of a split: `sample`, its index; `group` of the token's document;
-    `position` in the sequence; the id `truth`, and `shown` in its place. Neighbours' ids
-    [positions, REACH], nearest first: true ones `left` and `right`, those in the model's input
-    `shown_left` and `shown_right`. Others are [positions]."""
+    `position` in the sequence; the id `truth`, and `shown` in its place. `left` and `right` are the
+    ids of the neighbours in the model's input, nearest first, [positions, REACH]; all others are
+    [positions]."""
 
     sample: np.ndarray
     group: np.ndarray
@@ -31,8 +31,6 @@ class Positions(Rows):
     shown: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    shown_left: np.ndarray
-    shown_right: np.ndarray
 
     def shown_as(self, mask_id: int) -> np.ndarray:
         """Index into SHOWN_AS for each position; a token replaced by itself counts as kept."""
@@ -45,29 +43,24 @@ class Positions(Rows):
 
 
 @dataclass(frozen=True)
-class Ranked(Rows):
-    """`log_probability` in nats and `rank` of the true tokens [positions]; of equals, the lower id
-    is first."""
+class Answers(Rows):
+    """`log_probability` in nats of the true tokens, and whether each is the most probable one, as
+    `correct` [positions]; of equals, the lowest id is first."""
 
     log_probability: np.ndarray
-    rank: np.ndarray
+    correct: np.ndarray
 
     @property
     def loss(self) -> np.ndarray:
         """Cross-entropy in nats, [positions]."""
         return -self.log_probability
 
-    @property
-    def correct(self) -> np.ndarray:
-        """Whether the true token came first, bool [positions]."""
-        return self.rank == 1
-
 
 @dataclass(frozen=True)
-class Scores(Ranked):
-    """A model's answers: also `top`, the most probable id, and `top_probability`."""
+class Scores(Answers):
+    """A model's answers: also the `rank` of the true tokens from 1, and the `top_probability`."""
 
-    top: np.ndarray
+    rank: np.ndarray
     top_probability: np.ndarray
 
 
@@ -101,20 +94,15 @@ def positions_of(
     row, column = np.nonzero(chosen)
     sample = (row if index is None else index[row]).astype(np.int64)
 
-    def neighbours(ids: np.ndarray, sign: int) -> np.ndarray:
-        ids = np.where(attention_mask.astype(bool), ids, NO_NEIGHBOUR)
-        ids = np.pad(ids, ((0, 0), (REACH, REACH)), constant_values=NO_NEIGHBOUR)
-        away = sign * np.arange(1, REACH + 1)
-        return ids[row[:, None], column[:, None] + REACH + away].astype(np.int32)
-
+    ids = np.where(attention_mask.astype(bool), shown_ids, NO_NEIGHBOUR)
+    ids = np.pad(ids, ((0, 0), (REACH, REACH)), constant_values=NO_NEIGHBOUR)
+    away = np.arange(1, REACH + 1)
     return Positions(
         sample=sample,
         group=sample if group is None else group[row, column],
         position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
         shown=shown_ids[row, column].astype(np.int32),
-        left=neighbours(input_ids, -1),
-        right=neighbours(input_ids, 1),
-        shown_left=neighbours(shown_ids, -1),
-        shown_right=neighbours(shown_ids, 1),
+        left=ids[row[:, None], column[:, None] + REACH - away].astype(np.int32),
+        right=ids[row[:, None], column[:, None] + REACH + away].astype(np.int32),
     )

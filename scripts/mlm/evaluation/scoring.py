@@ -26,7 +26,7 @@ class AnsweringModel:
     """An exported model that is open on its devices. `answers` takes `input_ids` and
     `attention_mask` [batch, sequence], masked already, `positions` and `labels` [batch, slots],
     int32, of rows that `replicas` divide. It gives, [batch, slots] each, the label's
-    `log_probability` in nats and `rank` from 1, the likeliest token `top` and its
+    `log_probability` in nats and `rank` from 1, and the largest probability,
     `top_probability`."""
 
     answers: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
@@ -129,4 +129,4 @@ def _unpacked(samples: Samples, batch: dict, answers: dict) -> tuple[Positions, 
     ordered = {name: array[in_use][order] for name, array in answers.items()}
     for name in ("log_probability", "top_probability"):
         ordered[name] = ordered[name].astype(np.float64)
-    return asked, Scores(**ordered)
+    return asked, Scores(**ordered, correct=ordered["rank"] == 1)

@@ -5,12 +5,10 @@ from mlm.evaluation.artefacts import (
     BASELINES,
     Baseline,
     Calibration,
-    ContextCurve,
     Difference,
     EvaluationFigures,
     Verdict,
 )
-from mlm.evaluation.few_groups import on_few_groups
 
 #: A gap between train and test above this share of the test loss is called memorising.
 _MEMORISED = 0.1
@@ -20,10 +18,9 @@ _MISCALIBRATED = 0.05
 _SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
-#: Fewer positions than this say nothing of how much context a model uses.
-_FEW_POSITIONS = 100
-#: A difference of losses below this, in nats, may be rounding in float32.
-_ROUNDING = 0.0005
+#: With fewer groups, intervals that resample them are too narrow (Cameron, Gelbach and Miller,
+#: "Bootstrap-based improvements for inference with clustered errors", 2008).
+FEW_GROUPS = 20
 
 
 def verdicts_on(
@@ -32,18 +29,13 @@ def verdicts_on(
     """The verdicts on `figures`, the unigram's first. `carved`: the test split was dealt from train
     document by document; `num_samples` of its `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
-    found = [
-        against_baseline(BASELINES[key].heading, baseline, confidence)
-        for key, baseline in figures.baselines.items()
-    ]
+    found = [against_baseline(n, figures.baselines[n], confidence) for n in BASELINES]
     if figures.gap is not None:
         losses = test.hidden.loss, figures.train.hidden.loss
         found.append(between_train_and_test(*losses, figures.gap, confidence))
         if carved:
             found.append(_ON_CARVING)
     found.append(on_few_groups(figures.group_by, test.num_groups))
-    if figures.context is not None:
-        found += on_context(figures.context, confidence)
     found.append(on_calibration(figures.calibration, test.hidden.accuracy))
     if num_samples != of_samples:
         words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
@@ -135,44 +127,29 @@ def on_overlap(overlap: WordOverlap) -> Verdict:
     return Verdict("better", f"The test text is unseen: {measured}.")
 
 
-def on_context(found: ContextCurve, confidence: float) -> list[Verdict]:
-    """How far more context helps beyond chance, and whether the model uses more than an n-gram."""
-    if found.num_predictions < _FEW_POSITIONS:
-        said = f"Visible context: {found.num_predictions} positions are too few for a verdict"
-        return [Verdict("plain", f"{said} (evaluation.context_positions).")]
-    steps = [step for step in found.steps if isinstance(step.visible, int)]
-    helps = [s for s in steps if s.tone == "worse" and s.difference > _ROUNDING]
-    if helps:
-        said = f"More context helps beyond ±{helps[-1].visible} tokens: with these alone the loss "
-        said += f"is {helps[-1].difference:.3f} nats above that with all "
-        said += f"({_interval(helps[-1], confidence)})"
-        if farther := steps[steps.index(helps[-1]) + 1 :]:
-            said += f"; from ±{farther[0].visible} on, no further gain is shown"
-        verdicts = [Verdict("plain", f"{said}.")]
+def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
+    """A warning if the test text has few groups (by `group_by`) or one."""
+    if num_groups == 1:
+        text = (
+            f"One group: the whole test text is of one {group_by}, so that single samples are "
+            "resampled; the intervals say nothing of other texts."
+        )
+    elif num_groups < FEW_GROUPS:
+        text = (
+            f"Few groups: the intervals resample the {num_groups} groups ({group_by}) of the test "
+            f"text; with fewer than {FEW_GROUPS} they are optimistic (too narrow)."
+        )
     else:
-        verdicts = [Verdict("worse", "Context does not help beyond chance.")]
-    if mixtures := {name: one for name, one in found.ngrams.items() if one.visible}:
-        more = [_beside(name, one.all) for name, one in mixtures.items()]
-        same = [f"{_beside(name, one.same)} at ±{one.visible}" for name, one in mixtures.items()]
-        tone = list(mixtures.values())[-1].all.tone
-        said = f"{_CONTEXT_USED[tone]} an n-gram: with all context {', '.join(more)}; with the "
-        said += f"same tokens visible {', '.join(same)} ({100 * confidence:g} % intervals)."
-        verdicts.append(Verdict(tone, said))
-    return verdicts
+        return None
+    return Verdict("even", text)
 
 
-_CONTEXT_USED = {
-    "better": "Uses more context than",
-    "worse": "Does not use more context than",
-    "even": "Not shown to use more context than",
-}
-
-
-def _beside(name: str, found: Difference) -> str:
-    words = {"better": "ahead of", "worse": "behind", "even": "not to be told apart from"}
-    low, high = found.difference_interval
-    numbers = f"{_signed(found.difference)} nats, {_signed(low)} to {_signed(high)}"
-    return f"{words[found.tone]} the {name} ({numbers})"
+def with_few_groups(interval: str, groups: int, rows: int) -> str:
+    """`interval`, in words, warned of if its `groups`, or `rows` without any, are few."""
+    number, what = (groups, "groups") if groups else (rows, "rows")
+    if number >= FEW_GROUPS:
+        return interval
+    return f"{interval}, too narrow because from only {number} {what}"
 
 
 def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.few_groups import with_few_groups
+from mlm.evaluation.verdicts import with_few_groups
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference, name_of
 
 _PARTS = {"all": "on all passages", "unseen": "on passages that pretraining never trained on"}

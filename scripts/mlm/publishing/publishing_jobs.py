@@ -29,8 +29,8 @@ from mlm.training.model_card import model_card
 
 #: What is published of evaluation.json: none of it is text of the corpus.
 _FIGURES = (
-    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "positions"),
-    *("word_initial", "calibration", "verdicts", "group_by", "digests"),
+    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "calibration"),
+    *("verdicts", "group_by", "digests"),
 )
 _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
 

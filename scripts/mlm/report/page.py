@@ -20,7 +20,6 @@ from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import (
     best_run,
     flattened,
-    others_in_bits,
     seed_groups,
     standings,
     with_short_names,
@@ -30,7 +29,7 @@ from mlm.report.theming import Figure
 from mlm.report.visible_text import breakable, pieces_of, plain, visible
 
 #: The version of report.json's format.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 _TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -122,9 +121,8 @@ def numbers_of(results: Results) -> dict[str, Any]:
         },
         "comparison": {
             "best": best_run(results.runs).name,
-            "standings": [asdict(s) for s in standings(results.runs)],
+            "standings": [asdict(s) for s in standings(results.runs, results.also)],
             "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
-            "also": [asdict(s) for s in others_in_bits(results)],
         },
         "artefacts": results.digests_of_files(),
         "code": results.code_of_stages(),

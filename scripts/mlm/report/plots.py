@@ -9,17 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mlm.evaluation.artefacts import Interval
+from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.report.glossary import named_baselines
-from mlm.report.loss_by_setting import loss_by_setting
 from mlm.report.report_inputs import Results, RunResults
-from mlm.report.run_comparison import differing_settings, with_short_names
+from mlm.report.run_comparison import with_short_names
 from mlm.report.theming import (
     BASELINE,
     GRID,
     INK,
-    MUTED,
     Figure,
     drawing,
     legend_below,
@@ -53,16 +50,12 @@ def figures(results: Results) -> dict[str, Figure]:
     draw("training_loss", _training_curve, runs, "loss")
     draw("training_accuracy", _training_curve, runs, "accuracy")
     draw("learning_rate", _learning_rate, runs, height=2.8)
-    losses = [run.training.final.validation_loss for run in runs]
-    draw("loss_by_setting", loss_by_setting, losses, differing_settings(runs, results.config))
     for metric in ("loss", "accuracy"):
         bars = _bars_of(runs, metric)
         height = 0.8 + 0.36 * max(1, len(bars))
         draw(f"test_{metric}", _bars, bars, metric, height=height, legend=False)
     draw("frequency_bands", _frequency_bands, runs)
-    draw("positions", _positions, runs)
     draw("calibration", _calibration, runs)
-    draw("context", _context, runs, height=4.2)
     if tuned:
         draw("finetuning_curves", _finetuning_curves, tuned)
         draw("finetuning_predictions", _finetuning_predictions, tuned)
@@ -156,9 +149,9 @@ def _bars_of(runs: Runs, metric: str) -> list[Bar]:
         bars.append((labels[run.name], getattr(hidden, metric), interval, series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
-        for name, figures in named_baselines(run.evaluation.baselines):
-            value = getattr(figures.hidden, metric)
-            found.setdefault(name.heading, {}).setdefault(value, []).append(labels[run.name])
+        for name in BASELINES:
+            value = getattr(run.evaluation.baselines[name].hidden, metric)
+            found.setdefault(name, {}).setdefault(value, []).append(labels[run.name])
     for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
@@ -234,23 +227,6 @@ def _frequency_bands(axes: Axes, runs: Runs) -> str:
     return f"Line plot of the accuracy by frequency of the token. {said}."
 
 
-def _positions(axes: Axes, runs: Runs) -> str:
-    points = {}
-    for run in runs:
-        known = [p for p in run.evaluation.positions if p.loss is not None]
-        points[run.name] = [(p.first + p.last) / 2 for p in known], [p.loss for p in known]
-    _lines(axes, points, marker="o", markersize=3.5, linewidth=1.6)
-    low, high = axes.get_ylim()
-    # Half a nat at least, so that mere noise does not look like a mountain.
-    missing = max(0.0, 0.5 - (high - low)) / 2
-    axes.set_ylim(low - missing, high + missing)
-    axes.set(xlabel="position in the sample", ylabel="nats per hidden token")
-    said = "; ".join(
-        f"{name}: between {min(y):.2f} and {max(y):.2f}" for name, (_, y) in points.items() if y
-    )
-    return f"Line plot of the test loss by position. {said}."
-
-
 def _calibration(axes: Axes, runs: Runs) -> str:
     _diagonal(axes, 0, 1, "confidence = accuracy")
     points, errors = {}, {}
@@ -270,56 +246,6 @@ def _calibration(axes: Axes, runs: Runs) -> str:
         "Reliability plot: share of right guesses by confidence, beside the diagonal of perfect "
         f"calibration. Expected calibration error: {said}."
     )
-
-
-#: The marker and the line style of each n-gram.
-_NGRAMS = {
-    "unigram": ("s", (0, (1, 2))),
-    "bigram": ("D", (0, (4, 2))),
-    "trigram": ("^", (0, (8, 3))),
-}
-#: With more runs, the plot of visible context has no intervals.
-_MOST_WITH_INTERVALS = 3
-
-
-def _context(axes: Axes, runs: Runs) -> str:
-    """The loss over the visible context, and a line for each n-gram from what it sees on."""
-    runs = [run for run in runs if run.evaluation.context]
-    curves = [run.evaluation.context for run in runs]
-    labels = short_labels(run.name for run in runs)
-    found = {step.visible for curve in curves for step in curve.steps}
-    named = [v for v in ("sentence", "all") if v in found]
-    visible = [*sorted(found.difference(named)), *named]
-    said, ngrams = [], {}
-    for i, (run, curve) in enumerate(zip(runs, curves, strict=True)):
-        # Side by side, so that no interval hides another; those of many runs would.
-        aside = 0.12 * (i - (len(runs) - 1) / 2) if len(runs) <= _MOST_WITH_INTERVALS else 0
-        places = [visible.index(step.visible) + aside for step in curve.steps]
-        losses = [step.loss for step in curve.steps]
-        ends = np.abs(np.transpose([step.loss_interval for step in curve.steps]) - losses)
-        ends = ends if len(runs) <= _MOST_WITH_INTERVALS else None
-        look = {"color": series_colour(i), "fmt": "o", "capsize": 2.5, "elinewidth": 1}
-        axes.errorbar(places, losses, ends, **look)
-        # A sentence is no further step: it may be shorter than the window before it.
-        steps = zip(places, losses, curve.steps, strict=True)
-        joined = [(x, y) for x, y, step in steps if step.visible != "sentence"]
-        axes.plot(*zip(*joined, strict=True), **series_look(i), label=labels[run.name])
-        said.append(f"{run.name}: " + ", ".join(f"{s.visible} {s.loss:.2f}" for s in curve.steps))
-        for name, of in curve.ngrams.items():
-            ngrams.setdefault((name, of.visible, of.loss), i)
-    alike = len({name for name, *_ in ngrams}) == len(ngrams)
-    for (name, reach, loss), i in sorted(ngrams.items(), key=lambda one: one[0][1]):
-        marker, dashes = _NGRAMS[name]
-        look = {"color": MUTED if alike else series_colour(i), "marker": marker, "markevery": [0]}
-        label = name if alike else f"{name}, {labels[runs[i].name]}"
-        xs = [visible.index(reach), len(visible) - 1]
-        axes.plot(xs, [loss] * 2, **look, linestyle=dashes, linewidth=1.2, label=label)
-        said.append(f"{label} {loss:.2f} from {reach} on")
-    names = {v: f"±{v}" for v in visible if isinstance(v, int) and v}
-    axes.set_xticks(range(len(visible)), [names.get(v, v) for v in visible])
-    axes.tick_params(axis="x", labelcolor=INK)
-    axes.set(xlabel="tokens visible on each side", ylabel="nats per hidden token")
-    return f"Line plot of the test loss by visible context. {'; '.join(said)}."
 
 
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:

@@ -16,6 +16,7 @@ from mlm.evaluation.artefacts import Difference, EvaluationFigures
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.digests import value_sha256
+from mlm.report.other_runs import OtherRun
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.template_filters import value
 
@@ -27,22 +28,15 @@ _FITS = 24
 
 @dataclass(frozen=True)
 class Standing:
-    """A run and how it stands to the best: `difference` is its test loss less that of the best,
-    with its interval, None if the two cannot be paired."""
+    """A run, of this directory or (`other`) of another one, beside the best run here: `difference`
+    is its bits per character less those of the best, with its interval; or `unpaired` says why the
+    two do not compare."""
 
     run: str
     best: bool
+    other: bool
     validation_loss: float
     loss: float
-    difference: Difference | None
-
-
-@dataclass(frozen=True)
-class OtherInBits:
-    """A run of another directory: its `difference` in bits per character, less those of the best
-    run here, or `unpaired`, why the two do not compare."""
-
-    run: str
     bits_per_character: float | None
     difference: Difference | None
     unpaired: str | None
@@ -61,99 +55,72 @@ class SeedGroup:
     accuracy_spread: float
 
 
-def best_run(runs: list[RunResults]) -> RunResults:
+def best_run(runs: Sequence[RunResults]) -> RunResults:
     """The run with the lowest final validation loss, never test loss; the first of equals."""
     return min(runs, key=lambda run: run.training.final.validation_loss)
 
 
-def standings(runs: list[RunResults]) -> list[Standing]:
-    """A Standing for each run, in the order given."""
-    best = best_run(runs)
-    return [
-        Standing(
-            run=run.name,
-            best=run is best,
-            validation_loss=run.training.final.validation_loss,
-            loss=run.evaluation.test.hidden.loss,
-            difference=None if run is best else _paired(run.evaluation, best.evaluation),
+def standings(runs: Sequence[RunResults], also: Sequence[OtherRun] = ()) -> list[Standing]:
+    """A Standing for each of `runs` and each run of another directory, in the order given."""
+    best, found = best_run(runs), []
+    for run in [*runs, *also]:
+        one, difference, unpaired = run.evaluation, None, None
+        if run is not best and (unpaired := _unpaired(one, best.evaluation)) is None:
+            difference = _less(one, best.evaluation)
+        found.append(
+            Standing(
+                run=run.name,
+                best=run is best,
+                other=isinstance(run, OtherRun),
+                validation_loss=run.training.final.validation_loss,
+                loss=one.test.hidden.loss,
+                bits_per_character=one.test.bits_per_character,
+                difference=difference,
+                unpaired=unpaired,
+            )
         )
-        for run in runs
-    ]
-
-
-def _paired(one: EvaluationFigures, other: EvaluationFigures) -> Difference | None:
-    """The first evaluation's loss less that of the second, the same groups drawn for both; None if
-    test data, masks or settings of the bootstrap differ."""
-    alike = (
-        _asked(one) == _asked(other) and one.settings["bootstrap"] == other.settings["bootstrap"]
-    )
-    if not alike or one.group_sums.predictions != other.group_sums.predictions:
-        return None
-    return _less(one, other, one.test.hidden.loss - other.test.hidden.loss)
-
-
-def others_in_bits(results: Results) -> list[OtherInBits]:
-    """An OtherInBits for each run of another directory, in the order given."""
-    best, found = best_run(results.runs).evaluation, []
-    for other in results.also:
-        one, difference = other.evaluation, None
-        bits, unpaired = one.test.bits_per_character, _unpaired(one, best)
-        if unpaired is None:
-            difference = _less(one, best, bits - best.test.bits_per_character, in_bits=True)
-        found.append(OtherInBits(other.name, bits, difference, unpaired))
     return found
 
 
-def _unpaired(one: EvaluationFigures, other: EvaluationFigures) -> str | None:
+def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
     """Why bits per character of the two do not compare, in a sentence; None: they do."""
-    texts = [evaluation.digests["text"] for evaluation in (one, other)]
+    texts = [str(evaluation.digests.get("text")) for evaluation in (one, best)]
     if texts[0] != texts[1]:
-        return "The held-out documents differ: sha256 {:.12}… and {:.12}… here.".format(*texts)
+        return "The held-out documents differ: sha256 {:.12}… and {:.12}….".format(*texts)
     for name in MASK_SETTINGS:
-        values = [value(evaluation.settings[name]) for evaluation in (one, other)]
+        values = [value(evaluation.settings[name]) for evaluation in (one, best)]
         if values[0] != values[1]:
-            return "evaluation.{} differs: {} and {} here.".format(name, *values)
-    if one.group_sums.characters is None:
-        return "All held-out text is one group, so no interval can resample groups."
+            return "evaluation.{} differs: {} and {}.".format(name, *values)
+    sums = one.group_sums, best.group_sums
+    if one.digests["manifest"] != best.digests["manifest"]:
+        if sums[0].characters is None:
+            return "All held-out text is one group, so no interval can resample groups."
+    elif sums[0].predictions != sums[1].predictions:
+        return "The predicted tokens differ (evaluation.max_tokens)."
+    if None in (one.test.bits_per_character, best.test.bits_per_character):
+        return "The number of characters of the test text is not known."
     return None
 
 
-def _less(
-    one: EvaluationFigures, other: EvaluationFigures, difference: float, in_bits: bool = False
-) -> Difference:
-    """The `difference` of the two and its interval, the same groups drawn for both: of losses, or
-    of bits per character, of groups with predictions in both; with the second's bootstrap."""
-    how, seed = other.settings["bootstrap"], other.settings["seed"]
-    kept = np.logical_and(one.group_sums.predictions, other.group_sums.predictions)
+def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
+    """The bits per character of `one` less those of `best`, and the interval: the same groups with
+    predictions in both are drawn for both, with the bootstrap of `best`."""
+    how, seed = best.settings["bootstrap"], best.settings["seed"]
+    kept = np.logical_and(one.group_sums.predictions, best.group_sums.predictions)
 
     def drawn(above: Sequence[float], below: Sequence[int]) -> np.ndarray:
         totals, counts = np.asarray(above)[kept, None], np.asarray(below)[kept]
         return resampled_means(totals, counts, how["resamples"], seed)[:, 0]
 
-    first, second = (
-        drawn(sums.loss, sums.predictions)
-        * (drawn(sums.tokens, sums.characters) / math.log(2) if in_bits else 1)
-        for sums in (one.group_sums, other.group_sums)
-    )
-    return Difference(difference, interval(first - second, how["confidence"]))
+    def bits(evaluation: EvaluationFigures) -> np.ndarray:
+        sums, test = evaluation.group_sums, evaluation.test
+        losses = drawn(sums.loss, sums.predictions)
+        if sums.characters is None:
+            return losses * (test.bits_per_character / test.hidden.loss)
+        return losses / math.log(2) * drawn(sums.tokens, sums.characters)
 
-
-def _asked(evaluation: EvaluationFigures) -> tuple[str, tuple]:
-    """The digest of the test data, and how it was masked."""
-    masks = tuple(evaluation.settings[name] for name in MASK_SETTINGS)
-    return evaluation.digests["manifest"], masks
-
-
-def comparable(runs: list[RunResults], config: Mapping[str, Any]) -> list[str]:
-    """Reasons why the losses of the runs may not be set side by side; empty if none."""
-    texts, masks = map(set, zip(*(_asked(run.evaluation) for run in runs), strict=True))
-    validated = differing_settings(runs, config).get("pretraining.validation.samples", ())
-    reasons = {
-        "The runs were validated on different samples (pretraining.validation.samples).": validated,
-        "The runs were evaluated on different test data.": texts,
-        f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).": masks,
-    }
-    return [reason for reason, found in reasons.items() if len(found) > 1]
+    difference = one.test.bits_per_character - best.test.bits_per_character
+    return Difference(difference, interval(bits(one) - bits(best), how["confidence"]))
 
 
 def differing_settings(

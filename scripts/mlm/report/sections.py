@@ -10,20 +10,16 @@ from dataclasses import replace
 
 from mlm.accelerators.verdict_table import cells, muon_in_words
 from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
-from mlm.evaluation.artefacts import METRICS, Subset
-from mlm.evaluation.few_groups import FEW_GROUPS
-from mlm.evaluation.verdicts import on_overlap
+from mlm.evaluation.artefacts import BASELINES, METRICS
+from mlm.evaluation.verdicts import FEW_GROUPS, on_overlap
 from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report.glossary import named_baselines
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.run_comparison import (
     best_run,
-    comparable,
     differing_settings,
     flattened,
-    others_in_bits,
     seed_groups,
     setting_names,
     standings,
@@ -32,19 +28,11 @@ from mlm.report.template_filters import MOST_SHOWN, value
 
 
 def summary(results: Results) -> dict:
-    """The best run's standing to the baselines, and the verdicts."""
-    best = best_run(results.runs)
-    verdicts = list(best.evaluation.verdicts)
+    """The best run, and the verdicts on it."""
     overlap = results.corpus["test"].overlap_with_train
-    if overlap:
-        verdicts.append(on_overlap(overlap))
-    found = named_baselines(best.evaluation.baselines)
-    return {
-        "source": _source(results),
-        "baselines": [(name.heading, baseline) for name, baseline in found],
-        "overlap": overlap,
-        "verdicts": verdicts,
-    }
+    said = [on_overlap(overlap)] if overlap else []
+    verdicts = [*best_run(results.runs).evaluation.verdicts, *said]
+    return {"source": _source(results), "verdicts": verdicts}
 
 
 def _source(results: Results) -> str:
@@ -209,25 +197,23 @@ def training(results: Results) -> dict:
 
 
 def runs(results: Results) -> dict | None:
-    """The table of several runs, the lowest validation loss first, with the settings that differ,
-    mean and spread of those that differ only in the seed, and the runs of other directories."""
-    runs = results.runs
-    if len(runs) == 1 and not results.also:
+    """The table of all runs, the lowest validation loss first and those of other directories last,
+    with the settings that differ; mean and spread of those that differ only in the seed."""
+    runs, all_runs = results.runs, [*results.runs, *results.also]
+    if len(all_runs) == 1:
         return None
     settings = differing_settings(runs, results.config)
-    own = [[values[number] for values in settings.values()] for number in range(len(runs))]
-    others = others_in_bits(results)
-    drawn = [0, *(end for o in others if o.difference for end in o.difference.difference_interval)]
-    rows = zip(range(len(runs)), runs, standings(runs), own, strict=True)
+    of_runs = [[values[number] for values in settings.values()] for number in range(len(runs))]
+    of_runs += [[None] * len(settings)] * len(results.also)
+    ranked = standings(runs, results.also)
+    rows = zip(range(len(all_runs)), all_runs, ranked, of_runs, strict=True)
     return {
-        "rows": sorted(rows, key=lambda row: row[2].validation_loss),
+        "rows": sorted(rows, key=lambda row: (row[2].other, row[2].validation_loss)),
         "settings": setting_names(settings).values(),
-        "reasons": comparable(runs, results.config),
+        "validated_alike": "pretraining.validation.samples" not in settings,
         "groups": seed_groups(runs, results.config["seed"]),
-        "loss": METRICS["loss"],
-        "columns": {n: metric for n, metric in METRICS.items() if metric.compared and n != "loss"},
-        "others": others,
-        "ends": (min(drawn), max(drawn)),
+        "columns": {name: metric for name, metric in METRICS.items() if metric.compared},
+        "also": bool(results.also),
     }
 
 
@@ -241,30 +227,34 @@ def evaluation(results: Results) -> dict:
         rows.append((run.name, "on test", run.evaluation.test))
         if run.evaluation.train:
             rows.append((run.name, "on a sample of train", run.evaluation.train))
-    # By name, the first of those that have the same figures.
-    shared: dict[str, dict[tuple, tuple]] = {}
-    for run in results.runs:
-        for name, found in named_baselines(run.evaluation.baselines):
-            row = run.name, name.heading, found
+    for name in BASELINES:
+        # The first of those that have the same figures.
+        measured: dict[tuple, tuple] = {}
+        for run in results.runs:
+            found = run.evaluation.baselines[name]
             figures = found.hidden.loss, found.hidden.accuracy
-            shared.setdefault(name.heading, {}).setdefault(figures, row)
-    for measured in shared.values():
+            measured.setdefault(figures, (run.name, name, found))
         alike = len(measured) == 1 and len(results.runs) > 1
         beside += [("all runs", *row[1:]) if alike else row for row in measured.values()]
-    parts = []
-    for key, (heading, names) in _PARTS.items():
-        found = [(r.name, _measured(getattr(r.evaluation, key), names)) for r in results.runs]
-        # One part alone is the whole, which the table above has.
-        if any(len(rows_of) > 1 for _, rows_of in found):
-            parts.append((heading, found))
+    shown = [
+        (run.name, name, run.evaluation.shown_as[key])
+        for run in results.runs
+        for key, name in _SHOWN_AS.items()
+        if run.evaluation.shown_as[key].num_predictions
+    ]
     return {
         "rows": rows,
         "beside": beside,
-        "parts": parts,
+        # One part alone is the whole, which the table above has.
+        "shown": shown if len(shown) > len(results.runs) else [],
         "columns": METRICS,
         "groups": _groups(best_run(results.runs)),
         "further": _further_texts(results.runs),
     }
+
+
+#: How the model was shown a token that it had to predict.
+_SHOWN_AS = {"mask": "the mask token", "random": "another token", "kept": "the token itself"}
 
 
 def _groups(run: RunResults) -> dict | None:
@@ -296,24 +286,6 @@ def _further_texts(runs: list[RunResults]) -> dict | None:
     return {"rows": rows, "ends": (min(bits), max(bits)) if bits else None} if rows else None
 
 
-#: Parts of the predictions: key in evaluation.json, heading, and what each is called.
-_PARTS = {
-    "word_initial": (
-        "By place in the word",
-        {"initial": "first of a word", "continuation": "later in a word"},
-    ),
-    "shown_as": (
-        "By what the model was shown",
-        {"mask": "the mask token", "random": "another token", "kept": "the token itself"},
-    ),
-}
-
-
-def _measured(parts: dict[str, Subset], names: dict[str, str]) -> list[tuple[str, Subset]]:
-    """Name and figures of those parts that hold any prediction."""
-    return [(name, parts[key]) for key, name in names.items() if parts[key].num_predictions]
-
-
 def fill_mask(results: Results) -> dict | None:
     """Each prompt's answers, a column a run."""
     prompts: dict[str, dict[str, list]] = {}
@@ -321,12 +293,6 @@ def fill_mask(results: Results) -> dict | None:
         for prompt in run.fill_mask.prompts:
             prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
     return {"prompts": prompts, "runs": [r.name for r in results.runs]} if prompts else None
-
-
-def samples(results: Results) -> dict | None:
-    """The runs of which samples were kept: the template shows the best and the worst of each."""
-    kept = [run for run in results.runs if run.evaluation.samples.best]
-    return {"runs": kept} if kept else None
 
 
 def asked(results: Results) -> dict | None:
@@ -391,7 +357,6 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "runs": ("Runs compared", runs),
     "evaluation": ("Evaluation", evaluation),
     "fill_mask": ("Fill in the mask", fill_mask),
-    "samples": ("Best and worst samples", samples),
     "asked": ("The nearest training text", asked),
     "finetune": ("Fine-tuning", finetune),
     "provenance": ("Provenance", provenance),

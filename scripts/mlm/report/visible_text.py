@@ -1,6 +1,6 @@
 """Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page.
 
-Samples are shown as coloured pieces: what was hidden, what was shown instead, what was guessed.
+Samples are shown as coloured pieces: what was hidden, and what was shown instead.
 """
 
 import itertools
@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from mlm.evaluation.artefacts import PredictedSample, PredictedToken
 from mlm.foundations.errors import HIDDEN
-from mlm.samples.artefacts import PreviewSample, PreviewToken
+from mlm.samples.artefacts import PreviewSample
 
 #: Longer than any word: nothing but a line that may end inside keeps it on the page.
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
@@ -64,35 +63,30 @@ def plain(text: object) -> str:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A run of text of one kind.
-
-    `state` is plain or special; in a preview masked, random or kept; in a prediction right or
-    wrong. `shown` is what the model saw, or its guess. `probability` is that of the guess.
-    """
+    """A run of text of one kind: its `state` is plain, special, masked, random or kept, and `shown`
+    what the model saw in its place."""
 
     text: str
     state: str = "plain"
     shown: str | None = None
-    probability: float | None = None
     space: str = ""
 
 
-def pieces_of(
-    sample: PreviewSample | PredictedSample, special: dict[str, str]
-) -> tuple[TextPiece, ...]:
+def pieces_of(sample: PreviewSample, special: dict[str, str]) -> tuple[TextPiece, ...]:
     """A sample's text without padding: each chosen token with what the model was shown in its
-    place, or guessed; neighbours that are plain are one piece. `special` has the texts of the
-    special tokens by name."""
+    place; neighbours that are plain are one piece. `special` has the texts of the special tokens by
+    name."""
     tokens = list(sample.tokens)
     while tokens and tokens[-1].text == special["pad"]:
         tokens.pop()
     pieces: list[TextPiece] = []
     for token in tokens:
-        text = token.text
-        if (said := _said(token, special["mask"])) is not None:
-            state, shown, probability = said
+        text, shown = token.text, token.masked
+        if shown is not None:
+            state = "kept" if shown == text else "random"
+            state = "masked" if shown == special["mask"] else state
             space = text[: len(text) - len(text.lstrip(" "))]
-            pieces.append(TextPiece(_bare(text), state, _bare(shown), probability, space))
+            pieces.append(TextPiece(_bare(text), state, _bare(shown), space))
             continue
         state = "special" if text.strip() in special.values() else "plain"
         if pieces and pieces[-1].state == state:
@@ -101,18 +95,6 @@ def pieces_of(
     if pieces:
         pieces[0] = replace(pieces[0], text=pieces[0].text.lstrip(" "), space="")
     return tuple(pieces)
-
-
-def _said(token: PreviewToken | PredictedToken, mask: str) -> tuple[str, str, float | None] | None:
-    """State, what was shown or guessed, and its probability; None for a token not chosen."""
-    if isinstance(token, PredictedToken):
-        if (guess := token.predicted) is None:
-            return None
-        return "right" if guess.correct else "wrong", guess.text, guess.probability
-    if (shown := token.masked) is None:
-        return None
-    kept = "kept" if shown == token.text else "random"
-    return "masked" if shown == mask else kept, shown, None
 
 
 def _bare(text: str) -> str:
