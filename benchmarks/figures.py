@@ -19,7 +19,6 @@ import math
 import re
 import statistics
 import sys
-import textwrap
 from pathlib import Path
 
 BASE = Path(__file__).resolve().parents[1]
@@ -35,7 +34,6 @@ PAGES = (
 )
 BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->)(\n?).*?(<!-- end of figures -->)", re.DOTALL)
 SEEDS = ("default", "default-1", "default-2")
-CONTEXT = {"default": "the default", "long": "`embedded-long`", "modern": "`modern`"}
 #: Vocabularies and budgets of docs/adapting.md: the ends of the names of runs.
 VOCABULARIES = ("MiniLM's", "new")
 BUDGETS = ("", "-hour")
@@ -43,10 +41,8 @@ BUDGETS = ("", "-hour")
 DRAWS = range(10)
 NAMES = {
     "unigram": "unigram",
-    "bigram_hidden": "two-sided bigram with the same view",
-    "bigram": "two-sided bigram that sees every neighbour",
-    "trigram_hidden": "two-sided trigram with the same view",
-    "trigram": "two-sided trigram that sees every neighbour",
+    "bigram": "two-sided bigram with the same view",
+    "trigram": "two-sided trigram with the same view",
 }
 
 
@@ -98,21 +94,13 @@ def visible(found: dict) -> str:
     return f"{100 * (1 - test['hidden']['num_predictions'] / test['num_predictions']):.0f} %"
 
 
-def _all_neighbours(trigram: dict) -> str:
-    """How it stands to the model in loss, for the README."""
-    low, high = trigram["difference_interval"]
-    if low <= 0 <= high:
-        return f"is even in loss ({nats(low)} to {nats(high)})"
-    return f"is {abs(trigram['difference']):.2f} nats {'better' if low > 0 else 'worse'}"
-
-
 def expectation() -> str:
     found = result("default")
     hidden, baselines = found["test"]["hidden"], found["baselines"]
-    bigram, trigram = (-baselines[f"{n}_hidden"]["difference"] for n in ("bigram", "trigram"))
-    low, high = baselines["trigram_hidden"]["accuracy_difference_interval"]
+    bigram, trigram = (-baselines[n]["difference"] for n in ("bigram", "trigram"))
+    low, high = baselines["trigram"]["accuracy_difference_interval"]
     tone = "better" if low > 0 else "worse" if high < 0 else "even"
-    accuracy = hidden["accuracy"], baselines["trigram_hidden"]["hidden"]["accuracy"]
+    accuracy = hidden["accuracy"], baselines["trigram"]["hidden"]["accuracy"]
     draws = [row["hidden"] for row in result("draws")]
     low, high = hidden["loss_interval"]
     return (
@@ -121,8 +109,7 @@ def expectation() -> str:
         f"{found['test']['num_groups']} groups; {min(draws):.2f} to {max(draws):.2f} over "
         f"{len(draws)} draws of the masks). That is {bigram:.2f} below\na two-sided bigram and "
         f"{trigram:.2f} below a two-sided trigram with the same view. In accuracy, "
-        f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %). "
-        f"A trigram that sees all neighbours {_all_neighbours(baselines['trigram'])}."
+        f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %)."
     )
 
 
@@ -157,53 +144,6 @@ def seconds(name: str) -> str:
         f"and of {nats(found['loss'])} over all predictions; the default has "
         f"{nats(default['hidden']['loss'])} and {nats(default['loss'])}."
     )
-
-
-def context() -> str:
-    """A table of the losses by visible context, and a sentence on each run."""
-    curves = {named: result(name)["context"] for name, named in CONTEXT.items()}
-    ngrams = {one["visible"]: (name, one) for name, one in curves["the default"]["ngrams"].items()}
-    rows = [f"| visible on each side | n-gram | {' | '.join(curves)} |"]
-    rows.append("|---" * (2 + len(curves)) + "|")
-    for steps in zip(*(curve["steps"] for curve in curves.values()), strict=True):
-        visible = steps[0]["visible"]
-        name, one = ngrams.get(visible, ("", None))
-        cells = [f"{name} {nats(one['loss'])}" if one else "", *(nats(s["loss"]) for s in steps)]
-        side = f"±{visible}" if isinstance(visible, int) and visible else visible
-        rows.append(f"| {side} | {' | '.join(cells)} |")
-    count = curves["the default"]["num_predictions"]
-    head = f"In nats, at {count} hidden tokens of the embedded corpus's test split:"
-    return "\n".join(
-        [head, "", *rows, "", *(used(named, curve) for named, curve in curves.items())]
-    )
-
-
-def used(named: str, curve: dict) -> str:
-    """How much context a run uses, and its loss against the trigram's, as an item of a list."""
-    steps = [step for step in curve["steps"] if isinstance(step["visible"], int)]
-    last = max(i for i, step in enumerate(steps) if step["difference_interval"][0] > 0)
-    trigram, farther = curve["ngrams"]["trigram"], "."
-    if steps[last + 1 :]:
-        side = steps[last + 1]["visible"]
-        farther = f", and from ±{side} on, no further gain is shown."
-    words = (
-        f"- **{named[0].upper()}{named[1:]}**: with ±{steps[last]['visible']} tokens it is "
-        f"{nats(steps[last]['difference'])} nats above the loss with all "
-        f"({interval(steps[last]['difference_interval'])}){farther} With the four "
-        f"neighbours that the trigram sees, it {standing(trigram['same'])}; with all tokens, it "
-        f"{standing(trigram['all'])}."
-    )
-    return textwrap.fill(words, 118, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def standing(found: dict) -> str:
-    """Whether a run is ahead of the trigram beyond chance, and by how much."""
-    low, high = found["difference_interval"]
-    size, ends = nats(abs(found["difference"])), sorted((abs(low), abs(high)))
-    if low <= 0 <= high:
-        numbers = f"({nats(found['difference'])}, {interval([low, high])})"
-        return f"cannot be told apart from the trigram {numbers}"
-    return f"is {size} nats {'ahead of' if high < 0 else 'behind'} the trigram ({interval(ends)})"
 
 
 def draws() -> str:
@@ -301,7 +241,6 @@ BLOCKS = {
     "gap": gap,
     "long": lambda: seconds("long") + "\n\n" + comparison("long", ["bigram", "trigram"]),
     "modern": lambda: seconds("modern"),
-    "context": context,
     "draws": draws,
 }
 
