@@ -1,62 +1,82 @@
-"""The figures that README.md and docs/ quote, from the results that they come from.
+"""Print the tables of README.md and docs/ that come from the results in docs/learning/.
 
     python benchmarks/figures.py
-    python benchmarks/figures.py draws results/runs/base
-    python benchmarks/figures.py adapting OLD NEW
 
-The first rewrites every block between `<!-- figures: NAME -->` and `<!-- end of figures -->`, from
-docs/learning/*.json: copies of evaluation.json of the default's runs with the seeds 0, 1 and 2
-(default, default-1, default-2), of presets/embedded-long.yaml (long) and of presets/modern.yaml
-(modern), and trainer.json and tuned-SEED.json, which trainer.py leaves. The second scores a run's
-model with other draws of the evaluation's masks, on the shards at hand, and writes
-docs/learning/draws.json. The third writes docs/learning/adapting.json from two working directories,
-with MiniLM's vocabulary and with a new one, whose runs are `scratch`, `adapted`, `scratch-hour` and
-`adapted-hour` (docs/adapting.md).
+Each table is printed under the names of its pages; a test compares the pages with it.
+`*.json` are evaluation.json of runs without their samples, and what `trainer.py` wrote; in
+`runs*.csv` each row is a training, added by `learning.py search`; the other CSV files are curves.
 """
 
+import csv
 import json
-import math
-import re
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-BASE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(BASE / "scripts"))
-
-RESULTS = BASE / "docs" / "learning"
-PAGES = (
-    "README.md",
-    "docs/learning.md",
-    "docs/evaluation.md",
-    "docs/comparison.md",
-    "docs/adapting.md",
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning"
+#: The runs of the table `runs`: their file, name and seed.
+RUNS = (
+    *(("default", "the default", 0), ("default-1", "the default", 1)),
+    *(("default-2", "the default", 2), ("long", "`embedded-long`", 0), ("modern", "`modern`", 0)),
 )
-BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->)(\n?).*?(<!-- end of figures -->)", re.DOTALL)
-SEEDS = ("default", "default-1", "default-2")
-#: Vocabularies and budgets of docs/adapting.md: the ends of the names of runs.
-VOCABULARIES = ("MiniLM's", "new")
-BUDGETS = ("", "-hour")
-#: Values of evaluation.seed that `draws` tries.
-DRAWS = range(10)
-NAMES = {
+BASELINES = {
     "unigram": "unigram",
-    "bigram": "two-sided bigram with the same view",
-    "trigram": "two-sided trigram with the same view",
+    "bigram_hidden": "two-sided bigram",
+    "trigram_hidden": "two-sided trigram",
+}
+#: Each part of the recipe: what replaces it, and the setting that does so, by the recipe's version.
+_HEADS = "neighbour heads (`standard` attention, positions apart from words)"
+WITHOUT = (
+    ("heads in the second layer (in the first alone)", "runs", "code", "one_layer_without_copies"),
+    ("sampled softmax (the whole vocabulary)", "runs", "pretraining.softmax_classes", "null"),
+    ("embeddings from counts", "runs-0.2.0", "model.initialisation.embeddings", "random"),
+    (_HEADS, "runs-0.2.0", "model.initialisation.attention", "standard"),
+    ("a mask share of 0.3 (0.15)", "runs-0.2.0", "pretraining.masking.mlm_probability", "0.15"),
+    ("Muon (AdamW at the same rate)", "runs-0.2.0", "pretraining.optimizer.name", "adamw"),
+    ("bfloat16 (float32)", "runs-0.2.0", "accelerator.precision", "float32"),
+)
+#: Settings that change nothing that is compared.
+IGNORED = ("cpu_threads", "every")
+RECIPE = {
+    "accelerator.precision": "auto",
+    "model.config.hidden_size": "128",
+    "model.config.num_hidden_layers": "2",
+    "model.initialisation.attention": "neighbour_heads",
+    "model.initialisation.embeddings": "cooccurrence",
+    "pretraining.masking.mlm_probability": "0.3",
+    "pretraining.optimizer.learning_rate": "0.006",
+    "pretraining.optimizer.name": "muon",
+    "pretraining.per_replica_batch_size": "64",
+}
+#: The recipe of each version, trained for fewer steps.
+SHORT = {
+    "runs": RECIPE | {"pretraining.softmax_classes": "1500", "pretraining.steps": "300"},
+    "runs-0.2.0": RECIPE | {"pretraining.steps": "700"},
+}
+STARTS = {
+    "usual": "the usual one",
+    "counts": "word embeddings from counts",
+    "two-lines": "word embeddings from counts, and attention heads that look at their neighbours",
 }
 
 
-#: How the model stands to a baseline in accuracy.
-_IN_ACCURACY = {
-    "better": "the model is ahead of that trigram",
-    "worse": "the model is behind that trigram",
-    "even": "the model and that trigram cannot be told apart",
-}
-
-
-def result(name: str) -> dict:
-    """docs/learning/<name>.json."""
+def stored(name: str):
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (RESULTS / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def trainings(name: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """The settings and the figures of each training in runs.csv or runs-0.2.0.csv."""
+    return [
+        ({k: v for k, v in settings.items() if k.split(".")[-1] not in IGNORED}, row)
+        for row in rows_of(name)
+        for settings in [dict(pair.split("=", 1) for pair in row["settings"].split())]
+    ]
 
 
 def nats(number: float) -> str:
@@ -64,276 +84,170 @@ def nats(number: float) -> str:
     return f"{number:.3f}".replace("-", "−")
 
 
-def interval(ends: list[float]) -> str:
-    return f"{nats(ends[0])} to {nats(ends[1])}"
+def with_interval(number: float, ends: Iterable[float]) -> str:
+    return f"{nats(number)} ({' to '.join(map(nats, ends))})"
 
 
-def comparison(name: str, baselines: list[str]) -> str:
-    """A table of the model's figures and the baselines', where the answer is hidden."""
-    found = result(name)
-    hidden = found["test"]["hidden"]
-    rows = [
-        "| where the answer is hidden | loss (nats) | the model's loss minus this | accuracy |",
-        "|---|---|---|---|",
-        f"| the model | {nats(hidden['loss'])} ({interval(hidden['loss_interval'])}) | | "
-        f"{100 * hidden['accuracy']:.1f} % |",
-    ]
-    for key in baselines:
-        baseline = found["baselines"][key]
-        rows.append(
-            f"| {NAMES[key]} | {nats(baseline['hidden']['loss'])} | "
-            f"{nats(baseline['difference'])} ({interval(baseline['difference_interval'])}) | "
-            f"{100 * baseline['hidden']['accuracy']:.1f} % |"
-        )
-    return "\n".join(rows)
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; `head` names its columns, divided by |."""
+    columns = [name.strip() for name in head.split("|")]
+    lines = [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in (columns, *rows)]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
 
 
-def visible(found: dict) -> str:
-    """The share of the predictions whose target stays visible."""
-    test = found["test"]
-    return f"{100 * (1 - test['hidden']['num_predictions'] / test['num_predictions']):.0f} %"
+def baselines() -> str:
+    run = stored("default")
+    hidden = run["test"]["hidden"]
+    loss = with_interval(hidden["loss"], hidden["loss_interval"])
+    rows = [("the default", loss, "", f"{100 * hidden['accuracy']:.1f} %")]
+    for key, name in BASELINES.items():
+        baseline = run["baselines"][key]
+        loss, accuracy = nats(baseline["hidden"]["loss"]), baseline["hidden"]["accuracy"]
+        change = with_interval(baseline["difference"], baseline["difference_interval"])
+        rows.append((name, loss, change, f"{100 * accuracy:.1f} %"))
+    return table("seed 0 | test loss (nats) | the default minus this | accuracy", rows)
 
 
-def expectation() -> str:
-    found = result("default")
-    hidden, baselines = found["test"]["hidden"], found["baselines"]
-    bigram, trigram = (-baselines[n]["difference"] for n in ("bigram", "trigram"))
-    low, high = baselines["trigram"]["accuracy_difference_interval"]
-    tone = "better" if low > 0 else "worse" if high < 0 else "even"
-    accuracy = hidden["accuracy"], baselines["trigram"]["hidden"]["accuracy"]
-    draws = [row["hidden"] for row in result("draws")]
-    low, high = hidden["loss_interval"]
-    return (
-        f"Its test loss (seed 0) is {hidden['loss']:.2f} nats where the answer is hidden (95 % "
-        f"interval\n{low:.2f} to {high:.2f}, too narrow because the test text has only "
-        f"{found['test']['num_groups']} groups; {min(draws):.2f} to {max(draws):.2f} over "
-        f"{len(draws)} draws of the masks). That is {bigram:.2f} below\na two-sided bigram and "
-        f"{trigram:.2f} below a two-sided trigram with the same view. In accuracy, "
-        f"{_IN_ACCURACY[tone]}\n({100 * accuracy[0]:.1f} % and {100 * accuracy[1]:.1f} %)."
-    )
-
-
-def seeds() -> str:
-    hidden = [result(name)["test"]["hidden"]["loss"] for name in SEEDS]
-    everywhere = [result(name)["test"]["loss"] for name in SEEDS]
-    return (
-        f"Three seeds end at test losses of {nats(hidden[0])}, {nats(hidden[1])} and "
-        f"{nats(hidden[2])} where the answer is hidden,\nand of {nats(everywhere[0])}, "
-        f"{nats(everywhere[1])} and {nats(everywhere[2])} over all predictions, "
-        f"{visible(result('default'))} of which show the answer. Seed 0:\n\n"
-        + comparison("default", list(NAMES))
-    )
-
-
-def gap() -> str:
-    found = result("default")
-    loss, difference = found["train"]["hidden"]["loss"], found["gap"]["difference"]
-    return (
-        f"On as many train samples as test samples, its loss where the answer is hidden is "
-        f"{nats(loss)}:\nthe gap is {nats(difference)} nats "
-        f"({interval(found['gap']['difference_interval'])})."
-    )
-
-
-def seconds(name: str) -> str:
-    """How the loss of another preset's run compares with the default's, seed 0."""
-    found, default = result(name)["test"], result("default")["test"]
-    return (
-        f"Seed 0 ends at a test loss of **{nats(found['hidden']['loss'])}** "
-        f"({interval(found['hidden']['loss_interval'])}) where the answer is hidden,\n"
-        f"and of {nats(found['loss'])} over all predictions; the default has "
-        f"{nats(default['hidden']['loss'])} and {nats(default['loss'])}."
-    )
+def runs() -> str:
+    rows = []
+    for file, name, seed in RUNS:
+        run = stored(file)
+        test, gap, trigram = run["test"], run["gap"], run["baselines"]["trigram_hidden"]
+        loss = with_interval(test["hidden"]["loss"], test["hidden"]["loss_interval"])
+        against = (with_interval(d["difference"], d["difference_interval"]) for d in (trigram, gap))
+        rows.append((name, str(seed), loss, nats(test["loss"]), *against))
+    head = "run | seed | test loss | over all predictions | minus the trigram's | minus train's"
+    return table(head, rows)
 
 
 def draws() -> str:
-    found = result("draws")
-
-    def spread(key: str) -> str:
-        values = [row[key] for row in found]
-        deviation = nats(statistics.stdev(values))
-        return f"from {nats(min(values))} to {nats(max(values))} (standard deviation {deviation})"
-
-    mean = nats(statistics.mean(row["hidden"] for row in found))
-    return (
-        f"With {len(found)} values of `evaluation.seed`, the default's test loss varies\n"
-        f"{spread('hidden')} where the answer is hidden\n({nats(found[0]['hidden'])} with the "
-        f"default's seed 0, mean {mean}), and {spread('loss')}\nover all predictions."
-    )
-
-
-def trainer() -> str:
-    found = result("trainer")
-    here, there = found["workflow"], found["trainer"]
-    return (
-        f"On {found['threads']} threads, the default trains for {here['seconds']:.0f} seconds and "
-        f"reaches a test loss of **{here['hidden']:.2f}** nats where the answer is hidden.\n"
-        "transformers' Trainer with common settings and the same corpus, tokenizer and model size "
-        f"is at {there['hidden']:.2f} after {there['seconds']:.0f} seconds"
-    )
+    drawn = stored("draws")
+    rows = []
+    for key, name in {"hidden": "where the answer is hidden", "loss": "all predictions"}.items():
+        losses = [row[key] for row in drawn]
+        spread = min(losses), max(losses), statistics.mean(losses), statistics.stdev(losses)
+        rows.append((name, *map(nats, spread)))
+    head = f"test loss over {len(drawn)} values of `evaluation.seed` | lowest | highest | mean"
+    return table(f"{head} | standard deviation", rows)
 
 
 def same_time() -> str:
-    found = result("trainer")
-    rows = [
-        "| | seconds | processor seconds | loss where the answer is hidden | all predictions |",
-        "|---|---|---|---|---|",
-    ]
-    names = {"workflow": "this workflow's default", "trainer": "Trainer, RoBERTa"}
+    measured = stored("trainer")
+    names = {
+        "workflow": "this workflow's default",
+        "trainer": "Trainer, RoBERTa (still on the plateau)",
+    }
+    rows = []
     for key, name in names.items():
-        row = found[key]
-        rows.append(
-            f"| {name} | {row['seconds']:.0f} | {row['processor_seconds']:.0f} | "
-            f"{nats(row['hidden'])} | {nats(row['loss'])} |"
+        row = measured[key]
+        seconds = (f"{row[clock]:.0f}" for clock in ("seconds", "processor_seconds"))
+        rows.append((name, *seconds, nats(row["hidden"]), nats(row["loss"])))
+    return table("| seconds | processor seconds | test loss | over all predictions", rows)
+
+
+def parts() -> str:
+    """The loss without each part of the recipe, over the seeds that both have."""
+    from scipy.stats import t
+
+    rows = []
+    for label, name, key, value in WITHOUT:
+        whole, losses = (
+            {r["seed"]: float(r["validation_loss"]) for s, r in trainings(name) if s == recipe}
+            for recipe in (SHORT[name], SHORT[name] | {key: value})
         )
-    return "\n".join(rows)
+        differences = [losses[seed] - whole[seed] for seed in losses.keys() & whole.keys()]
+        mean, count = statistics.mean(differences), len(differences)
+        reach = t.ppf(0.975, count - 1) * statistics.stdev(differences) / count**0.5
+        loss, of_whole = (nats(statistics.mean(x.values())) for x in (losses, whole))
+        change = with_interval(mean, (mean - reach, mean + reach))
+        rows.append((label, str(count), loss, of_whole, change))
+    head = "without (instead) | seeds | validation loss | with it | increase"
+    return table(head, rows)
 
 
-def tuned() -> str:
+def search() -> str:
+    """Every training of version 0.2.0's recipe with another batch, rate or mask share, seed 0."""
+    keys = ("per_replica_batch_size", "steps", "optimizer.learning_rate", "masking.mlm_probability")
+    keys = tuple(f"pretraining.{key}" for key in keys)
+    others = {key: value for key, value in RECIPE.items() if key not in keys}
     rows = [
-        "| seed | processor seconds | this workflow's default | ModernBERT, tuned by hand | "
-        "the default minus this |",
-        "|---|---|---|---|---|",
+        [float(settings[key]) for key in keys]
+        + [float(row["validation_loss"]), float(row["processor_seconds"])]
+        for settings, row in trainings("runs-0.2.0")
+        if row["seed"] == "0" and {k: v for k, v in settings.items() if k not in keys} == others
     ]
-    for seed in range(3):
-        found = result(f"tuned-{seed}")
-        here, there = found["workflow"], found["tuned"]
-        rows.append(
-            f"| {seed} | {here['processor_seconds']:.0f} and {there['processor_seconds']:.0f} | "
-            f"{nats(here['hidden'])} | {nats(there['hidden'])} | "
-            f"{nats(found['difference'])} ({interval(found['difference_interval'])}) |"
+    head = "samples a step | steps | rate | mask share | validation loss | processor seconds"
+    return table(
+        head,
+        (
+            (f"{batch:.0f}", f"{steps:,.0f}", f"{rate:g}", f"{share:g}", nats(loss), f"{cpu:.0f}")
+            for batch, steps, rate, share, loss, cpu in sorted(rows)
+            if steps >= 390
+        ),
+    )
+
+
+def plateau() -> str:
+    """Every training of version 0.2.0 from the usual start."""
+    usual = {
+        "model.initialisation.attention": "standard",
+        "model.initialisation.embeddings": "random",
+    }
+    names = {"muon": "Muon", "adamw": "AdamW"}
+    rows = [
+        (
+            names[settings["pretraining.optimizer.name"]],
+            int(row["steps"]),
+            float(settings["pretraining.optimizer.learning_rate"]),
+            float(row["validation_loss"]),
         )
-    return "\n".join(rows)
+        for settings, row in trainings("runs-0.2.0")
+        if RECIPE.keys() <= settings.keys() and settings | usual == settings
+    ]
+    head = "optimizer | steps | rate | validation loss"
+    return table(head, ((n, f"{s:,}", f"{r:g}", nats(x)) for n, s, r, x in sorted(rows)))
 
 
-def tuned_differences() -> str:
-    found = [-result(f"tuned-{seed}")["difference"] for seed in range(3)]
-    return f"{min(found):.2f} to {max(found):.2f} nats behind the default"
+def starts() -> str:
+    ends = {name: rows_of(f"stuck-{name}")[-1] for name in STARTS}
+    (steps,) = {row["step"] for row in ends.values()}
+    rows = ((STARTS[n], f"{float(row['validation_loss']):.2f}") for n, row in ends.items())
+    return table(f"start | validation loss after {int(steps):,} steps", rows)
 
 
 def adapting() -> str:
-    """A table of scratch and adapted, by vocabulary and budget."""
-    rows = [
-        "| vocabulary | processor seconds | steps | scratch | adapted | adapted − scratch |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in result("adapting"):
+    """Scratch and adapted, by vocabulary and budget."""
+    rows = []
+    for row in stored("adapting"):
         both = [row[name] for name in ("scratch", "adapted")]
-        cells = [
-            row["vocabulary"],
-            " and ".join(f"{one['processor_seconds']:,.0f}" for one in both),
-            " and ".join(f"{one['steps']:,}" for one in both),
-            *(f"{nats(one['bits'])} ({interval(one['interval'])})" for one in both),
-            f"{nats(row['difference'])} ({interval(row['difference_interval'])})",
-        ]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+        costs = (
+            " and ".join(f"{run[key]:,}" for run in both) for key in ("processor_seconds", "steps")
+        )
+        bits = (with_interval(run["bits"], run["interval"]) for run in both)
+        change = with_interval(row["difference"], row["difference_interval"])
+        rows.append((row["vocabulary"], *costs, *bits, change))
+    head = "vocabulary | processor seconds | steps | scratch | adapted | adapted − scratch"
+    return table(head, rows)
 
 
-BLOCKS = {
-    "adapting": adapting,
-    "trainer": trainer,
-    "tuned": tuned,
-    "tuned-differences": tuned_differences,
-    "same-time": same_time,
-    "expectation": expectation,
-    "seeds": seeds,
-    "gap": gap,
-    "long": lambda: seconds("long") + "\n\n" + comparison("long", ["bigram", "trigram"]),
-    "modern": lambda: seconds("modern"),
-    "draws": draws,
+#: Each table with the pages that show it.
+TABLES = {
+    baselines: ("README.md", "docs/learning.md"),
+    runs: ("docs/learning.md",),
+    parts: ("docs/learning.md",),
+    search: ("docs/learning.md",),
+    draws: ("docs/evaluation.md",),
+    same_time: ("docs/comparison.md",),
+    starts: ("docs/loss-stuck.md",),
+    plateau: ("docs/loss-stuck.md",),
+    adapting: ("docs/adapting.md",),
 }
 
 
-def written(text: str) -> str:
-    """`text` with every marked block made anew; one that begins on its own line ends on one."""
-
-    def block(found: re.Match) -> str:
-        begin, name, line, end = found.groups()
-        return f"{begin}{line}{BLOCKS[name]()}{line}{end}"
-
-    return BLOCK.sub(block, text)
-
-
-def measure_draws(run: Path) -> None:
-    """Score the model of `run` with each seed of DRAWS, and write draws.json."""
-    import numpy as np
-
-    from mlm.config.accelerator import Accelerator
-    from mlm.config.evaluation import Evaluation
-    from mlm.evaluation.exported_model import load_tokenizer
-    from mlm.evaluation.in_tensorflow import open_model
-    from mlm.evaluation.scoring import Scorer
-    from mlm.samples.manifests import Manifest
-    from mlm.samples.split_samples import spread_samples
-
-    manifest = Manifest.read(run.parents[1] / "manifests" / "test.json")
-    samples = spread_samples(manifest, run.parents[2])
-    tokenizer, section = load_tokenizer(run / "model"), Evaluation()
-    devices = Accelerator(kind="cpu", precision="float32")
-    model = open_model(run / "model", devices, seed=0)
-    rows = []
-    for seed in DRAWS:
-        asked = section.model_copy(update={"seed": seed})
-        scored = Scorer(model, asked, tokenizer, manifest.sequence_length).score(samples)
-        hidden = scored.where_hidden(tokenizer.mask_token_id)
-        losses = {
-            "loss": float(np.mean(scored.scores.loss)),
-            "hidden": float(np.mean(hidden.scores.loss)),
-        }
-        rows.append({"seed": seed} | {key: round(loss, 6) for key, loss in losses.items()})
-        print(rows[-1], flush=True)
-    (RESULTS / "draws.json").write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def gather_adapting(directories: list[Path]) -> None:
-    """Write adapting.json from the evaluations and the measured times of the directories' runs."""
-    import numpy as np
-
-    from mlm.evaluation.bootstrap import resampled_means
-
-    def drawn(found: dict, above: str, below: str) -> np.ndarray:
-        sums, how = found["group_sums"], found["settings"]["bootstrap"]
-        totals, counts = np.asarray(sums[above])[:, None], np.asarray(sums[below])
-        seed = found["settings"]["seed"]
-        return resampled_means(totals, counts, how["resamples"], seed)[:, 0]
-
-    rows = []
-    for vocabulary, directory in zip(VOCABULARIES, directories, strict=True):
-        for budget in BUDGETS:
-            row, bits = {"vocabulary": vocabulary}, []
-            for name in ("scratch", "adapted"):
-                run = directory / "results" / "runs" / f"{name}{budget}"
-                found = json.loads((run / "evaluation.json").read_text())
-                trained = json.loads((run / "training.json").read_text())
-                measured = directory / "logs" / "benchmarks" / "pretrain" / f"{name}{budget}.tsv"
-                head, line = (text.split("\t") for text in measured.read_text().splitlines())
-                row[name] = {
-                    "processor_seconds": round(
-                        float(dict(zip(head, line, strict=True))["cpu_time"])
-                    ),
-                    "steps": trained["steps"],
-                    "bits": found["test"]["bits_per_character"],
-                    "interval": found["test"]["bits_per_character_interval"],
-                }
-                nats_a_token = drawn(found, "loss", "predictions")
-                bits.append(nats_a_token * drawn(found, "tokens", "characters") / math.log(2))
-            low, high = np.quantile(bits[1] - bits[0], [0.025, 0.975])
-            row["difference"] = round(row["adapted"]["bits"] - row["scratch"]["bits"], 6)
-            row["difference_interval"] = [round(float(low), 6), round(float(high), 6)]
-            rows.append(row)
-    (RESULTS / "adapting.json").write_text(json.dumps(rows, indent=1) + "\n")
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["adapting"]:
-        gather_adapting([Path(given).resolve() for given in sys.argv[2:]])
-    if sys.argv[1:2] == ["draws"]:
-        measure_draws(Path(sys.argv[2]).resolve())
-    for page in PAGES:
-        path = BASE / page
-        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for make, pages in TABLES.items():
+        print(f"{make.__name__}: {', '.join(pages)}\n\n{make()}\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,223 +1,283 @@
-"""Tokens per second of this project's train step against the plain Hugging Face loss.
+"""Seconds of a training step: both engines, transformers' own loss, PyTorch, and another checkout.
 
     python benchmarks/train_step.py
+    python benchmarks/train_step.py --with jax --against ../older-clone
 
-Both train the same model on the same batch with the same optimizer, in one process, in
-turns, so that whatever else the machine does slows both. The plain step asks the model for
-its own loss over all positions, as the usual examples do; ours runs with deterministic
-kernels, as in training, the plain one without. The ratio is the median over the turns of
-(plain seconds / our seconds); above 1 ours is faster. The ratio of the processor seconds
-beside it says how much of that is work saved, whatever else runs on the machine.
-
-    python benchmarks/train_step.py --optimizers
-
-compares, in the same way, the processor seconds of a step with Muon and with AdamW, at the sizes of
-config.yaml and in either precision.
-
-    python benchmarks/train_step.py --lanes
-
-compares a step at these sizes in bfloat16, on two threads that both compute one operation after
-the other, and with half of the batch on each, in processes that take turns.
+Each side trains the same RoBERTa from random weights on the same batch with AdamW and clipping, in
+a process of its own that waits while the others have their turn, so that whatever else the machine
+does slows all. `tensorflow` and `jax` are the engines' own steps; JAX draws its masks in the step,
+TensorFlow's are drawn beforehand. `plain` is TensorFlow with transformers' own loss over all
+positions. `pytorch` and `compiled` are RobertaForMaskedLM of transformers 5 with its own loss, from
+.venv-pytorch (tests/pytorch/make_environment.sh), without and with torch.compile. --against adds
+the same sides from the benchmarks/train_step.py of another checkout. Figures are medians over the
+turns; ratios are of a turn's seconds to those of the first side in that turn.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-
 import numpy as np
 
-from mlm.config.optimizers import Optimizer
-from mlm.foundations.tensorflow_setup import (
-    make_deterministic,
-    tf,
-    tf_keras,
-)  # before TensorFlow itself
-from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.training.in_tensorflow.model import build_model
-from mlm.training.in_tensorflow.optimizers import build_optimizer
-from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
-from mlm.training.learning_rate import with_lengths
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
 
-#: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
+SIDES = ("tensorflow", "jax", "plain", "pytorch", "compiled")
+#: Name: layers, width, vocabulary, batch, sequence.
 CASES = {
-    "2x128/8k": (2, 128, 8_000, 32, 128, 2.0),
-    "4x256/16k": (4, 256, 16_000, 32, 128, 1.7),
+    "2x128/8k": (2, 128, 8_000, 32, 128),
+    "4x256/16k": (4, 256, 16_000, 32, 128),
 }
-OPTIMIZER = with_lengths(Optimizer(learning_rate=1e-3, weight_decay=0.01), 10_000)
+DROPOUT, RATE, DECAY, LARGEST_NORM, SHARE = 0.1, 1e-3, 0.01, 1.0, 0.15
 
 
-def model_and_optimizer(
-    layers: int, width: int, vocabulary: int, sequence: int, settings=OPTIMIZER
-):
-    """A RoBERTa from scratch, and the optimizer of its weights."""
+def configuration(layers: int, width: int, vocabulary: int, sequence: int) -> dict:
+    """config.json of the model, without RoBERTa's defaults."""
+    return {
+        "model_type": "roberta",
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // 64,
+        "intermediate_size": 4 * width,
+        "max_position_embeddings": sequence + 2,
+        "hidden_dropout_prob": DROPOUT,
+        "attention_probs_dropout_prob": DROPOUT,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+    }
+
+
+def masking_plan(case: tuple):
+    from mlm.samples.masking import MaskingPlan
+
+    return MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
+
+
+def optimizer_settings():
+    from mlm.config.optimizers import Optimizer
+    from mlm.training.learning_rate import with_lengths
+
+    settings = Optimizer(
+        name="adamw", learning_rate=RATE, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
+    )
+    return with_lengths(settings, 10_000)
+
+
+def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int, plain: bool):
+    """A function that makes one update and returns its loss, as the next two return one."""
+    from mlm.foundations.tensorflow_setup import make_deterministic, tf, tf_keras
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    if not plain:
+        make_deterministic(0)
+    if precision == "bfloat16":
+        tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+
     from transformers import RobertaConfig
 
-    config = RobertaConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-        max_position_embeddings=sequence + 2,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=2,
-    )
-    model = build_model(config, "standard", seed=0)
-    return model, build_optimizer(settings, model.trainable_variables)
+    from mlm.samples.masking import mask_batch
+    from mlm.training.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.optimizers import build_optimizer
+    from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
 
-
-def masked_batch(vocabulary: int, batch: int, sequence: int, probability=0.15) -> dict:
-    """Random tokens, masked as in training, weights divided by the number of predictions."""
-    ids = np.random.default_rng(0).integers(5, vocabulary, (batch, sequence))
-    plan = MaskingPlan(probability, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, sequence)
-    found = mask_batch(ids, np.ones_like(ids), np.arange(batch), plan, 0, 0)
-    return found | {"weights": found["weights"] / found["weights"].sum()}
-
-
-def our_step(model, optimizer, batch: dict, lanes: int = 1, classes: int | None = None):
-    """A function of nothing that makes one update and waits for it."""
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    replica_step = replica_train_step(model, optimizer, OPTIMIZER, lanes, classes)
-    step = distributed_train_step(strategy, replica_step)
-    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-    one = tf.constant(1)
-    return lambda: float(step(batches, one)["loss"])
-
-
-def plain_step(model, optimizer, batch: dict, sequence: int):
-    """The same with the loss that the model itself gives for labels over all positions."""
-    labels = tf.fill([len(batch["input_ids"]), sequence], -100)
-    rows = tf.where(batch["weights"] > 0)
-    places = tf.stack(
-        [tf.cast(rows[:, 0], tf.int32), tf.gather_nd(batch["positions"], rows)], axis=1
-    )
-    labels = tf.tensor_scatter_nd_update(labels, places, tf.gather_nd(batch["labels"], rows))
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    layers, width, vocabulary, size, sequence = case
+    config = configuration(layers, width, vocabulary, sequence)
+    model = build_model(RobertaConfig(**config), "standard", seed=0)
+    optimizer = build_optimizer(optimizer_settings(), model.trainable_variables)
+    batch = mask_batch(ids, np.ones_like(ids), np.arange(size), masking_plan(case), 0, 0)
+    if not plain:
+        batch |= {"weights": batch["weights"] / batch["weights"].sum()}
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        replica_step = replica_train_step(model, optimizer, optimizer_settings(), 1, None)
+        step = distributed_train_step(strategy, replica_step)
+        batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
+        return lambda: float(step(batches, tf.constant(1))["loss"])
+    rows = np.nonzero(batch["weights"])
+    labels = np.full((size, sequence), -100)
+    labels[rows[0], batch["positions"][rows]] = batch["labels"][rows]
+    inputs = {key: tf.constant(batch[key]) for key in ("input_ids", "attention_mask")}
 
     @tf.function
-    def step():
+    def update():
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(model(inputs | {"labels": labels}, training=True).loss)
         gradients = tape.gradient(loss, model.trainable_variables)
-        gradients, _ = tf.clip_by_global_norm(gradients, OPTIMIZER.max_grad_norm)
+        gradients, _ = tf.clip_by_global_norm(gradients, LARGEST_NORM)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    return lambda: float(step())
+    return lambda: float(update())
 
 
-def seconds(step, steps: int, deterministic: bool) -> tuple[float, float]:
-    """Mean seconds of `steps` calls, by the clock and of all processors."""
-    # Not above, where it would be imported before `framework` has prepared TensorFlow.
-    from tensorflow.python.framework import config as kernels
+def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
+    from mlm.training.in_jax.devices import data_mesh, prepare_jax, shardings
 
-    # The kernels look at this flag when they run; TensorFlow has no public way to lower it.
-    (kernels.enable_op_determinism if deterministic else kernels.disable_op_determinism)()
-    begun, used = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-        step()
-    return (time.perf_counter() - begun) / steps, (time.process_time() - used) / steps
+    prepare_jax("cpu", threads, None)
 
+    import jax
 
-def compare(name: str, turns: int, steps: int) -> dict:
-    """Both steps of one case in turns; medians and the ratio."""
-    layers, width, vocabulary, size, sequence, asked = CASES[name]
-    batch = masked_batch(vocabulary, size, sequence)
-    ours = our_step(*model_and_optimizer(layers, width, vocabulary, sequence), batch)
-    plain = plain_step(*model_and_optimizer(layers, width, vocabulary, sequence), batch, sequence)
-    first = ours(), plain()
-    assert abs(first[0] - first[1]) < 0.05, f"the two do not compute the same loss: {first}"
-    ours(), plain()
-    pairs = [(seconds(ours, steps, True), seconds(plain, steps, False)) for _ in range(turns)]
-    tokens = size * sequence
-    clock = [(o[0], p[0]) for o, p in pairs]
-    return {
-        "case": name,
-        "batch": [size, sequence],
-        "our_tokens_per_second": round(tokens / statistics.median(o for o, _ in clock)),
-        "plain_tokens_per_second": round(tokens / statistics.median(p for _, p in clock)),
-        "ratio": round(statistics.median(p / o for o, p in clock), 2),
-        "ratio_of_processor_seconds": round(statistics.median(p[1] / o[1] for o, p in pairs), 2),
-        "ratio_asked_for": asked,
+    from mlm.model.architecture import Architecture
+    from mlm.model.weights import initial_parameters
+    from mlm.training.in_jax.optimizers import first_moments, hidden_parts
+    from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
+
+    layers, width, vocabulary, _, sequence = case
+    settings = optimizer_settings()
+    architecture = Architecture.of(configuration(layers, width, vocabulary, sequence))
+    mesh = data_mesh("cpu", None)
+    whole, divided = shardings(mesh)
+    computation = Computation(architecture, "sample", False, precision, 0)
+    step = jax.jit(
+        on_mesh(train_step(computation, masking_plan(case), settings, 0), mesh), donate_argnums=0
+    )
+    weights = initial_parameters(architecture, jax.random.key(0))
+    moments = first_moments(weights, settings, hidden_parts(architecture))
+    state = {"parameters": weights, "moments": moments, "step": np.int32(0)}
+    state = jax.jit(lambda tree: jax.tree.map(lambda x: x + 0, tree), out_shardings=whole)(state)
+    batch = {
+        "tokens": packed(ids, np.ones_like(ids), vocabulary),
+        "index": np.arange(len(ids), dtype=np.uint32),
+        "epoch": np.zeros(len(ids), np.uint32),
     }
 
+    def update():
+        nonlocal state
+        state, sums = step(state, jax.device_put(batch, divided))
+        return float(sums["loss"])
 
-def default_step(optimizer: str, precision: str, lanes: int = 1):
-    """A function that makes one update at the sizes of config.yaml; it has made one."""
-    tf_keras.mixed_precision.set_global_policy(precision)
-    layers, width, vocabulary, size, sequence = 2, 128, 8_000, 64, 64
-    batch = masked_batch(vocabulary, size, sequence, probability=0.3)
-    settings = OPTIMIZER.model_copy(update={"name": optimizer})
-    made = model_and_optimizer(layers, width, vocabulary, sequence, settings)
-    step = our_step(*made, batch, lanes, classes=1_500)
-    step()
-    return step
+    return update
 
 
-def compare_optimizers(precision: str, turns: int, steps: int) -> dict:
-    """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
-    calls = {name: default_step(name, precision) for name in ("adamw", "muon")}
-    pairs = [[seconds(c, steps, True)[1] for c in calls.values()] for _ in range(turns)]
-    return {
-        "case": "optimizers",
-        "precision": precision,
-        "milliseconds_with_adamw": round(1e3 * statistics.median(a for a, _ in pairs), 1),
-        "milliseconds_with_muon": round(1e3 * statistics.median(m for _, m in pairs), 1),
-        "ratio": round(statistics.median(m / a for a, m in pairs), 3),
+def in_pytorch(case: tuple, ids: np.ndarray, precision: str, threads: int, compiled: bool):
+    import torch
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    layers, width, vocabulary, size, sequence = case
+    config = configuration(layers, width, vocabulary, sequence)
+    config.pop("model_type")
+    model = RobertaForMaskedLM(RobertaConfig(**config)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
+    predicted = np.random.default_rng(1).random(ids.shape).argsort(axis=1) < round(SHARE * sequence)
+    inputs = {
+        "input_ids": torch.tensor(np.where(predicted, 4, ids)),
+        "labels": torch.tensor(np.where(predicted, ids, -100)),
+        "attention_mask": torch.ones((size, sequence), dtype=torch.int64),
     }
+    called = torch.compile(model) if compiled else model
+
+    def update():
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = called(**inputs).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_NORM)
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(loss.detach())
+
+    return update
 
 
-def compare_lanes(turns: int, steps: int) -> dict:
-    """Seconds of a step in two halves over those of one undivided; medians of the turns.
+def work(side: str, name: str, precision: str, threads: int, ids: np.ndarray) -> None:
+    """For each number of steps on stdin: seconds a step, of processors and by the clock."""
+    common = CASES[name], ids, precision, threads
+    if side == "jax":
+        update = in_jax(*common)
+    elif side in ("tensorflow", "plain"):
+        update = in_tensorflow(*common, plain=side == "plain")
+    else:
+        update = in_pytorch(*common, compiled=side == "compiled")
+    print(json.dumps([update() for _ in range(3)]), flush=True)
+    for line in sys.stdin:
+        begun, used = time.perf_counter(), time.process_time()
+        for _ in range(int(line)):
+            update()
+        spent = time.process_time() - used, time.perf_counter() - begun
+        print(json.dumps([seconds / int(line) for seconds in spent]), flush=True)
 
-    In processes of their own, since threads are set once in each.
-    """
 
-    def measured(lanes: int) -> float:
-        call = [sys.executable, __file__, "--steps", str(steps), "--in-lanes", str(lanes)]
-        return float(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
+def start(side: str, root: Path, arguments: list[str], threads: int) -> subprocess.Popen:
+    """A process that computes a side's steps on request, once it has compiled them."""
+    pytorch = ROOT / ".venv-pytorch" / "bin" / "python"
+    if side in ("pytorch", "compiled") and not pytorch.exists():
+        sys.exit(
+            f"{side}: {pytorch} is missing. Make it with tests/pytorch/make_environment.sh, or "
+            "leave PyTorch out: --with tensorflow jax"
+        )
+    worker = subprocess.Popen(
+        [
+            pytorch if side in ("pytorch", "compiled") else sys.executable,
+            *(root / "benchmarks" / "train_step.py", "--work", side, *arguments),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+    )
+    losses = json.loads(worker.stdout.readline())
+    vocabulary = CASES[arguments[0]][2]
+    assert abs(losses[0] - np.log(vocabulary)) < 0.5, f"{side}: {losses}"
+    return worker
 
-    pairs = [(measured(1), measured(2)) for _ in range(turns)]
-    return {
-        "case": "lanes",
-        "milliseconds_undivided": round(1e3 * statistics.median(a for a, _ in pairs), 1),
-        "milliseconds_in_halves": round(1e3 * statistics.median(b for _, b in pairs), 1),
-        "ratio": round(statistics.median(b / a for a, b in pairs), 3),
-    }
+
+def compare(name: str, options) -> None:
+    """Print a row for each side: medians of its seconds, and of their ratios to the first's."""
+    _, _, vocabulary, size, sequence = CASES[name]
+    ids = np.random.default_rng(0).integers(5, vocabulary, (size, sequence))
+    roots = {"": ROOT} | ({" (against)": options.against.resolve()} if options.against else {})
+    with tempfile.TemporaryDirectory() as directory:
+        np.save(f"{directory}/ids.npy", ids)
+        arguments = [name, options.precision, str(options.threads), f"{directory}/ids.npy"]
+        workers = {
+            side + suffix: start(side, root, arguments, options.threads)
+            for side in options.sides
+            for suffix, root in roots.items()
+        }
+        seconds: dict[str, list] = {side: [] for side in workers}
+        for _ in range(options.turns):
+            for side, worker in workers.items():
+                print(options.steps, file=worker.stdin, flush=True)
+                seconds[side].append(json.loads(worker.stdout.readline()))
+        for worker in workers.values():
+            worker.stdin.close()
+            worker.wait()
+    first = next(iter(seconds.values()))
+    for side, turns in seconds.items():
+        row = {"case": name, "precision": options.precision, "side": side}
+        for kind, which in {"processor": 0, "clock": 1}.items():
+            row[f"{kind}_ms"] = round(1e3 * statistics.median(turn[which] for turn in turns), 1)
+            ratios = (turn[which] / base[which] for turn, base in zip(turns, first, strict=True))
+            row[f"{kind}_ratio"] = round(statistics.median(ratios), 2)
+        row["tokens_per_second"] = round(1e3 * size * sequence / row["clock_ms"])
+        print(json.dumps(row), flush=True)
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--turns", type=int, default=7)
-    arguments.add_argument("--steps", type=int, default=5, help="steps of one turn")
-    arguments.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
-    arguments.add_argument("--optimizers", action="store_true", help="Muon beside AdamW")
-    arguments.add_argument("--lanes", action="store_true", help="halves beside the whole batch")
-    arguments.add_argument("--in-lanes", type=int, help=argparse.SUPPRESS)
-    given = arguments.parse_args()
-    if given.lanes:
-        print(json.dumps(compare_lanes(given.turns, given.steps)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--with", nargs="+", default=list(SIDES), choices=SIDES, dest="sides")
+    parser.add_argument("--against", type=Path, help="another checkout of this repository")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=5, help="steps of one turn")
+    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        side, name, precision, threads, ids = options.work
+        work(side, name, precision, int(threads), np.load(ids))
         return
-    tf.config.threading.set_intra_op_parallelism_threads(2 // (given.in_lanes or 1))
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    make_deterministic(0)
-    if given.in_lanes:
-        print(seconds(default_step("muon", "mixed_bfloat16", given.in_lanes), given.steps, True)[0])
-        return
-    if given.optimizers:
-        for precision in ("float32", "mixed_bfloat16"):
-            found = compare_optimizers(precision, given.turns, given.steps)
-            print(json.dumps(found), flush=True)
-        return
-    for name in given.cases:
-        print(json.dumps(compare(name, given.turns, given.steps)), flush=True)
+    for name in options.cases:
+        compare(name, options)
 
 
 if __name__ == "__main__":
