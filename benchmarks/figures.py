@@ -22,8 +22,8 @@ RUNS = (
 )
 BASELINES = {
     "unigram": "unigram",
-    "bigram_hidden": "two-sided bigram",
-    "trigram_hidden": "two-sided trigram",
+    "bigram": "two-sided bigram",
+    "trigram": "two-sided trigram",
 }
 #: Each part of the recipe: what replaces it, and the setting that does so, by the recipe's version.
 _HEADS = "neighbour heads (`standard` attention, positions apart from words)"
@@ -112,7 +112,7 @@ def runs() -> str:
     rows = []
     for file, name, seed in RUNS:
         run = stored(file)
-        test, gap, trigram = run["test"], run["gap"], run["baselines"]["trigram_hidden"]
+        test, gap, trigram = run["test"], run["gap"], run["baselines"]["trigram"]
         loss = with_interval(test["hidden"]["loss"], test["hidden"]["loss_interval"])
         against = (with_interval(d["difference"], d["difference_interval"]) for d in (trigram, gap))
         rows.append((name, str(seed), loss, nats(test["loss"]), *against))
