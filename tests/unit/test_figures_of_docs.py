@@ -11,7 +11,9 @@ import figures  # noqa: E402
 SHOWN = [(make, page) for make, pages in figures.TABLES.items() for page in pages]
 
 
-@pytest.mark.parametrize(("make", "page"), SHOWN, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("make", "page"), SHOWN, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_table_of_the_docs_is_that_of_the_stored_results(make, page):
     shown = f"\n\n{make()}\n" in (ROOT / page).read_text(encoding="utf-8")
     assert shown, "copy the table that `python benchmarks/figures.py` prints"
