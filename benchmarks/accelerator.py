@@ -583,7 +583,7 @@ def train_on_shards(given: argparse.Namespace) -> dict:
         "device": devices.strategy.devices.flat[0].device_kind,
         "devices": devices.replicas,
         "steps": steps,
-        "loss": round(sums["loss"] / 10, 4),
+        "loss": round(sums["loss"] / sums["predictions"], 4),
         "validation_loss": round(loss, 4),
         "validation_accuracy": round(accuracy, 4),
     }

@@ -118,7 +118,7 @@ class _Epochs:
         place, _, progress = found
         self.fold.read(place)
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
-        self.sums = Sums(**progress)
+        self.sums = Sums(progress["by_name"])
         done = f"{len(self.rows)} of {self.section.epochs} epochs done"
         print(f"{self.label}: {done}", file=sys.stderr)
 
@@ -132,7 +132,7 @@ class _Epochs:
         self.states.save(step, fold, progress)
 
     def _add_row(self, epoch: int) -> None:
-        fold, section, (sums, _) = self.fold, self.section, self.sums.taken()
+        fold, section, sums = self.fold, self.section, self.sums.taken()
         loss = sums["loss"] / sums["examples"]
         held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
         if not np.isfinite([loss, held_out]).all():

@@ -7,16 +7,19 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 #: What loss and accuracy are called on a model's card.
 LOSS, ACCURACY = "Masked cross-entropy, nats", "Masked accuracy"
 
+#: So small a share of the chosen tokens without a slot needs no remedy in whole-word masking.
+_FEW = 0.01
 #: Settings by name, as they were in force.
 NamedSettings = dict[str, bool | int | float | str | None]
 
 
 @dataclass(frozen=True)
 class FinalFigures:
-    """The last row of the log; losses in nats, accuracies from 0 to 1."""
+    """The last row of the log; losses in nats, accuracies from 0 to 1. `loss` and `accuracy` are
+    None if its steps made no prediction."""
 
-    loss: float
-    accuracy: float
+    loss: float | None
+    accuracy: float | None
     validation_loss: float
     validation_accuracy: float
 
@@ -50,9 +53,9 @@ class WarmStartFigures:
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
-    `overflow` counts masked tokens without a prediction slot; `code`, the digest of the code that
-    trained, is added where the model is kept; `shuffle_window` is in samples; `deterministic` is
-    None but on a GPU in JAX, `processes` if one trained alone.
+    `predictions` counts those of all steps, `overflow` masked tokens without a slot; `code`, the
+    digest of the code that trained, is added where the model is kept; `shuffle_window` is in
+    samples; `deterministic` is None but on a GPU in JAX, `processes` if one trained alone.
     """
 
     run: str
@@ -75,6 +78,7 @@ class Training(Artefact):
     initialisation: NamedSettings
     head: str
     slots: int
+    predictions: int
     overflow: int
     masking: NamedSettings
     optimizer: NamedSettings
@@ -87,3 +91,23 @@ class Training(Artefact):
     attention: str | None = field(default=None, metadata=OPTIONAL)
     processes: int | None = field(default=None, metadata=OPTIONAL)
     warm_start: WarmStartFigures | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def without_slot(self) -> str | None:
+        """Which share of the chosen tokens found no prediction slot, and what helps; None if all
+        found one."""
+        if not self.overflow:
+            return None
+        share = self.overflow / (self.overflow + self.predictions)
+        sentence = (
+            f"{share:.2%} of the chosen tokens ({self.overflow:,}) found no prediction slot and "
+            "were left unmasked"
+        )
+        if not self.masking["whole_word"]:
+            return f"{sentence}. Raise pretraining.masking.slots, or set it to null"
+        if self.masking["slots"] is None and share < _FEW:
+            return f"{sentence}: some words are longer than the slots that are left"
+        return (
+            f"{sentence}: words of this text are longer than the slots ({self.slots}) or the "
+            f"sample ({self.sequence_length} tokens). Set pretraining.masking.whole_word: false"
+        )

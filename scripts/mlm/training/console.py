@@ -44,7 +44,7 @@ class Console:
 
     def write(self, row: Row) -> None:
         """Print a line about the row, unless the last one is recent."""
-        self._figure = f"loss {row.loss:.3f}"
+        self._figure = "no prediction" if row.loss is None else f"loss {row.loss:.3f}"
         (then, at), steps, now, pace = self._compiled, self._run.steps, time.monotonic(), ""
         if now - self._last_line < _BETWEEN_LINES and row.step < steps:
             return
@@ -53,10 +53,10 @@ class Console:
             left = timedelta(seconds=round((now - then) / (row.step - at) * (steps - row.step)))
             pace = f", {row.tokens_per_second:,.0f} tokens/s, {left} left"
         memory = psutil.Process().memory_info().rss / 1e9
+        right = "" if row.accuracy is None else f", accuracy {row.accuracy:.1%}"
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(
-            f"{self._run.name}: step {row.step}/{steps}, loss {row.loss:.3f}{seen}, "
-            f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
-            f"{memory:.1f} GB{pace}",
+            f"{self._run.name}: step {row.step}/{steps}, {self._figure}{seen}{right}, "
+            f"learning rate {row.learning_rate:.2e}, {memory:.1f} GB{pace}",
             file=sys.stderr,
         )

@@ -14,7 +14,8 @@ from mlm.training.states import State
 
 class Engine(State, Advancing, Protocol):
     """A run at its start, or where `read` and then setting `step` have put it. `advance` sums loss,
-    accuracy and overflow, and raises MlmError if a shard is not what its manifest says."""
+    accuracy (right predictions), predictions and overflow, and raises MlmError if a shard is not
+    what its manifest says."""
 
     #: Trainable numbers.
     parameters: int

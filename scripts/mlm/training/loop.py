@@ -10,22 +10,19 @@ from mlm.training.processes import Peers, noted_signals
 
 @dataclass
 class Sums:
-    """Sums of what `steps` steps measured, by name."""
+    """Sums of what steps measured, by name."""
 
     by_name: dict[str, float] = field(default_factory=dict)
-    steps: int = 0
 
-    def add(self, metrics: dict, steps: int) -> None:
-        """Take in the summed metrics of `steps` steps."""
+    def add(self, metrics: dict) -> None:
+        """Take in the summed metrics of some steps."""
         for key, value in metrics.items():
             self.by_name[key] = self.by_name.get(key, 0.0) + float(value)
-        self.steps += steps
 
-    def taken(self) -> tuple[dict[str, float], int]:
-        """The sums and their steps, which start anew."""
-        found = self.by_name, self.steps
-        self.by_name, self.steps = {}, 0
-        return found
+    def taken(self) -> dict[str, float]:
+        """The sums, which start anew."""
+        sums, self.by_name = self.by_name, {}
+        return sums
 
 
 class Advancing(Protocol):
@@ -73,7 +70,7 @@ def updates(
             before = engine.step
             due = [step for action in actions if (step := action.due(before)) is not None]
             step = min([before + at_once, steps, *due])
-            sums.add(engine.advance(step - before), step - before)
+            sums.add(engine.advance(step - before))
             yield step
             # Read once: a signal from here on is for the next execution.
             stopped_by = group.agreed(signals[0] if signals else None)

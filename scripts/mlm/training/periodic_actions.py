@@ -32,12 +32,12 @@ class Logging:
         run, log = self._run, self._log
         validated = step % run.pretraining.validation.every == 0 or step == run.steps
         validation_loss, validation_accuracy = engine.validate() if validated else (None, None)
-        means = log.take_means()
+        loss, accuracy = log.take_means()
         row = Row(
             step=step,
             epoch=step * run.batch_size / run.train.num_samples,
-            loss=means["loss"],
-            accuracy=means["accuracy"],
+            loss=loss,
+            accuracy=accuracy,
             validation_loss=validation_loss,
             validation_accuracy=validation_accuracy,
             learning_rate=rate_of_step(run.pretraining.optimizer, step),

@@ -26,7 +26,7 @@ from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving, check_finite
-from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
+from mlm.training.run import Run, RunFiles, check_validation, read_checked_manifests, run_of
 from mlm.training.state_basis import state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import Row, TrainingLog
@@ -60,6 +60,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch)
     run = run_of(config, files, manifests, devices.replicas)
+    check_validation(run)
     if devices.framework == "jax":
         from mlm.training.in_jax.attention import with_attention
 
@@ -165,17 +166,14 @@ def _write_results(
     log: TrainingLog,
 ) -> None:
     config, files, run = prepared.config, prepared.files, prepared.run
-    overflow, directory = round(log.overflow), results.model_directory
-    if overflow:
-        show(
-            f"Warning: {overflow} masked tokens found no prediction slot and were left unmasked; "
-            "raise pretraining.masking.slots"
-        )
+    directory = results.model_directory
     exported.write(directory)
     tokenizer = Path(files.tokenizer).parent
     copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
     write_sentence_encoder(directory, run.model_config, config.sequence_length)
     summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
+    if summary.without_slot:
+        show(f"Warning: {summary.without_slot}")
     write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus_source))
     write_csv(results.log, Row.__dataclass_fields__, (row.cells() for row in log.rows))
     summary.write(results.summary)
@@ -205,11 +203,15 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         initialisation=run.model.beginning(),
         head=engine.head,
         slots=run.plan.slots,
+        predictions=round(log.predictions),
         overflow=round(log.overflow),
         masking=section.masking.model_dump(),
         optimizer=section.optimizer.model_dump(),
         final=FinalFigures(
-            **{f.name: round(getattr(last, f.name), 6) for f in fields(FinalFigures)}
+            **{
+                f.name: None if (value := getattr(last, f.name)) is None else round(value, 6)
+                for f in fields(FinalFigures)
+            }
         ),
         digests=TrainingDigests(
             model=model,

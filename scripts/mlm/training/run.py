@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.config.resolution import RunConfiguration
@@ -14,8 +16,14 @@ from mlm.foundations.errors import MlmError
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, project_root
-from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
-from mlm.samples.split_samples import ShardFiles
+from mlm.samples.masking import (
+    VALIDATION_MASKING,
+    VALIDATION_SEED,
+    MaskingPlan,
+    mask_batch,
+    masking_plan,
+)
+from mlm.samples.split_samples import ShardFiles, decoded, validation_samples
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.learning_rate import with_lengths
@@ -149,6 +157,21 @@ def run_of(
         model_config=model,
         replicas=replicas,
         warm_start=warm_start,
+    )
+
+
+def check_validation(run: Run) -> None:
+    """Raise MlmError unless a validation of `run` predicts a token, as nearly every text has one in
+    the first batch."""
+    count, length = run.pretraining.validation.samples, run.validation.sequence_length
+    for index, records in validation_samples(run.validation, run.validation_batch_size, count):
+        stored = *decoded(index, records, length), np.maximum(index, 0)
+        if mask_batch(*stored, run.validation_plan, VALIDATION_SEED)["weights"][index >= 0].any():
+            return
+    raise MlmError(
+        f"pretraining.validation.samples: {count}: the masks of validation hide no token of the "
+        f"{run.validation.num_samples:,} samples, so that there is nothing to measure. Give the "
+        "validation split more text (corpus.held_out, or its files)"
     )
 
 

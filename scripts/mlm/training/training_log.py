@@ -15,14 +15,15 @@ _FORMATS = {
 
 @dataclass
 class Row:
-    """One line of training.csv; losses in nats, means over the steps since the last row.
-    `initialisation_seconds`, in the first row, were spent on counting the train split;
-    `tokens_per_second` leaves out the execution that compiles."""
+    """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
+    predictions of the steps since the last row, None without any. `initialisation_seconds`, in the
+    first row, were spent on counting the train split; `tokens_per_second` leaves out the execution
+    that compiles."""
 
     step: int
     epoch: float
-    loss: float
-    accuracy: float
+    loss: float | None
+    accuracy: float | None
     validation_loss: float | None
     validation_accuracy: float | None
     learning_rate: float
@@ -47,14 +48,19 @@ class TrainingLog:
     rows: list[Row] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
     overflow: float = 0.0
+    predictions: float = 0.0
     initialisation_seconds: float | None = None
     first_loss: float | None = None
 
-    def take_means(self) -> dict[str, float]:
-        """Means since the last call; the sums start anew."""
-        sums, steps = self.sums.taken()
-        self.overflow += sums.get("overflow", 0.0)
-        return {k: v / steps for k, v in sums.items()}
+    def take_means(self) -> tuple[float | None, float | None]:
+        """Mean loss and accuracy of the predictions since the last call, None without any; the sums
+        start anew."""
+        sums = self.sums.taken()
+        self.overflow += sums["overflow"]
+        self.predictions += sums["predictions"]
+        if not sums["predictions"]:
+            return None, None
+        return sums["loss"] / sums["predictions"], sums["accuracy"] / sums["predictions"]
 
     @classmethod
     def of(cls, saved: dict) -> "TrainingLog":

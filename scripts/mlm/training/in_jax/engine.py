@@ -123,19 +123,25 @@ class Engine:
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
             self._batches = self._ahead(self._training_batches(), self._run.batch_size)
-        found = []
+        made = []
         for _ in range(steps):
-            self._state, sums = self._train(self._state, next(self._batches))
-            found.append(sums)
+            self._state, measured = self._train(self._state, next(self._batches))
+            made.append(measured)
         self.step += steps
         # In float64, where a sum of float32 is exact: the same however many steps are added here.
-        return {name: sum(float(sums[name]) for sums in found) for name in found[0]}
+        sums = dict.fromkeys(made[0], 0.0)
+        for measured in made:
+            predictions = np.float32(measured["predictions"])
+            for name, value in measured.items():
+                is_mean = name in ("loss", "accuracy")
+                sums[name] += float(np.float32(value) * (predictions if is_mean else 1))
+        return sums
 
     def validate(self) -> tuple[float, float]:
         sums, size = np.zeros(3), self._run.validation_batch_size
         for batch in self._ahead(self._validation_samples(), size):
             sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
-        return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
+        return sums[0] / sums[2], sums[1] / sums[2]
 
     def weights_are_finite(self) -> bool:
         return bool(self._finite(self._state["parameters"]))

@@ -72,7 +72,7 @@ def train_step(
 
     `state` has `parameters`, `moments` and `step`, int32; `stored` has `tokens` [batch, sequence]
     of `packed`, `index` and `epoch`, uint32 [batch]. The sums are float32: the mean loss of the
-    predictions, the share that is right, the overflow.
+    predictions, the share that is right (both 0 without any), the predictions, the overflow.
     """
     hidden = hidden_parts(computation.architecture)
     parts = settings.gradient_accumulation_steps
@@ -80,7 +80,8 @@ def train_step(
 
     def step(state, stored):
         batch = _masked(computation, stored, plan, seed, stored["epoch"])
-        batch["weights"] /= jnp.maximum(_over_devices(jnp.sum(batch["weights"])), 1.0)
+        predictions = _over_devices(jnp.sum(batch["weights"]))
+        batch["weights"] /= jnp.maximum(predictions, 1.0)
         overflow = jnp.sum(batch.pop("overflow")).astype(jnp.float32)
         key = jax.random.fold_in(jax.random.key(seed), state["step"])
         drawn = None
@@ -119,7 +120,8 @@ def train_step(
             computation.dtype,
         )
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
-        return new, {"loss": loss, "accuracy": right, "overflow": overflow}
+        sums = {"loss": loss, "accuracy": right, "predictions": predictions, "overflow": overflow}
+        return new, sums
 
     return step
 

@@ -97,7 +97,7 @@ class Engine:
         with reading_in_words():
             for batch in self._validation_batches:
                 sums += [float(addend) for addend in self._validation_step(batch)]
-        return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
+        return sums[0] / sums[2], sums[1] / sums[2]
 
     def weights_are_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in self.model.trainable_weights)

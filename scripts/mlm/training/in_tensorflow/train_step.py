@@ -69,9 +69,9 @@ def replica_train_step(
     seed: int = 0,
 ):
     """The function of a replica's share of a batch, in `lanes` equal parts at the same time: it
-    updates the weights once and returns its addends of the batch's loss, accuracy and overflow.
-    `weights` are divided by the number of predictions in the global batch. Classes of the softmax
-    are drawn by `seed` and the step."""
+    updates the weights once and returns its addends of the batch's mean loss, accuracy, predictions
+    and overflow. `weights` are divided by the number of predictions in the global batch. Classes of
+    the softmax are drawn by `seed` and the step."""
     starts, sizes = strata(model.config.vocab_size, softmax_classes)
 
     def share_of(part: dict, drawn) -> list[tf.Tensor]:
@@ -109,7 +109,9 @@ def replica_train_step(
             zip(gradients, variables, strict=True), skip_gradients_aggregation=True
         )
         overflow = tf.cast(tf.reduce_sum(batch["overflow"]), tf.float32)
-        return {"loss": loss, "accuracy": right, "overflow": overflow}
+        predictions = tf.cast(tf.math.count_nonzero(batch["weights"]), tf.float32)
+        names = ("loss", "accuracy", "predictions", "overflow")
+        return dict(zip(names, (loss, right, predictions, overflow), strict=True))
 
     return traceable(model, step)
 
@@ -131,22 +133,24 @@ def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor
 
 
 def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
-    """A compiled function of (iterator, n), n a tensor: n steps, and their summed metrics."""
+    """A compiled function of (iterator, n), n a tensor: n steps, and their sums over predictions of
+    loss and right answers, of predictions and overflow."""
 
     def total(value):
-        return tf.cast(strategy.reduce("SUM", value, axis=None), tf.float64)
+        return strategy.reduce("SUM", value, axis=None)
 
     @tf.function
     def run_steps(iterator, n):
         # On the host, and in float64, where a sum of float32 is exact: the same whether many
         # steps are added here or few here and the rest by the caller.
-        loss = right = overflow = tf.constant(0.0, tf.float64)
+        sums = tf.zeros([4], tf.float64)
         for _ in tf.range(n):
-            found = strategy.run(replica_step, args=(next(iterator),))
-            loss += total(found["loss"])
-            right += total(found["accuracy"])
-            overflow += total(found["overflow"])
-        return {"loss": loss, "accuracy": right, "overflow": overflow}
+            measured = strategy.run(replica_step, args=(next(iterator),))
+            predictions = total(measured["predictions"])
+            loss, right = (total(measured[name]) * predictions for name in ("loss", "accuracy"))
+            sums += tf.cast([loss, right, predictions, total(measured["overflow"])], tf.float64)
+        names = ("loss", "accuracy", "predictions", "overflow")
+        return dict(zip(names, tf.unstack(sums), strict=True))
 
     return run_steps
 
