@@ -38,9 +38,13 @@ from mlm.config.finetune import label_of
 from mlm.config import memory
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import families_of, model_of_run, resolve, run_section
-from mlm.config.sources import settings_from
+from mlm.config.sources import check_repeated, settings_from
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
+from mlm.config.named_files import all_named_files
 from mlm.corpus.equal_shares import file_name, overlapping
+from mlm.corpus.file_patterns import corpus_settings
+from mlm.corpus.parts import files_of_sources, filter_files
+from mlm.evaluation.further_files import further_texts
 from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.code_digests import job_digests
 from mlm.model.checkpoints import checkpoint_files
@@ -79,9 +83,9 @@ with errors_in_words():
         # A workflow that uses this one as a module gives what differs from the defaults.
         settings = resolve(config)
     else:
+        check_repeated(sys.argv[1:] if workflow.is_main_process else [])
         overlay = workflow.config_settings.overwrite_config
         settings = settings_from(config, overlay, workflow.configfiles)
-    OTHER_RUNS = files_of_other_runs(settings["report"]["also"])
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     snakemake_output.shorten(logger, workflow)
     abandoned_locks.hold_directory(Path.cwd(), logger.info)
@@ -90,7 +94,34 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
 interrupts.end_jobs_on_interrupt()
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
+def canonical(value):
+    """`value` with sorted keys, so that the order of the configuration is no change."""
+    if isinstance(value, dict):
+        return {k: canonical(value[k]) for k in sorted(value)}
+    return [canonical(v) for v in value] if isinstance(value, list) else value
+
+
+# Jobs read the rules as well, and need not print the same lines again.
+told = logger.info if workflow.is_main_process else lambda _: None
+
+
+def files_of_filters():
+    """The files that filters of the sources of the corpus read."""
+    sources = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
+    return sorted({path for own in sources for path in filter_files(own["filters"])})
+
+
 RUNS = list(settings["runs"])
+USED_BY_CORPUS = canonical(corpus_settings(settings))
+# Looked for before anything is planned: Snakemake takes the results of a missing file as done.
+with errors_in_words():
+    FILES_OF_SOURCES, FILTER_FILES, FURTHER, OTHER_RUNS = all_named_files(
+        settings if workflow.is_main_process else None,
+        lambda: files_of_sources(settings["corpus"], told),
+        files_of_filters,
+        lambda: {run: further_texts(settings, run) for run in RUNS},
+        lambda: files_of_other_runs(settings["report"]["also"]),
+    )
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 PAIR_FILES = {run: run_section(settings, run, "evaluation")["minimal_pair_files"] for run in RUNS}
 PREFLIGHT_BEFORE_TRAINING = (
@@ -227,13 +258,6 @@ def operational(**values):
 def publish_of(repository, *keys, **others):
     """Keys of section `publish` for a job, and `repository`: the {kind: name} that it publishes to."""
     return canonical(repository | {key: PUBLISH[key] for key in keys} | others)
-
-
-def canonical(value):
-    """`value` with sorted keys, so that the order of the configuration is no change."""
-    if isinstance(value, dict):
-        return {k: canonical(value[k]) for k in sorted(value)}
-    return [canonical(v) for v in value] if isinstance(value, list) else value
 
 
 def corpus_files(split):

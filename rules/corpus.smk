@@ -1,26 +1,11 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
-from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import (
-    decontamination_settings,
-    files_of_sources,
-    filter_files,
-    planned_parts,
-)
+from mlm.corpus.parts import decontamination_settings, planned_parts
 
-# Jobs read this rule file as well, and need not print the same lines again.
-told = logger.info if workflow.is_main_process else lambda _: None
-with errors_in_words():
-    FILES_OF_SOURCES = files_of_sources(settings["corpus"], told)
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
 }
-
-USED_BY_CORPUS = canonical(corpus_settings(settings))
-with errors_in_words():
-    used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
-    FILTER_FILES = sorted({path for own in used for path in filter_files(own["filters"])})
 
 # What is read is decontaminated, and searched for near-duplicates, later; empty: they are kept.
 FIRST_FILTERS = {

@@ -1,11 +1,5 @@
 # From a run's model and the test split to its evaluation.json and fill_mask.json.
 
-from mlm.evaluation.further_files import further_texts
-
-with errors_in_words():
-    FURTHER = {run: further_texts(settings, run) for run in RUNS}
-
-
 rule evaluate:
     """Score an exported model on the test split with fixed masks."""
     input:

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", help="a JSON file below results/")
     options = parser.parse_args(arguments)
     root = Path(options.directory).resolve()
-    asked = Path(os.path.relpath(options.file, root)).as_posix()
+    asked = name_below(root, options.file)
     records = chain(root, asked)
     # The sha256 of each file that the makers wrote or read, by path.
     files = {n: d for r in records.values() for n, d in (r.inputs | r.outputs).items()}
@@ -69,18 +69,24 @@ def main(arguments: list[str]) -> int:
     return 1 if damaged or other_code or stale else 0
 
 
+def name_below(root: Path, file: str) -> str:
+    """The path below `root` of `file`, which is named from here or from `root`."""
+    there = next((path for path in (Path(file), root / file) if os.path.isfile(path)), None)
+    return Path(os.path.relpath(there, root)).as_posix() if there else file
+
+
 def chain(root: Path, asked: str) -> dict:
     """The records of the artefact and of all artefacts that it was made from, by path."""
     waiting, found = [asked], {}
     while waiting:
         name = waiting.pop(0)
-        if name in found or not is_artefact(name) or not (root / name).is_file():
+        if name in found or not is_artefact(name) or not os.path.isfile(root / name):
             continue
         found[name] = made_from(root / name)
         waiting += sorted(found[name].inputs)
     if not found or not found[asked].rule:
         raise MlmError(
-            f"{asked}: no record of how it was made. Name one of the JSON files that the workflow "
+            f"{asked!r}: no record of how it was made. Name one of the JSON files that the workflow "
             "wrote below results/, such as results/runs/base/evaluation.json"
         )
     return found
@@ -89,9 +95,10 @@ def chain(root: Path, asked: str) -> dict:
 @cache
 def codes_of(rule: str) -> list[str]:
     """The digests of what the rules named `rule` compute in this clone."""
-    named = re.compile(rf"^ *rule {rule}:.*?jobs/(\w+)\.py", re.M | re.S)
-    files = sorted((BASE / "rules").glob("*.smk"))
-    jobs = [job for file in files for job in named.findall(file.read_text())]
+    rules = "\n".join(file.read_text() for file in sorted((BASE / "rules").glob("*.smk")))
+    used = {new: old for old, new in re.findall(r"^ *use rule (\w+) as (\w+)", rules, re.M)}
+    named = re.compile(rf"^ *rule {used.get(rule, rule)}:.*?jobs/(\w+)\.py", re.M | re.S)
+    jobs = named.findall(rules)
     return [value_sha256(job_digests([job], _MEMORY)) for job in jobs]
 
 

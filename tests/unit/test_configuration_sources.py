@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 from snakemake.utils import update_config
-from tests.conftest import ended
+from tests.conftest import ended, refusal
 
 from mlm.config.resolution import model_of_run, resolve, run_section
-from mlm.config.sources import read_overlay, read_settings, set_by_user, settings_from
+from mlm.config.sources import (
+    check_repeated,
+    read_overlay,
+    read_settings,
+    set_by_user,
+    settings_from,
+)
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError
 
@@ -151,6 +157,22 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
 def test_a_value_of_the_command_line_that_is_no_yaml_is_named():
     with pytest.raises(MlmError, match=r"^--config seed=\[1, line 2: not valid YAML"):
         read_settings(ROOT / "config.yaml", [], ["seed=[1"])
+
+
+@pytest.mark.parametrize(
+    "arguments, option",
+    [
+        (["--configfile", "a.yaml", "--cores", "2", "--configfiles=b.yaml"], "--configfile"),
+        (["--config", "seed=1", "-C", "report={}"], "--config"),
+        (["-Cseed=1", "--config=seed=2"], "--config"),
+        (["--configfile", "a.yaml", "b.yaml", "--config", "seed=1", "report={}"], None),
+    ],
+)
+def test_an_option_of_which_snakemake_would_drop_the_first_is_refused(arguments, option):
+    if option:
+        assert refusal(check_repeated, arguments).startswith(f"{option} is set 2 times")
+    else:
+        check_repeated(arguments)
 
 
 def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):

@@ -213,3 +213,18 @@ def test_the_status_command_says_why_in_words(built):
         ran = built.python("scripts/status.py", "--configfile", "tiny.yaml")
     assert "pretrain [run=base]: pretraining.optimizer.learning_rate changed" in ran.stdout
     assert "evaluate [run=base]: follows from pretrain" in ran.stdout
+
+
+def test_a_file_that_is_not_there_is_named_and_keeps_no_old_result(built):
+    """Snakemake would take what was made from it as done, and show new settings beside it."""
+    with built.edited("data/pairs.tsv", by=lambda content: None):
+        for path, value in (
+            ("evaluation.seed", 5),
+            ("evaluation.also", {"further": ["data/gone.txt"]}),
+            ("finetune.data", {"source": "csv", "file": "typo.csv", "target_column": "x"}),
+        ):
+            with built.configured(with_setting(path, value)):
+                output = built.dry_run()
+            assert "evaluation.minimal_pair_files: data/pairs.tsv is not there" in output
+            assert "rule report:" not in output
+        assert "finetune.data.file: typo.csv is not there" in output

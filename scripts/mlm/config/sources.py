@@ -43,6 +43,22 @@ def settings_from(
     return resolve(set_by_user(config, overlay))
 
 
+def check_repeated(arguments: Iterable[str]) -> None:
+    """Raise MlmError if Snakemake's `arguments` have `--configfile` or `--config` twice: of each it
+    would read the last alone."""
+    names = [argument.partition("=")[0] for argument in arguments]
+    for option, others, values in (
+        ("--configfile", ("--configfiles",), "a.yaml b.yaml"),
+        ("--config", ("-C",), "seed=1 'report={title: Mine}'"),
+    ):
+        count = sum(name in (option, *others) or name[:2] in others for name in names)
+        if count > 1:
+            raise MlmError(
+                f"{option} is set {count} times, and Snakemake reads the last alone. Name all "
+                f"after one: {option} {values}"
+            )
+
+
 def read_overlay(file: str | Path) -> dict[str, Any]:
     """The content of a configuration file; MlmError with file, line and remedy if it has none."""
     where = f"--configfile {file}"

@@ -1,7 +1,6 @@
 """Which files glob patterns name, and which settings a source uses; light, for Snakemake."""
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from mlm.config.corpus import encoding_name
 from mlm.config.filters import quality_rules
+from mlm.config.named_files import wrong_with_name
 from mlm.config.resolution import Settings, run_section
 from mlm.foundations.errors import MlmError, listed, printable
 
@@ -36,8 +36,6 @@ FORMATS = {
     "parquet": Format(divisible=True),
 }
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
-#: Characters of names that Snakemake reads as wildcards, or that no record can hold.
-_REFUSED = re.compile(r"[{}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def file_format(path: str) -> tuple[str, str | None]:
@@ -116,8 +114,8 @@ def _problem(path: str, pattern: str) -> str | None:
             "writes. Narrow the pattern to your texts (data/*.txt), or run elsewhere (snakemake "
             "--directory)"
         )
-    if _REFUSED.search(path):
-        return f"{shown} has a brace, a control character or no UTF-8 in its name; rename it"
+    if problem := wrong_with_name(path):
+        return f"{shown} {problem}"
     if Path(path).stat().st_size == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
     return format_problem

@@ -31,8 +31,9 @@ def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
 def parser_for_run(name: str, doc: str) -> argparse.ArgumentParser:
     """A `command_parser` with options that say which run is meant, as snakemake has them."""
     parser = command_parser(name, doc)
-    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE")
+    many = {"nargs": "+", "action": "extend", "default": []}
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", **many)
+    parser.add_argument("--config", "-C", metavar="KEY=VALUE", **many)
     parser.add_argument("--run", help="the run that is asked about (default: the first)")
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
     return parser

@@ -1,0 +1,73 @@
+"""Files that the configuration names, looked for before anything is planned: Snakemake takes the
+results of a missing file as up to date, whatever else changed."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mlm.config.resolution import Settings, run_section
+from mlm.foundations.errors import MlmError, listed
+
+#: Characters of names that Snakemake reads as wildcards ({run}) or path variables (<results>), or
+#: that no record can hold.
+_UNUSABLE = re.compile(r"[{}<>\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def wrong_with_name(path: str) -> str | None:
+    """The end of a sentence on the name `path` of a file or a directory; None if it is usable."""
+    if _UNUSABLE.search(path):
+        return "has one of {}<>, a control character or no UTF-8 in its name; rename it"
+    return None
+
+
+def all_named_files(settings: Settings | None, *finders: Callable[[], Any]) -> list[Any]:
+    """What each of `finders` returns, after a look for the files of `settings`, None in a job, which
+    may run where files of other stages are not. Raises one MlmError with all problems of all."""
+    problems = problems_of_named_files(settings) if settings else []
+    messages = [f"Files of the configuration:\n{listed(problems)}"] * bool(problems)
+    results = []
+    for find in finders:
+        try:
+            results.append(find())
+        except MlmError as error:
+            messages.append(str(error))
+    if messages:
+        raise MlmError("\n".join(messages))
+    return results
+
+
+def problems_of_named_files(settings: Settings) -> list[str]:
+    """A line for each file of the configuration that is not there, beginning with its key, and for
+    each path that cannot be used. Files that patterns name are for `corpus.file_patterns`."""
+    problems = []
+    for key, path, is_file in _named(settings):
+        if problem := wrong_with_name(path):
+            problems.append(f"{key}: {path} {problem}")
+        elif is_file and not os.path.isfile(path):
+            what = "a directory" if os.path.isdir(path) else "not there"
+            problems.append(
+                f"{key}: {path} is {what}; name a file, relative to the working directory "
+                f"({os.getcwd()}), or leave it out"
+            )
+    return list(dict.fromkeys(problems))
+
+
+def _named(settings: Settings) -> Iterator[tuple[str, str, bool]]:
+    """Each path that the configuration names, with its key and whether it has to be a file."""
+    for run in settings["runs"]:
+        evaluation, model = (run_section(settings, run, name) for name in ("evaluation", "model"))
+        for path in evaluation["minimal_pair_files"]:
+            yield "evaluation.minimal_pair_files", path, True
+        for key in ("config_file", "start_from"):
+            if model[key]:
+                yield f"model.{key}", model[key], False  # which the section reads itself
+    finetune, tokenizer = settings["finetune"], settings["tokenizer"]
+    if finetune["data"]["source"] == "csv":
+        yield "finetune.data.file", finetune["data"]["file"], True
+    for place in finetune["also"]:
+        yield "finetune.also", place, False
+    if tokenizer["kind"] == "pretrained":
+        yield "tokenizer.pretrained.path", tokenizer["pretrained"]["path"], False
+    for name, place in settings["report"]["also"].items():
+        yield f"report.also.{name}", place, False

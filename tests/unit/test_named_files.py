@@ -1,0 +1,40 @@
+"""Every file that a configuration names is looked for before anything is planned."""
+
+import pytest
+from tests.conftest import refusal
+
+from mlm.config.named_files import problems_of_named_files
+from mlm.config.resolution import resolve
+from mlm.corpus.file_patterns import matched_files
+
+PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}
+
+
+def test_all_missing_files_are_told_together_by_their_keys(here):
+    (here / "pairs.tsv").touch()
+    own = {"base": {}, "own": {"evaluation": {"minimal_pair_files": ["pairs.tsv", "gone.tsv"]}}}
+    csv = {"data": {"source": "csv", "file": "typo.csv", "target_column": "x"}}
+    problems = problems_of_named_files(resolve(PAIRS | {"runs": own, "finetune": csv}))
+    for key, path in (
+        ("evaluation.minimal_pair_files", "typo.jsonl"),
+        ("evaluation.minimal_pair_files", "gone.tsv"),
+        ("finetune.data.file", "typo.csv"),
+    ):
+        assert sum(line.startswith(f"{key}: {path} is not there") for line in problems) == 1
+    assert len(problems) == 3
+
+
+@pytest.mark.parametrize("name", ["<results>.tsv", "<b>.tsv", "{run}.tsv", "a\x1b.tsv"])
+def test_names_that_snakemake_would_read_as_something_else_are_refused(here, name):
+    (here / name).write_text("A text.\n")
+    (here / "pairs.tsv").touch()
+    for given in (
+        {"evaluation": {"minimal_pair_files": [name]}},
+        {"finetune": {"data": {"source": "csv", "file": name, "target_column": "x"}}},
+        {"report": {"also": {"other": name}}},
+        {"tokenizer": {"kind": "pretrained", "pretrained": {"path": name, "revision": "0" * 40}}},
+    ):
+        given = {"evaluation": {"prompts": []}} | given
+        (problem,) = problems_of_named_files(resolve(given))
+        assert name in problem and "rename it" in problem
+    assert "rename it" in refusal(matched_files, {"train": ["*.tsv"]})

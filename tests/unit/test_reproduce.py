@@ -1,0 +1,30 @@
+import pytest
+from loaded_script import loaded
+from tests.conftest import refusal
+
+from mlm.foundations.artefacts import write_artefact
+
+RESULT = "results/runs/base/evaluation.json"
+
+
+@pytest.fixture
+def reproduce():
+    return loaded("reproduce")
+
+
+def test_the_code_of_a_rule_that_uses_another_is_found(reproduce):
+    assert reproduce.codes_of("finetune_fold")
+    assert reproduce.codes_of("finetune_published") == reproduce.codes_of("finetune_fold")
+    assert reproduce.codes_of("no_such_rule") == []
+
+
+@pytest.mark.parametrize("file", [f"there/{RESULT}", RESULT])
+def test_a_file_is_named_from_here_or_from_its_directory(reproduce, here, file):
+    write_artefact(here / "there" / RESULT, {"made_from": {"rule": "evaluate"}})
+    assert reproduce.name_below(here / "there", file) == RESULT
+
+
+@pytest.mark.parametrize("file", ["", ".", "gone.json", "results"])
+def test_what_is_no_record_is_refused_with_an_example(reproduce, here, file):
+    (here / "results").mkdir()
+    assert RESULT in refusal(reproduce.chain, here, reproduce.name_below(here, file))
