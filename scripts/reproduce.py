@@ -86,7 +86,7 @@ def chain(root: Path, asked: str) -> dict:
         waiting += sorted(found[name].inputs)
     if not found or not found[asked].rule:
         raise MlmError(
-            f"{asked!r}: no record of how it was made. Name one of the JSON files that the workflow "
+            f"{asked!r}: no record of how it was made. Name a JSON file that the workflow "
             "wrote below results/, such as results/runs/base/evaluation.json"
         )
     return found

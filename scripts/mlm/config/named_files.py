@@ -22,8 +22,8 @@ def wrong_with_name(path: str) -> str | None:
 
 
 def all_named_files(settings: Settings | None, *finders: Callable[[], Any]) -> list[Any]:
-    """What each of `finders` returns, after a look for the files of `settings`, None in a job, which
-    may run where files of other stages are not. Raises one MlmError with all problems of all."""
+    """What each of `finders` returns, after a look for the files of `settings`, which is None in a
+    job: other files may not be where it runs. Raises one MlmError with all problems of all."""
     problems = problems_of_named_files(settings) if settings else []
     messages = [f"Files of the configuration:\n{listed(problems)}"] * bool(problems)
     results = []
