@@ -2,15 +2,20 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from tiny_encoder import tiny_config
 
+from mlm.config.model import unfit_files
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.carried_vocabulary import CarriedVocabulary
 from mlm.model.checkpoints import Checkpoint, checkpoint_files
+from mlm.model.warm_start import WarmStart
+from mlm.model.weights import fitting
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -67,6 +72,46 @@ def test_parts_and_half_precision_are_read(published):
     (place / "model-2.safetensors").unlink()
     with pytest.raises(MlmError, match="lacks model-2"):
         Checkpoint.read(str(place))
+
+
+def test_the_files_of_a_checkpoint_are_those_that_its_index_names(published):
+    place, weights = published
+    (place / "model.safetensors").unlink()
+    names = list(weights)
+    save_file({n: weights[n] for n in names[:5]}, place / "first.safetensors")
+    save_file({n: weights[n] for n in names[5:]}, place / "other.safetensors")
+    parts = {n: "first.safetensors" if n in names[:5] else "other.safetensors" for n in names}
+    (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    assert same(Checkpoint.read(str(place)).weights, weights)
+    listed = {Path(file).name for file in checkpoint_files(str(place))}
+    assert {"first.safetensors", "other.safetensors", "config.json"} < listed
+    (place / "tokenizer.json").touch()
+    assert not [*unfit_files(str(place))]
+    (place / "other.safetensors").unlink()
+    assert any("other.safetensors" in line for line in unfit_files(str(place)))
+    with pytest.raises(MlmError, match="lacks other"):
+        Checkpoint.read(str(place))
+
+
+def test_numbers_that_are_infinite_in_32_bits_are_refused(published):
+    place, weights = published
+    name = next(iter(weights))
+    save_file(weights | {name: np.full(weights[name].shape, 1e300)}, place / "model.safetensors")
+    with pytest.raises(MlmError, match=f"{name} .*not finite"):
+        Checkpoint.read(str(place))
+
+
+def test_weights_of_layers_that_the_configuration_lacks_are_refused(published):
+    place, weights = published
+    fewer = Architecture.of(tiny_config("bert", num_hidden_layers=1))
+    fresh = {n: np.zeros(s, "f") for n, s in parameter_shapes(fewer).items()}
+    rows = CarriedVocabulary(tuple(((i, 1.0),) for i in range(fewer.vocabulary)), same=True)
+    start = WarmStart("some", Checkpoint.read(str(place)), rows, "pieces")
+    words = f"{fewer.names.words}.weight"
+    with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
+        start.over(fresh, words, ())
+    with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
+        fitting(weights, fewer, place)
 
 
 def test_bfloat16_is_the_upper_half_of_float32(published):

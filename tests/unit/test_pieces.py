@@ -5,7 +5,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from mlm.tokenizer.pieces import texts_of, word_starts
+from mlm.foundations.errors import MlmError
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.pieces import pieces_by_id, texts_of, word_starts
 
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 TEXT = "the constitutional obligations of the government and of the people"
@@ -50,6 +52,17 @@ def test_as_many_pieces_start_a_word_as_there_are_words_and_their_texts_are_the_
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]")
     assert "".join(texts_of(fast, ids)).strip() == TEXT
     assert texts_of(fast, [fast.mask_token_id]) == ["[MASK]"]
+
+
+@pytest.mark.parametrize("place", ["vocab", "added"])
+def test_ids_with_a_large_gap_are_refused_before_a_table_is_made(place):
+    pieces = {p: i for i, p in enumerate([*SPECIAL, "a", "b"])}
+    far = [{"id": 10**8, "content": "[FAR]", "special": True}]
+    model = {"type": "WordLevel", "vocab": pieces | ({"far": 10**8} if place == "vocab" else {})}
+    content = {"model": model, "added_tokens": far if place == "added" else []}
+    for read in (pieces_by_id, word_starts, lambda content: Encoder(content, {})):
+        with pytest.raises(MlmError, match="100,000,000"):
+            read(content)
 
 
 def test_without_a_mark_every_piece_starts_a_word():

@@ -203,6 +203,12 @@ def test_a_directory_without_a_tokenizer_is_named(made, tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(MlmError, match="cannot read a tokenizer"):
         load_pretrained(str(tmp_path), None)
+    own_code = {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(own_code))
+    with pytest.raises(MlmError, match="own code") as refusal:
+        load_pretrained(str(tmp_path), None)
+    assert "trust" not in str(refusal.value)
+    (tmp_path / "tokenizer_config.json").unlink()
     (tmp_path / "tokenizer.json").write_bytes((made / "tokenizer.json").read_bytes())
     with pytest.raises(MlmError, match=r"special_tokens_map\.json is missing"):
         Encoder.load(tmp_path / "tokenizer.json")

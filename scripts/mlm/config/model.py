@@ -29,6 +29,9 @@ _SET_BY_THE_WORKFLOW = (
 )
 #: Fields that are integers wherever they come from.
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+#: The weights of a published encoder, in one file or with an index of several.
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 #: Fields that would make another kind of model of it.
 _DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
 
@@ -265,13 +268,36 @@ def unfit_files(place: str) -> Iterator[str]:
         yield f"{place}: Snakemake reads braces in paths as wildcards; rename it"
     if not (directory / "tokenizer.json").is_file():
         yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
-    if not [*directory.glob("model.safetensors*")]:
-        yield (
-            f"{place} has no model.safetensors; other formats, which can run code, are never opened"
-        )
+    try:
+        weight_files(directory)
+    except ValueError as error:
+        yield f"{place} {error}"
     with suppress(ValueError):
         if content_of(f"{place}/config.json").get("auto_map"):
             yield f"{place} brings its own code (auto_map in config.json), which is never run"
+
+
+def weight_files(directory: Path) -> list[str]:
+    """The names of the safetensors files of the encoder in `directory`, sorted: the one, or the
+    index and the parts that it names. ValueError, in words, if they are not all there."""
+    if (directory / WEIGHTS).is_file():
+        return [WEIGHTS]
+    if not (directory / INDEX).is_file():
+        pickles = sorted(file.name for file in directory.glob("*") if file.suffix in _PICKLES)
+        raise ValueError(
+            f"has no {WEIGHTS}{f', but {pickles[0]}' if pickles else ''}. A pickle "
+            "(pytorch_model.bin) can run any code and is never opened; choose a commit with "
+            "safetensors, or convert it elsewhere: "
+            "AutoModelForMaskedLM.from_pretrained(…).save_pretrained(…)"
+        )
+    try:
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        names = sorted({Path(name).name for name in index["weight_map"].values()})
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"has a damaged {INDEX} ({error!r})") from None
+    if missing := [name for name in names if not (directory / name).is_file()]:
+        raise ValueError(f"lacks {', '.join(missing)}, which {INDEX} names")
+    return [INDEX, *names]
 
 
 def cached_snapshot(checkpoint: str) -> Path:

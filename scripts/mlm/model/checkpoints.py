@@ -4,15 +4,15 @@ Weights are read from safetensors alone, and get the names that transformers in 
 AutoModelForMaskedLM.
 """
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mlm.config.fields import hub_id
-from mlm.config.model import content_of
+from mlm.config.model import INDEX, content_of, weight_files
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.hub_snapshots import snapshot
@@ -21,10 +21,9 @@ from mlm.tokenizer.pretrained import SOURCE_FILES
 if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
     import numpy as np
 
-_CONFIG, _WEIGHTS, _INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-#: What is read of a checkpoint; no folder of the Hub matches.
-_FILES = (_CONFIG, "model*.safetensors", _INDEX, "README.md", *SOURCE_FILES)
+_CONFIG, _CARD = "config.json", "README.md"
+#: What is downloaded of a checkpoint; no folder of the Hub matches.
+_ON_HUB = (_CONFIG, "model*.safetensors", INDEX, _CARD, *SOURCE_FILES)
 #: What a family calls its encoder in PyTorch, where it is not its model_type.
 _ENCODERS = {
     **dict.fromkeys(("xlm-roberta", "camembert"), "roberta"),
@@ -67,7 +66,7 @@ class Checkpoint:
             weights=_named_as_saved(weights, fields["model_type"]),
             sha256=value_sha256(parts),
             tokenizer=tokenizer if tokenizer.is_file() else None,
-            licence=_licence(directory / "README.md"),
+            licence=_licence(directory / _CARD),
         )
 
 
@@ -76,12 +75,22 @@ def encoder_prefix(family: str) -> str:
     return f"{_ENCODERS.get(family, family.replace('-', '_'))}."
 
 
+def weights_beyond(stored: Iterable[str], known: Collection[str], prefix: str) -> list[str]:
+    """Weights of layers, whose names begin with `prefix`, that the network lacks: its config.json
+    has fewer layers than the checkpoint, or other ones."""
+    in_layer = re.compile(re.escape(prefix) + r"(.*\.)?\d+\..*(weight|bias)$")
+    return sorted(name for name in stored if name not in known and in_layer.match(name))
+
+
 def checkpoint_files(place: str | None) -> list[str]:
     """The files that count of the checkpoint in the directory `place`, sorted; none of a Hub id."""
     if not place or not Path(place).is_dir():
         return []
-    found = {file for pattern in _FILES for file in Path(place).glob(pattern) if file.is_file()}
-    return sorted(map(str, found))
+    directory = Path(place)
+    with suppress(ValueError):  # which the plan reports
+        names = {_CONFIG, _CARD, *SOURCE_FILES, *weight_files(directory)}
+        return sorted(str(directory / name) for name in names if (directory / name).is_file())
+    return []
 
 
 def directory_of(place: str, key: str) -> Path:
@@ -93,7 +102,7 @@ def directory_of(place: str, key: str) -> Path:
             f"{key}: {place} is no directory here, and no Hub id with its commit: owner/name@ and "
             "the 40 hexadecimal digits of a commit are expected, since a branch or a tag can move"
         )
-    return Path(snapshot(key, *found, _FILES))
+    return Path(snapshot(key, *found, _ON_HUB))
 
 
 def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
@@ -114,24 +123,11 @@ def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
 
 def _weight_files(directory: Path, key: str, place: str) -> list[Path]:
     """Its safetensors files: the one, or the parts that the index names."""
-    if (directory / _WEIGHTS).is_file():
-        return [directory / _WEIGHTS]
-    if (directory / _INDEX).is_file():
-        try:
-            index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
-            names = sorted({Path(name).name for name in index["weight_map"].values()})
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise MlmError(f"{key}: {place}/{_INDEX} is damaged ({error!r})") from None
-        if missing := [name for name in names if not (directory / name).is_file()]:
-            raise MlmError(f"{key}: {place} lacks {', '.join(missing)}, which {_INDEX} names")
-        return [directory / name for name in names]
-    pickles = sorted(file.name for pattern in _PICKLES for file in directory.glob(pattern))
-    found = f", but {pickles[0]}" if pickles else ""
-    raise MlmError(
-        f"{key}: {place} has no model.safetensors{found}. A pickle (pytorch_model.bin) can run any "
-        "code and is never opened; choose a commit with safetensors, or convert it elsewhere: "
-        "AutoModelForMaskedLM.from_pretrained(…).save_pretrained(…)"
-    )
+    try:
+        names = weight_files(directory)
+    except ValueError as error:
+        raise MlmError(f"{key}: {place} {error}") from None
+    return [directory / name for name in names if name != INDEX]
 
 
 def _tensors(file: Path) -> dict[str, "np.ndarray"]:
@@ -151,9 +147,10 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
                 value = np.frombuffer(tensor["data"], numbers[tensor["dtype"]])
             else:
                 continue  # Buffers, such as position_ids, are no weights.
-            found[name] = value.astype(np.float32).reshape(tensor["shape"])
-            if not np.isfinite(value).all():
-                raise ValueError(f"{name} holds values that are not finite")
+            with np.errstate(over="ignore"):
+                found[name] = value.astype(np.float32).reshape(tensor["shape"])
+            if not np.isfinite(found[name]).all():
+                raise ValueError(f"{name} has values that are not finite in float32")
     except (SafetensorError, ValueError) as error:
         said = " ".join(str(error).split())
         raise MlmError(

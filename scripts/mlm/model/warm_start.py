@@ -13,7 +13,7 @@ from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.carried_vocabulary import CarriedVocabulary, Vocabulary
-from mlm.model.checkpoints import Checkpoint, encoder_prefix
+from mlm.model.checkpoints import Checkpoint, encoder_prefix, weights_beyond
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder, token_text
 from mlm.tokenizer.pretrained import load_pretrained
 
@@ -106,6 +106,12 @@ class WarmStart:
                 f"model.start_from: {self.name} has no floating-point values of {len(lost)} "
                 f"weights of its encoder, {lost[0]} among them. Only a head may be missing; give "
                 "all weights of the model that its config.json describes"
+            )
+        if beyond := weights_beyond(stored, fresh.keys(), prefix):
+            raise MlmError(
+                f"model.start_from: {self.name} has {len(beyond)} weights of layers that the model "
+                f"of its config.json lacks, {beyond[0]} among them. Give weights and config.json "
+                "of one model"
             )
         for name in sorted(fresh.keys() & stored.keys()):
             value = stored[name]

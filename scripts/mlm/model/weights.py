@@ -56,6 +56,12 @@ def fitting(
                 f"{path}: {name}: found {found}, expected {shape}. Give the model.safetensors and "
                 f"the config.json of one model of the family {architecture.family}"
             )
+    layer = architecture.names.layer
+    if beyond := sorted(n for n in stored if n.startswith(layer) and n not in shapes):
+        raise MlmError(
+            f"{path}: {beyond[0]} and {len(beyond) - 1} more: found weights of layers that "
+            "config.json lacks. Give the model.safetensors and the config.json of one model"
+        )
     return {name: stored[name].astype(np.float32) for name in shapes}
 
 

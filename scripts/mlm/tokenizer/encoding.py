@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, reading
-from mlm.tokenizer.pieces import METASPACE
+from mlm.tokenizer.pieces import METASPACE, pieces_by_id
 
 #: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
@@ -35,9 +35,9 @@ class Encoder:
         self, tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None = None
     ):
         """From a tokenizer.json's content, and the texts of the five special tokens by name."""
+        self.vocabulary_size = len(pieces_by_id(tokenizer))
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
-        self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
         missing = [
             f"{name} ({special_tokens.get(name)!r})"
             for name in SPECIAL_NAMES

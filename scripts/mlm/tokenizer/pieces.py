@@ -3,6 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
+from mlm.foundations.errors import MlmError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -53,14 +55,20 @@ def word_numbers(pieces: list[str], word_ids: list[int | None]) -> list[int]:
 
 
 def pieces_by_id(tokenizer_json: dict) -> list[str]:
-    """The name of each id, "" where there is none."""
+    """The name of each id, "" where there is none. MlmError if most ids have none: tables have a
+    row for each, and one token of id 10⁸ makes them larger than the memory."""
     vocabulary = tokenizer_json["model"]["vocab"]
     if isinstance(vocabulary, dict):
         by_id = {i: p for p, i in vocabulary.items()}
     else:
         by_id = {i: p for i, (p, _) in enumerate(vocabulary)}
     by_id |= {t["id"]: t["content"] for t in tokenizer_json.get("added_tokens", ())}
-    return [by_id.get(i, "") for i in range(max(by_id) + 1)]
+    if (ids := max(by_id) + 1) > 2 * len(by_id):
+        raise MlmError(
+            f"The tokenizer has {len(by_id):,} pieces, but ids up to {ids - 1:,}: most ids would "
+            "have no piece. Number its pieces without gaps, or choose another tokenizer"
+        )
+    return [by_id.get(i, "") for i in range(ids)]
 
 
 def texts_of(tokenizer, ids: list[int]) -> list[str]:

@@ -45,9 +45,12 @@ def load_pretrained(
         if not tokenizer.is_fast:
             raise ValueError(f"a {type(tokenizer).__name__} has no tokenizer.json form")
     except Exception as error:  # tokenizers raises nothing narrower
+        reason = " ".join(str(error).split())[:300]
+        if "trust_remote_code" in str(error):
+            reason = "it brings its own code, auto_map in its files, which is never run"
         raise MlmError(
-            f"{key}: transformers cannot read a tokenizer from {path} "
-            f"({' '.join(str(error).split())[:300]})."
+            f"{key}: transformers cannot read a tokenizer from {path} ({reason}). Choose one that "
+            "AutoTokenizer reads without code of its own, or train one (tokenizer.kind)"
         ) from None
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
