@@ -183,10 +183,9 @@ REPORT_EXTRAS = {
         ("preview", "preview.json", True),
         ("asked", "asked.json", True),
         ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
-        ("preflight_finetune", "preflight_finetune.json", PREFLIGHT_WANTED and FINETUNE_WANTED),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )
-    if wanted and name.split("_")[0] in settings["report"]["sections"]
+    if wanted and name in settings["report"]["sections"]
 }
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 
@@ -314,7 +313,7 @@ def check_before_work(jobs):
         if here:
             environment.check_environment()
         working_directory.check_dates(inputs - {str(file) for job in jobs for file in job.output})
-        if "lower_train_step" in names and here:
+        if "compile_train_step" in names and here:
             require_compilers(settings["preflight"]["targets"])
         if any(name.startswith("publish_") for name in names):
             token_from_environment()

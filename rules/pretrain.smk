@@ -28,7 +28,7 @@ rule pretrain:
         # How many processes there are decides the size of a batch, and how sums are rounded.
         accelerator=of_section(
             "accelerator",
-            *("attention", "cpu_threads", "deterministic", "kind", "precision", "processes"),
+            *("cpu_threads", "deterministic", "kind", "precision", "processes"),
             "virtual_replicas",
         ),
         sequence_length=settings["shards"]["sequence_length"],

@@ -11,10 +11,7 @@ ON_REQUEST = [
     *INDEXES,
     *made_by(
         *FINETUNE_RULES,
-        "lower_train_step",
-        "find_batch",
         "compile_train_step",
-        "preflight_finetune",
         "preflight_passed",
     ),
 ]

@@ -64,9 +64,9 @@ PROMISES = {
         "test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_tensorflow_takes",
         "training/jax_framework::test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
         "training/jax_framework::test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
-        "unit/preflight_lowering::test_a_planted_fault_is_caught_with_its_operation_and_line",
-        "unit/preflight_compiler::"
-        "test_a_program_that_overflows_the_memory_is_told_from_a_refused_one",
+        "unit/preflight_tensorflow::test_a_planted_fault_is_refused_in_xlas_words",
+        "preflight/tpu_targets::"
+        "test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target",
         "training/refusals::test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
         "unit/requirements::test_a_profile_names_rules_that_there_are",
         "unit/requirements::test_an_extended_environment_holds_the_default_one",
@@ -141,8 +141,8 @@ PROMISES = {
         "unit/text_index::test_an_answer_is_the_same_with_the_index_and_without"
     ],
     "snakemake --cores 2 preflight": [
-        "unit/preflight_lowering::test_the_step_that_trains_breaks_no_rule",
-        "unit/preflight_compiler::test_the_figures_are_those_of_the_program",
+        "unit/preflight_tensorflow::test_the_step_that_trains_compiles",
+        "preflight/tpu_targets::test_training_validation_and_evaluation_compile_for_a_tpu",
     ],
     "snakemake --cores 2 export": [
         "workflow/accounts::test_results_are_exported_and_accounted_for",

@@ -7,4 +7,4 @@ from job_adapter import run_as_job
 def main(job):
     from mlm.accelerators.verdict_table import show_and_require
 
-    show_and_require(list(job.input.reports), job.output[0], dict(job.params.prices))
+    show_and_require(list(job.input.reports), job.output[0])

@@ -163,7 +163,7 @@ def require(root, passed: bool | None, **changes) -> None:
     run, _ = small_run(root)
     step = {"engine": "tensorflow", "precision": "bfloat16"} | run.step_sizes()
     if passed is not None:
-        empty = {key: [] for key in ("unseen", "findings", "targets", "chips")}
+        empty = {key: [] for key in ("unseen", "findings", "targets", "notes")}
         told = {"run": "small", "label": "", "effort": "full", "packages": {}} | empty
         verdict = PreflightVerdict(passed=passed, step=Step(**step | changes), **told)
         verdict.write(root / "preflight.json")

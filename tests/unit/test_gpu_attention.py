@@ -7,12 +7,9 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from tests.conftest import refusal
 from tiny_encoder import LENGTH, VOCABULARY, tiny_config
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.resolution import resolve
-from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.network import document_numbers, hidden_states
 from mlm.model.weights import initial_parameters
@@ -40,8 +37,6 @@ def mesh_of(kind="NVIDIA A100-SXM4-40GB", capability="8.0"):
     ("settings", "kind", "run", "taken"),
     [
         (FAST, "gpu", {}, "cudnn"),
-        (FAST | {"attention": "xla"}, "gpu", {}, "xla"),
-        (FAST | {"attention": "cudnn"}, "gpu", {}, "cudnn"),
         # Nobody has seen that it gives the same bits twice.
         (FAST | {"deterministic": True}, "gpu", {}, "xla"),
         (FAST | {"precision": "auto"}, "gpu", {}, "xla"),
@@ -51,57 +46,26 @@ def mesh_of(kind="NVIDIA A100-SXM4-40GB", capability="8.0"):
         (FAST, "gpu", {"length": 63}, "xla"),
     ],
 )
-def test_auto_takes_cudnn_where_it_can_and_may(settings, kind, run, taken):
+def test_cudnn_computes_attention_where_it_can_and_may(settings, kind, run, taken):
     assert attention_on(Accelerator(**settings), kind, run_of(**run)) == taken
-
-
-@pytest.mark.parametrize(
-    ("kind", "run", "said"),
-    [
-        ("cpu", {}, "needs a GPU, and this training is on a CPU"),
-        ("gpu", {"attention_probs_dropout_prob": 0.1}, "the model drops 0.1 of attention"),
-        ("gpu", {"length": 63}, "rows of an even number of tokens"),
-    ],
-)
-def test_cudnn_that_cannot_be_had_is_refused_with_the_reason(kind, run, said):
-    with pytest.raises(MlmError, match=f"accelerator.attention: cudnn .*{said}.*set it to auto"):
-        attention_on(Accelerator(**FAST, attention="cudnn"), kind, run_of(**run))
-
-
-def test_a_configuration_cannot_ask_for_cudnn_and_for_equal_bits_or_float32():
-    said = refusal(resolve, {"accelerator": {"attention": "cudnn"}})
-    assert "set deterministic: false" in said and "set precision: bfloat16" in said
 
 
 def test_what_computes_attention_is_part_of_a_saved_state():
     devices = Devices("jax", mesh_of(), "gpu", "bfloat16", 1, {"deterministic": False}, Peers())
     found = with_attention(devices, Accelerator(**FAST), run_of())
     assert found == replace(devices, arithmetic={"deterministic": False, "attention": "cudnn"})
-    assert with_attention(devices, Accelerator(**FAST, attention="xla"), run_of()) == devices
+    assert with_attention(devices, Accelerator(precision="bfloat16"), run_of()) == devices
 
 
 def test_a_card_before_ampere_has_xlas(capsys):
     devices = Devices("jax", mesh_of("Tesla T4", "7.5"), "gpu", "bfloat16", 1, {}, Peers())
     assert with_attention(devices, Accelerator(**FAST), run_of()) == devices
     assert "needs an Ampere card or a newer one, and this is a Tesla T4" in capsys.readouterr().err
-    with pytest.raises(MlmError, match=r"cudnn needs an Ampere card .* Tesla T4; set it to auto"):
-        with_attention(devices, Accelerator(**FAST, attention="cudnn"), run_of())
 
 
-def test_a_training_on_a_gpu_says_what_computes_attention_and_why(capsys):
-    devices = Devices("jax", mesh_of(), "gpu", "bfloat16", 1, {}, Peers())
-    for settings in (FAST, FAST | {"deterministic": True}, FAST | {"precision": "float32"}):
-        with_attention(devices, Accelerator(**settings), run_of())
-    assert capsys.readouterr().err.splitlines() == [
-        "base: attention by cuDNN",
-        "base: attention by XLA, since accelerator.deterministic is true",
-        "base: attention by XLA, since cuDNN's computes in bfloat16, and the products are in "
-        "float32",
-    ]
-
-
-@pytest.mark.parametrize("positions", [None, np.array([[1, 5], [2, 3]])])
-@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize(
+    ("documents", "positions"), [(False, None), (True, np.array([[1, 5], [2, 3]]))]
+)
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
 def test_cudnn_is_asked_for_the_attention_that_xla_computes(
     monkeypatch, family, documents, positions

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -103,7 +102,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
     import jax
     from jax.sharding import Mesh
 
-    from mlm.accelerators.described_steps import AXIS, described_steps, traced_step
+    from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     given = {
@@ -121,7 +120,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
     )
     section = run.pretraining.model_copy(update={"per_replica_batch_size": 1024})
     run = replace(run, pretraining=section)
-    description = json.loads(described_steps(run, "float32", "xla")["training"])
+    description = described_train_step(run, Accelerator(precision="float32"), "v5e:2x2")
     mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
     found = traced_step(mesh, description).lower().compile().memory_analysis()
     taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6

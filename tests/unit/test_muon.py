@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
-from small_pretraining import small_pretraining
-from tensorflow.python.framework import ops
 from transformers import AutoConfig
 
-from mlm.accelerators.lowering import train_step_of
 from mlm.config.optimizers import Optimizer
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model
@@ -70,25 +67,3 @@ def test_of_a_models_matrices_all_decay_and_the_hidden_ones_are_muons(family):
     for variable in variables:
         expected = 0.95 if len(variable.shape) > 1 else 1.0
         assert float(tf.reduce_max(variable)) == pytest.approx(expected), variable.name
-
-
-def flops_of_products(step) -> int:
-    """FLOPs of the matrix products of a TrainStep's graph, counted by TensorFlow."""
-    from mlm.accelerators.xla_rules import operations
-
-    function = tf.function(step.function, input_signature=[step.signature])
-    products = [
-        op
-        for op in operations(function.get_concrete_function().graph)
-        if op.type in ("MatMul", "BatchMatMulV2")
-    ]
-    return sum(ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value for op in products)
-
-
-def test_the_products_of_an_update_are_as_many_as_are_said(tmp_path):
-    steps = [
-        train_step_of(small_pretraining(tmp_path, optimizer=name)) for name in ("adamw", "muon")
-    ]
-    adamw, muon = map(flops_of_products, steps)
-    assert muon - adamw == steps[1].muon_flops > 0
-    assert steps[0].muon_flops is None

@@ -1,6 +1,4 @@
-"""FLOPs of a step in JAX, by an own count of its products."""
-
-import json
+"""FLOPs of a step in JAX, by the count of its products."""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +7,9 @@ import pytest
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.described_steps import AXIS, described_steps, traced_step
+from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 from mlm.accelerators.product_flops import product_flops
+from mlm.config.accelerator import Accelerator
 from mlm.model.sampled_softmax import strata
 from mlm.samples.masking import MaskingPlan
 
@@ -33,15 +32,14 @@ def test_a_loop_counts_as_often_as_it_runs_and_a_choice_for_its_dearer_side():
 @pytest.fixture(scope="module")
 def described(tmp_path_factory):
     run = small_pretraining(tmp_path_factory.mktemp("run"))
-    step = json.loads(described_steps(run, "bfloat16", "xla")["training"])
+    step = described_train_step(run, Accelerator(), "v5e:2x2")
     step["config"]["attention_probs_dropout_prob"] = 0.0
     return step
 
 
 def counted(description, **changes):
     mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
-    description = json.loads(json.dumps(description | changes))
-    return product_flops(traced_step(mesh, description).jaxpr)
+    return product_flops(traced_step(mesh, description | changes).jaxpr)
 
 
 def test_of_a_train_step_the_count_is_the_one_by_hand(described):

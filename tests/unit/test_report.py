@@ -126,10 +126,10 @@ def test_sections_are_those_asked_for_in_that_order(tmp_path):
 
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     memory = Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0)
-    target = Target("v5e:2x2", "compiled", fits=False, memory=memory, muon_share=0.0214)
-    fault = Finding("no_host_ops", "error", "two shapes")
+    target = Target("v5e:2x2", "compiled", fits=False, memory=memory)
+    fault = Finding("settings", "error", "two shapes")
     told = {"passed": False, "label": "estimate, not measured", "effort": "full", "unseen": []}
-    told |= {"chips": [], "packages": {}, "step": Step(precision="bfloat16")}
+    told |= {"notes": ["At 27 %"], "packages": {}, "step": Step(precision="bfloat16")}
     told |= {"findings": [fault], "targets": [target]}
     results, files = results_in(tmp_path), made.write_run(tmp_path, "base")
     files["preflight"] = str(tmp_path / "results" / "runs" / "base" / "preflight.json")
@@ -137,7 +137,8 @@ def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     found = Page(page_of(replace(results, runs=[read_run("base", {}, files)])))
     order = [a["id"] for a in found.all("section")]
     assert order.index("preflight") == order.index("shards") + 1
-    assert "does not fit" in found.text and "no_host_ops: two shapes" in found.text
+    assert "does not fit" in found.text and "settings: two shapes" in found.text
+    assert "At 27 %." in found.text
 
 
 def test_the_best_run_is_marked_and_differences_are_judged(page, html):

@@ -1,1 +1,1 @@
-"""The train step compiled for TPU targets on a machine without one."""
+"""A run's steps compiled for TPUs and GPUs on a machine without either."""

@@ -1,38 +1,31 @@
-"""What lowering.json, batches.json and preflight.json say.
+"""The contents of preflight.json.
 
 Imports nothing of the compiler: a training reads preflight.json.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from mlm.config.global_batch import GlobalBatch
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
-ERROR, WARNING, ADVICE = "error", "warning", "advice"
+ERROR, WARNING = "error", "warning"
 #: The steps that are compiled.
-TRAINING, VALIDATION, EVALUATION, FINETUNING = "training", "validation", "evaluation", "finetuning"
+TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
 LABEL = "compiler and datasheet estimate, not measured"
-#: The rule of findings that only a TPU has.
-TILE_SIZES = "tile_sizes"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that is broken, or advice; `op`, the line that made it and the target if known."""
+    """A problem of the run; of one target if it names it."""
 
     rule: str
     severity: str
     message: str
-    op: str = ""
-    source: str = ""
     target: str = ""
 
     def in_words(self) -> str:
-        op = f" [{self.op}]" if self.op else ""
-        source = f" at {self.source}" if self.source else ""
         target = f"{self.target}: " if self.target else ""
-        return f"{self.severity}: {target}{self.rule}: {self.message}{op}{source}"
+        return f"{self.severity}: {target}{self.rule}: {self.message}"
 
 
 def failed(findings: list[Finding]) -> list[Finding]:
@@ -40,26 +33,12 @@ def failed(findings: list[Finding]) -> list[Finding]:
     return [f for f in findings if f.severity == ERROR]
 
 
-@dataclass(frozen=True)
-class ForwardRows:
-    """Samples of a replica in validation, and in evaluation by the number of replicas."""
-
-    validation: int
-    evaluation: dict[int, int]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """The sizes of a step; None if unknown, since a fault came before it.
-
-    `muon_flops` are those of the products of Muon's update. `outputs` and `examples` are those of
-    a fine-tuning.
-    """
+    """The sizes of a train step; None if unknown, since the run's settings are at fault."""
 
     precision: str
-    #: Of a pretraining, "tensorflow" or "jax".
     engine: str | None = field(default=None, metadata=OPTIONAL)
-    lowered: bool | None = field(default=None, metadata=OPTIONAL)
     attend: str | None = field(default=None, metadata=OPTIONAL)
     rematerialise: bool | None = field(default=None, metadata=OPTIONAL)
     model_type: str | None = field(default=None, metadata=OPTIONAL)
@@ -69,49 +48,14 @@ class Step:
     sequence_length: int | None = field(default=None, metadata=OPTIONAL)
     vocabulary_size: int | None = field(default=None, metadata=OPTIONAL)
     slots: int | None = field(default=None, metadata=OPTIONAL)
-    muon_flops: int | None = field(default=None, metadata=OPTIONAL)
-    forward_rows: ForwardRows | None = field(default=None, metadata=OPTIONAL)
-    outputs: int | None = field(default=None, metadata=OPTIONAL)
-    examples: int | None = field(default=None, metadata=OPTIONAL)
 
     def batch_on(self, replicas: int) -> GlobalBatch:
         accumulated = self.gradient_accumulation_steps or 1
         return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
 
 
-@dataclass(frozen=True)
-class Lowering(Artefact):
-    """A run's step, and what was found on the way to its program."""
-
-    run: str
-    step: Step
-    findings: list[Finding]
-    model_configuration: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
-
-
 #: The largest batch that fits by precision: 0 if none does, None if the compiler cannot answer.
 LargestBatch = dict[str, int | None]
-
-
-@dataclass(frozen=True)
-class Batches(Artefact):
-    """The largest batches, by target."""
-
-    label: str
-    targets: dict[str, LargestBatch]
-
-
-@dataclass(frozen=True)
-class Collective:
-    """All operations of one `kind` in a program whose groups have `replicas` replicas.
-
-    `bytes` are those of the whole arrays that are summed up, gathered or divided, on one replica.
-    """
-
-    kind: str
-    replicas: int
-    count: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -134,20 +78,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one step and of a run of `steps`: (fastest, slowest) of the range.
+    """Seconds of one step and of a run of `steps`. `bound` is "arithmetic", or "memory" if the
+    times are those of moving the data, than which no step is faster."""
 
-    `bandwidth_seconds` is the time to move XLA's count of bytes; if it exceeds the fastest time,
-    the memory may bound the step. `collective_seconds` is that of sending between chips with all
-    links at their full rate in one direction.
-    """
-
-    step_seconds: tuple[float, float]
-    run_seconds: tuple[float, float]
-    bandwidth_seconds: float
-    collective_seconds: float
+    step_seconds: float
+    run_seconds: float
     steps: int
-    utilisation: tuple[float, float]
-    label: str = LABEL
+    utilisation: float
+    bound: str
 
 
 @dataclass(frozen=True)
@@ -163,11 +101,8 @@ class ForwardReport:
 
 @dataclass
 class Target:
-    """Preflight's answer for one target; None if unknown.
-
-    `forward` has the steps of validation and evaluation, `muon_share` is the share of
-    `flops_per_step` that are the products of Muon's update.
-    """
+    """Preflight's answer for one target; None if unknown. `forward` has the steps of validation
+    and evaluation."""
 
     target: str
     outcome: str
@@ -181,9 +116,7 @@ class Target:
     memory: Memory | None = None
     flops_per_step: float | None = None
     flops_per_run: float | None = None
-    muon_share: float | None = field(default=None, metadata=OPTIONAL)
     bytes_accessed: float | None = None
-    collectives: list[Collective] = field(default_factory=list)
     global_batch_size: int | None = None
     estimate: Estimate | None = None
     largest_batch: LargestBatch | None = None
@@ -192,16 +125,16 @@ class Target:
 
 @dataclass(frozen=True)
 class PreflightVerdict(Artefact):
-    """The verdict on a step: `findings` are those of its targets as well, `unseen` is what no
-    compiler sees, and `chips` are the datasheets' figures as in `chips.ChipFacts`."""
+    """The verdict on a run's steps: `notes` say how to read the figures, `unseen` what no compiler
+    sees."""
 
     run: str
     passed: bool
     label: str
     effort: str
+    notes: list[str]
     unseen: list[str]
     step: Step
     findings: list[Finding]
     targets: list[Target]
-    chips: list[dict[str, Any]]
     packages: dict[str, str]

@@ -1,73 +1,50 @@
 """The largest per-replica batch that fits a target's memory.
 
-Each candidate is lowered and compiled for the target, because memory does not grow evenly: near the
-limit the compiler computes values twice instead of keeping them (rematerialisation). Where the
-compiler says how much two batches need, the next one tried is where a line through them meets the
-limit, else the middle of those left. Quick compilations search; a full one confirms.
+Each candidate is compiled for the target, because memory does not grow evenly: near the limit the
+compiler computes values twice instead of keeping them (rematerialisation). Where the compiler says
+how much two batches need, the next one tried is where a line through them meets the limit, else the
+middle of those left. Quick compilations search; a full one confirms.
 """
 
 import sys
-import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
-from mlm.accelerators.artefacts import LABEL, Batches
+from mlm.accelerators.artefacts import LargestBatch
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
-from mlm.accelerators.lowering import lower_run
-from mlm.config.resolution import RunConfiguration
+from mlm.accelerators.described_steps import described_train_step
+from mlm.config.accelerator import Accelerator
 from mlm.config.targets import memory_of_a_replica, replicas_of
-from mlm.foundations.errors import MlmError
-from mlm.training.run import RunFiles, read_manifests
+from mlm.training.run import Run
 
 PRECISIONS = ("float32", "bfloat16")
 #: Batches worth trying.
 CANDIDATES = (1, 2, 4, *range(8, 1025, 8))
 
 
-def find_batches(config: RunConfiguration, files: RunFiles, targets: list[str]) -> Batches:
-    """The largest of `CANDIDATES` that fits, for every target, in the configuration's precision,
-    or if that is auto in all of `PRECISIONS`.
+def largest_batches(run: Run, accelerator: Accelerator, target: str) -> LargestBatch:
+    """The largest of `CANDIDATES` that fits `target`, in the configured precision, or if that is
+    auto in all of `PRECISIONS`. No batch is tried that the train split does not fill."""
+    accumulated = run.pretraining.optimizer.gradient_accumulation_steps
+    filled = run.pretraining.batch_on(replicas_of(target)).largest_filled(run.train.num_samples)
+    batches = [b for b in CANDIDATES if b <= max(1, filled)]
 
-    No batch is tried that the train split does not fill. MlmError if a step cannot be lowered.
-    """
-    samples = read_manifests(files, config.sequence_length)["train"].num_samples
-    with tempfile.TemporaryDirectory() as directory:
+    def compiled(precision: str, batch: int, quick: bool) -> Compilation:
+        device = accelerator.model_copy(update={"precision": precision})
+        description = described_train_step(run, device, target)
+        description["samples"] = batch * accumulated
+        (found,) = compile_for(target, description, quick=quick)
+        effort = "quick" if quick else "full"
+        answer = f"batch {batch}: {found.outcome} ({effort} compilation)"
+        print(f"{target} {precision}: {answer}", file=sys.stderr)
+        return found
 
-        @cache
-        def program(precision: str, batch: int) -> str:
-            path = f"{directory}/{precision}-{batch}"
-            section = config.pretraining.model_copy(update={"per_replica_batch_size": batch})
-            device = config.accelerator.model_copy(update={"precision": precision})
-            asked = config.model_copy(update={"pretraining": section, "accelerator": device})
-            lowering = lower_run(asked, files, path)
-            if not lowering.step.lowered:
-                said = "; ".join(f.message for f in lowering.findings)
-                raise MlmError(
-                    f"the step cannot be lowered for a batch of {batch} in {precision}: {said}"
-                )
-            return path
-
-        def compiled(target: str, precision: str, batch: int, quick: bool) -> Compilation:
-            (found,) = compile_for(target, program(precision, batch), quick=quick)
-            effort = "quick" if quick else "full"
-            print(
-                f"{target} {precision}: batch {batch}: {found.outcome} ({effort} compilation)",
-                file=sys.stderr,
-            )
-            return found
-
-        found, named = {}, config.accelerator.precision
-        precisions = PRECISIONS if named == "auto" else [named]
-        for target in targets:
-            filled = config.pretraining.batch_on(replicas_of(target)).largest_filled(samples)
-            batches = [b for b in CANDIDATES if b <= max(1, filled)]
-            memory = memory_of_a_replica(target)
-            found[target] = {
-                precision: largest_batch(batches, partial(compiled, target, precision), memory)
-                for precision in precisions
-            }
-    return Batches(LABEL, found)
+    named, memory = accelerator.precision, memory_of_a_replica(target)
+    return {
+        precision: largest_batch(batches, partial(compiled, precision), memory)
+        for precision in (PRECISIONS if named == "auto" else [named])
+    }
 
 
 def largest_batch(

@@ -13,17 +13,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from mlm.accelerators.artefacts import Collective, Memory
-from mlm.accelerators.hlo_collectives import collectives_of
-from mlm.accelerators.stablehlo import compile_stablehlo
+from mlm.accelerators.artefacts import Memory
 from mlm.config.chips import CHIPS, GPU_MEMORY_SHARE, GPUS, GpuFacts
 from mlm.config.targets import (
     CHIP_CONFIGURATIONS,
@@ -84,11 +81,10 @@ GPU_COMPILER = (
 
 @dataclass(frozen=True)
 class Compilation:
-    """The compiler's answer for one program on one target.
+    """The compiler's answer for one step on one target.
 
-    `outcome` is one of the names above, `message` says why if it is not "compiled". `flops`,
-    `bytes_accessed` and `collectives` are those of one step of one replica, in which a loop's body
-    counts once; the `flops` of a described step have all of a loop.
+    `outcome` is one of the names above, `message` says why if it is not "compiled". `flops` and
+    `bytes_accessed` are those of one step of one replica; of the bytes, a loop's body counts once.
     """
 
     outcome: str
@@ -99,25 +95,19 @@ class Compilation:
     memory: Memory | None = None
     flops: float = 0.0
     bytes_accessed: float = 0.0
-    collectives: list[Collective] = field(default_factory=list)
 
 
-#: A file with StableHLO or with the description of a step in JSON; or such a description.
-Program = str | Path | dict[str, Any]
-
-
-def compile_for(target: str, *programs: Program, quick: bool = False) -> list[Compilation]:
-    """Compile programs for all devices of `target`, one after the other in one process.
+def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> list[Compilation]:
+    """Compile described `steps` for all devices of `target`, one after the other in one process.
 
     A `quick` compilation spends the least effort on fast code, which takes a quarter of the time;
-    its memory and FLOPs are those of a full one within a few percent. Never raises for a fault of
-    the target or the program: that is the answer. If the process dies, so does every program that
-    it has not answered yet.
+    its memory is that of a full one within a few percent. Never raises for a fault of the target or
+    a step: that is the answer. If the process dies, so does every step that it has not answered.
     """
-    asked = {"target": target, "programs": programs, "quick": quick}
+    request = {"target": target, "steps": steps, "quick": quick}
     process = subprocess.run(
         [sys.executable, "-m", "mlm.accelerators.compiler"],
-        input=json.dumps(asked, default=str),
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         env=child_environment() | ENVIRONMENT,
@@ -125,7 +115,7 @@ def compile_for(target: str, *programs: Program, quick: bool = False) -> list[Co
     lines = [line for line in process.stdout.splitlines() if line.startswith(_ANSWER)]
     reader = TypeAdapter(Compilation)
     answers = [reader.validate_json(line.removeprefix(_ANSWER)) for line in lines]
-    return answers + [_died(process)] * (len(programs) - len(answers))
+    return answers + [_died(process)] * (len(steps) - len(answers))
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
@@ -189,15 +179,13 @@ def _require_libtpu() -> None:
         )
 
 
-def compile_here(target: str, program: Program, quick: bool) -> Compilation:
-    """`compile_for` of one program, in this process, which was started with `ENVIRONMENT`."""
-    description = program if isinstance(program, dict) else _description_in(program)
-    if description is not None:
-        from mlm.training.in_jax.devices import prepare_jax
+def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compilation:
+    """`compile_for` of one step, in this process, which was started with `ENVIRONMENT`."""
+    from mlm.training.in_jax.devices import prepare_jax
 
-        prepare_jax("cpu", 1, None)
-        if is_gpu(target):
-            os.environ["XLA_FLAGS"] += f" {_GPU_FLAGS}"
+    prepare_jax("cpu", 1, None)
+    if is_gpu(target):
+        os.environ["XLA_FLAGS"] += f" {_GPU_FLAGS}"
     shape = {}
     try:
         devices = _devices_of(target)
@@ -206,13 +194,9 @@ def compile_here(target: str, program: Program, quick: bool) -> Compilation:
             "hosts": len({d.process_index for d in devices}),
             "chips": number_of_chips(target),
         }
-        if description is None:
-            executable = compile_stablehlo(devices, program, quick)
-            costs = executable.cost_analysis()
-        else:
-            from mlm.accelerators.described_steps import compile_description
+        from mlm.accelerators.described_steps import compile_description
 
-            executable, costs = compile_description(devices, description, quick)
+        executable, costs = compile_description(devices, description, quick)
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
         return _fault(target, str(error), shape)
     memory = _memory(executable.get_compiled_memory_stats(), is_gpu(target))
@@ -225,11 +209,6 @@ def compile_here(target: str, program: Program, quick: bool) -> Compilation:
         memory=memory,
         flops=float(costs.get("flops", 0)),
         bytes_accessed=float(costs.get("bytes accessed", 0)),
-        collectives=[
-            found
-            for module in executable.hlo_modules()
-            for found in collectives_of(module.to_string(), len(devices))
-        ],
     )
 
 
@@ -292,12 +271,6 @@ def target_config(facts: GpuFacts) -> str:
     """
 
 
-def _description_in(program: str | Path) -> dict | None:
-    """The description of a step in the file `program`, None for StableHLO."""
-    content = Path(program).read_bytes()
-    return json.loads(content) if content.startswith(b"{") else None
-
-
 def _devices_of(target: str) -> list:
     from jax.experimental import topologies
 
@@ -313,11 +286,11 @@ def _devices_of(target: str) -> list:
 
 
 def main() -> None:
-    """A request of `compile_for` on stdin; one line of stdout for the answer to each program."""
+    """A request of `compile_for` on stdin; one line of stdout for the answer to each step."""
     request = json.load(sys.stdin)
-    for program in request["programs"]:
-        found = compile_here(request["target"], program, request["quick"])
-        print(_ANSWER + json.dumps(asdict(found)), flush=True)
+    for description in request["steps"]:
+        answer = compile_here(request["target"], description, request["quick"])
+        print(_ANSWER + json.dumps(asdict(answer)), flush=True)
 
 
 if __name__ == "__main__":

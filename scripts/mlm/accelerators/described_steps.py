@@ -1,34 +1,31 @@
-"""The steps of a run whose engine is JAX: described in JSON, and compiled from that for any target.
+"""The steps of a run in JAX: described in JSON, and compiled from that for any target.
 
-Whoever compiles builds the very functions of `mlm.training.in_jax`, `mlm.evaluation.in_jax` and
-`mlm.finetuning` from the description over a mesh of the target's devices, without weights or data.
+The compiling process builds the very functions of `mlm.training.in_jax` and `mlm.evaluation.in_jax`
+from the description over a mesh of the target's devices, without weights or data.
 """
 
-import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mlm.accelerators.artefacts import EVALUATION, FINETUNING, TRAINING, VALIDATION
+from mlm.accelerators.artefacts import EVALUATION, TRAINING, VALIDATION
 from mlm.accelerators.product_flops import product_flops
-from mlm.accelerators.step_sizes import evaluation_plan, forward_rows
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
-from mlm.config.finetune import Finetune
 from mlm.config.optimizers import Optimizer
+from mlm.config.targets import is_gpu, replicas_of
 from mlm.evaluation.in_jax import masked_answers
-from mlm.finetuning.fold_engine import adamw, first_state, traced_fold
-from mlm.finetuning.sequence_model import sequence_model
+from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
-from mlm.training.in_jax.attention import has_cudnn_attention
+from mlm.training.in_jax.attention import attention_on, has_cudnn_attention
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
@@ -46,63 +43,53 @@ _FAULTS = {
     r"custom_call @\w*callback\w*|stablehlo\.send": _HOST,
     r"tensor<(?:\d+x)*f64>": "computes in float64, which is emulated or slow",
 }
-#: Attention on a GPU by cuDNN; a card that has none has no step.
-ONLY_CUDNN = "only cudnn"
-#: Of TRAINING, of VALIDATION, and of the evaluation by the number of replicas; empty if a step
-#: could not be lowered.
-Programs = dict[str | int, bytes]
 
 
 def described_steps(
-    run: Run,
-    precision: str,
-    attention_on_gpu: str,
-    section: Evaluation | None = None,
-    replicas: Sequence[int] = (),
-) -> Programs:
-    """The run's train step and, with section `evaluation`, its steps without gradients.
-    `attention_on_gpu` is "xla", "cudnn" (XLA's on cards that have none), or ONLY_CUDNN."""
-    steps = {TRAINING: (TRAINING, run.plan, precision, run.batch_size)}
-    if section:
-        size, plan = run.validation_batch_size, evaluation_plan(run, section)
-        steps[VALIDATION] = VALIDATION, run.validation_plan, precision, size
-        for count, rows in forward_rows(run, section, replicas).evaluation.items():
-            steps[count] = EVALUATION, plan, "float32", rows
-    programs, pretraining = {}, run.pretraining
-    for key, (step, plan, shown_precision, samples) in steps.items():
-        description = description_of(
-            step,
-            run.model_config.to_dict(),
-            plan,
-            pretraining.optimizer,
-            attend=pretraining.attend,
-            rematerialise=pretraining.rematerialise,
-            precision=shown_precision,
-            attention_on_gpu=attention_on_gpu if step != EVALUATION else "xla",
-            begins_document=run.model_config.cls_token_id,
-            samples=samples,
-            seed=run.seed,
-            softmax_classes=pretraining.softmax_classes,
-        )
-        programs[key] = (json.dumps(description, sort_keys=True) + "\n").encode()
-    return programs
-
-
-def description_of(
-    step: str, config: dict, plan: MaskingPlan, optimizer: Optimizer, **fields
-) -> dict:
-    """The description of a step; `fields` are its others, by their names there."""
-    starts = plan.word_starts
-    starts = None if starts is None else [bool(s) for s in starts]
-    return fields | {
-        "step": step,
-        "config": config,
-        "plan": asdict(plan) | {"word_starts": starts},
-        "optimizer": optimizer.model_dump(),
+    run: Run, accelerator: Accelerator, target: str, section: Evaluation
+) -> dict[str, dict[str, Any]]:
+    """The run's steps on `target`, those without gradients as well: "samples" are those of one
+    replica. `run` is that of one replica, `section` is `evaluation`."""
+    training = described_train_step(run, accelerator, target)
+    keys = ("mlm_probability", "mask_token", "random_token")
+    plan = replace(run.validation_plan, **{key: getattr(section, key) for key in keys})
+    replicas, slots = replicas_of(target), plan.slots
+    rows = rows_of_a_replica(section.batch_size, replicas, slots, plan.vocabulary_size)
+    validation = {"plan": _as_json(run.validation_plan), "samples": run.validation_batch_size}
+    evaluation = {"plan": _as_json(plan), "samples": rows, "precision": "float32"}
+    return {
+        TRAINING: training,
+        VALIDATION: training | validation | {"step": VALIDATION},
+        EVALUATION: training | evaluation | {"step": EVALUATION, "attention": "xla"},
     }
 
 
-def compile_description(devices, description: dict, quick: bool):
+def described_train_step(run: Run, accelerator: Accelerator, target: str) -> dict[str, Any]:
+    """The train step of `run`, that of one replica, on `target`. Its attention is by cuDNN only on
+    cards that have it."""
+    kind, section = "gpu" if is_gpu(target) else "tpu", run.pretraining
+    return {
+        "step": TRAINING,
+        "config": run.model_config.to_dict(),
+        "plan": _as_json(run.plan),
+        "optimizer": section.optimizer.model_dump(),
+        "attend": section.attend,
+        "rematerialise": section.rematerialise,
+        "precision": accelerator.precision_on(kind),
+        "attention": attention_on(accelerator, kind, run),
+        "begins_document": run.model_config.cls_token_id,
+        "samples": run.batch_size,
+        "seed": run.seed,
+        "softmax_classes": section.softmax_classes,
+    }
+
+
+def _as_json(plan: MaskingPlan) -> dict[str, Any]:
+    starts = plan.word_starts
+    return asdict(plan) | {"word_starts": starts if starts is None else starts.tolist()}
+
+
+def compile_description(devices, description: dict[str, Any], quick: bool):
     """XLA's executable of the described step for all `devices`, and its count of the costs.
 
     FLOPs are those of its products, with all loops; bytes are XLA's count of the optimised program.
@@ -111,11 +98,8 @@ def compile_description(devices, description: dict, quick: bool):
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
     on_tpu = devices[0].platform == "tpu"
-    asked = "xla" if on_tpu else description.get("attention_on_gpu", "xla")
-    by_cudnn = asked != "xla" and has_cudnn_attention(devices[0])
-    if asked == ONLY_CUDNN and not by_cudnn:
-        raise MlmError("accelerator.attention: cudnn needs an Ampere card or a newer one")
-    description["attention"] = "cudnn" if by_cudnn else "xla"
+    if description["attention"] == "cudnn" and not has_cudnn_attention(devices[0]):
+        description = description | {"attention": "xla"}
     try:
         traced = traced_step(Mesh(np.array(devices), (AXIS,)), description)
         lowered = traced.lower()
@@ -137,19 +121,14 @@ def compile_description(devices, description: dict, quick: bool):
     return executable, costs | {"flops": product_flops(traced.jaxpr) / len(devices)}
 
 
-def traced_step(mesh, description: dict):
-    """The described step, traced by JAX for the devices of `mesh`.
-
-    Raises MlmError for a model that cannot be fine-tuned.
-    """
-    if description["step"] == FINETUNING:
-        return _finetuning(mesh, description)
+def traced_step(mesh, description: dict[str, Any]):
+    """The described step, traced by JAX for the devices of `mesh`."""
     architecture = Architecture.of(description["config"])
-    starts = description["plan"].pop("word_starts")
+    starts = description["plan"]["word_starts"]
     starts = None if starts is None else np.array(starts)
-    plan = MaskingPlan(**description["plan"], word_starts=starts)
-    lower = {TRAINING: _training, VALIDATION: _validation, EVALUATION: _evaluation}
-    return lower[description["step"]](mesh, architecture, plan, description)
+    plan = MaskingPlan(**description["plan"] | {"word_starts": starts})
+    trace = {TRAINING: _training, VALIDATION: _validation, EVALUATION: _evaluation}
+    return trace[description["step"]](mesh, architecture, plan, description)
 
 
 def _parameters(architecture: Architecture) -> dict:
@@ -175,10 +154,9 @@ def _stored(mesh, architecture: Architecture, plan: MaskingPlan, description: di
 
 
 def _computation(architecture: Architecture, description: dict) -> Computation:
-    names = "attend", "rematerialise", "precision", "begins_document"
-    settings = (description[name] for name in names)
-    attention, classes = description.get("attention", "xla"), description["softmax_classes"]
-    return Computation(architecture, *settings, attention, classes)
+    names = ("attend", "rematerialise", "precision", "begins_document", "attention")
+    settings = (description[name] for name in (*names, "softmax_classes"))
+    return Computation(architecture, *settings)
 
 
 def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
@@ -213,18 +191,3 @@ def _evaluation(mesh, architecture: Architecture, plan: MaskingPlan, description
     step = jax.jit(answers, out_shardings=divided)
     parameters = _shaped(_parameters(architecture), whole)
     return step.trace(parameters, _batch(mesh, description, **asked))
-
-
-def _finetuning(mesh, description: dict):
-    """The step of a fold. Passages are padded to one length and the last batch is filled up, so
-    that no shape changes."""
-    section = Finetune.of_param(description["section"])
-    precision = jnp.dtype(description["precision"])
-    outputs = description["outputs"]
-    classes = [f"class {i}" for i in range(outputs)] if outputs > 1 else []
-    model = sequence_model(description["config"], classes, section.dropout, precision)
-    optimizer = adamw(section, 1000)
-    parameters = jax.eval_shape(partial(model.parameters, 0))
-    state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
-    size = section.per_device_batch_size * mesh.size, model.length(section.max_length)
-    return traced_fold(mesh, model, optimizer, state, *size)[0]

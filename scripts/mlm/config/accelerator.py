@@ -1,12 +1,11 @@
-"""Sections `accelerator` and `preflight`: the device, and what its compiler is asked ahead."""
+"""Sections `accelerator` and `preflight`: the device, and the targets to compile for."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.chips import CHIPS
-from mlm.config.fields import Positive, Section, Text, Threads, did_you_mean, named_twice
+from mlm.config.fields import Section, Text, Threads, named_twice
 from mlm.config.targets import target_problem
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
@@ -32,11 +31,8 @@ class Accelerator(Section):
     """Seconds that a process waits for its peers."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time; it affects the result. false: use
-    the fastest, with which two runs may end in different weights (engine: jax)."""
-    attention: Literal["auto", "xla", "cudnn"] = "auto"
-    """What computes attention to whole rows on a GPU; it affects the result (engine: jax). auto:
-    cuDNN (Ampere or newer) in bfloat16, without dropout of attention and with deterministic: false;
-    else XLA."""
+    the fastest, cuDNN's attention among them, with which two runs may end in different weights
+    (engine: jax)."""
 
     def lanes(self, batch: int) -> int:
         """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow."""
@@ -57,11 +53,6 @@ class Accelerator(Section):
         return self.start == "hosts" or (self.processes or 1) > 1
 
     def contradictions(self) -> Iterator[str]:
-        if self.attention == "cudnn":
-            if self.deterministic:
-                yield "attention: cudnn may give other bits in every run; set deterministic: false"
-            if self.precision != "bfloat16":
-                yield "attention: cudnn computes in bfloat16; set precision: bfloat16"
         if self.virtual_replicas and self.kind == "gpu":
             yield "virtual_replicas: these are logical CPU devices; set kind to cpu (or tpu)"
 
@@ -76,16 +67,9 @@ class Preflight(Section):
     ]
     """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
     in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
-    prices: dict[Text, Positive] = {}
-    """Price of an hour of a chip, such as {h100: 2.5}: the verdict then says what a run costs."""
-    effort: Literal["auto", "quick", "full"] = "auto"
-    """full: compile as for a training. quick: in a quarter of the time. auto: quick if large."""
     find_batch: bool = False
     """Search for the largest per-replica batch, up to 1,024, that fits each target."""
 
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("targets", self.targets)
         yield from (f"targets: {line}" for t in self.targets if (line := target_problem(t)))
-        known = f"known chips: {', '.join(CHIPS)}"
-        for name in sorted(self.prices.keys() - CHIPS.keys()):
-            yield f"prices: {name!r} is no chip; {did_you_mean(name, CHIPS, known)}"

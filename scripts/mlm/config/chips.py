@@ -10,8 +10,6 @@ CUDA reports as a card's total, in messages of users; it is less than on the box
 shared memory: XLA's own descriptions of cards (xla/backends/gpu/target_config/specs) as far as
 there are any, else the whitepapers and the table of compute capabilities in the CUDA programming
 guide.
-
-Interconnects are those of one direction of all links: a GPU's NVLink, or PCIe where it has none.
 """
 
 from dataclasses import dataclass
@@ -31,7 +29,6 @@ class ChipFacts:
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops: float
-    interconnect_bytes_per_second: float
     replicas_per_chip: int
     largest_grid: tuple[int, ...]
     float32_flops: float | None = None
@@ -70,47 +67,47 @@ def _by_name(*facts: ChipFacts) -> dict:
 
 
 TPUS: dict[str, ChipFacts] = _by_name(
-    ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32)),
-    ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16)),
-    ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16)),
-    ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24)),
-    ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16)),
+    ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, (32, 32)),
+    ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 1, (16, 16, 16)),
+    ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, (16, 16)),
+    ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 1, (16, 16, 24)),
+    ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, (16, 16)),
 )
 
 
-def _gpu(name: str, gib: float, rates: tuple[float, float, float, float], *core) -> GpuFacts:
-    """A GPU with the `rates` of its memory (bytes), of bfloat16 and float32 (operations) and of its
-    interconnect (bytes), each 10^9 a second; `core` are the other fields in their order."""
-    memory, bf16, float32, interconnect = (1e9 * rate for rate in rates)
-    return GpuFacts(name, int(gib * _GIB), memory, bf16, interconnect, 1, (8,), float32, *core)
+def _gpu(name: str, gib: float, rates: tuple[float, float, float], *core) -> GpuFacts:
+    """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
+    10^9 a second; `core` are the other fields in their order."""
+    memory, bf16, float32 = (1e9 * rate for rate in rates)
+    return GpuFacts(name, int(gib * _GIB), memory, bf16, 1, (8,), float32, *core)
 
 
 _HOPPER = (9, 0), 132, 128, 2048, 233_472, 50 * 2**20, 1.98
 _A100 = (8, 0), 108, 64, 2048, 167_936, 40 * 2**20, 1.41
 GPUS: dict[str, GpuFacts] = _by_name(
-    _gpu("h100", 79.1, (3352, 989_400, 66_900, 450), *_HOPPER, "NVIDIA H100 80GB HBM3"),
-    _gpu("h200", 139.7, (4800, 989_400, 66_900, 450), *_HOPPER, "NVIDIA H200"),
-    _gpu("a100-40gb", 39.3, (1555, 312_000, 19_500, 300), *_A100, "NVIDIA A100-SXM4-40GB"),
-    _gpu("a100-80gb", 79.1, (2039, 312_000, 19_500, 300), *_A100, "NVIDIA A100-SXM4-80GB"),
+    _gpu("h100", 79.1, (3352, 989_400, 66_900), *_HOPPER, "NVIDIA H100 80GB HBM3"),
+    _gpu("h200", 139.7, (4800, 989_400, 66_900), *_HOPPER, "NVIDIA H200"),
+    _gpu("a100-40gb", 39.3, (1555, 312_000, 19_500), *_A100, "NVIDIA A100-SXM4-40GB"),
+    _gpu("a100-80gb", 79.1, (2039, 312_000, 19_500), *_A100, "NVIDIA A100-SXM4-80GB"),
     _gpu(
-        *("l40s", 44.3, (864, 362_000, 91_600, 32)),
+        *("l40s", 44.3, (864, 362_000, 91_600)),
         *((8, 9), 142, 128, 1536, 102_400, 96 * 2**20, 2.52, "NVIDIA L40S"),
     ),
     _gpu(
-        *("l4", 22.0, (300, 121_000, 30_300, 32)),
+        *("l4", 22.0, (300, 121_000, 30_300)),
         *((8, 9), 58, 128, 1536, 102_400, 48 * 2**20, 2.04, "NVIDIA L4"),
     ),
     _gpu(
-        *("rtx4090", 23.6, (1008, 165_200, 82_600, 32)),
+        *("rtx4090", 23.6, (1008, 165_200, 82_600)),
         *((8, 9), 128, 128, 1536, 102_400, 72 * 2**20, 2.52, "NVIDIA GeForce RTX 4090"),
     ),
     _gpu(
-        *("rtx3090", 23.6, (936, 71_000, 35_600, 32)),
+        *("rtx3090", 23.6, (936, 71_000, 35_600)),
         *((8, 6), 82, 128, 1536, 102_400, 6 * 2**20, 1.695, "NVIDIA GeForce RTX 3090"),
     ),
     # It has no units for bfloat16: those of float32 do the work.
     _gpu(
-        *("t4", 14.5, (320, 8_100, 8_100, 16)),
+        *("t4", 14.5, (320, 8_100, 8_100)),
         *((7, 5), 40, 64, 1024, 65_536, 4 * 2**20, 1.59, "Tesla T4"),
     ),
 )

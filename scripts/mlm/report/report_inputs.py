@@ -43,7 +43,6 @@ class RunResults:
     asked: Asked | None = None
     finetune: Finetuning | None = None
     preflight: PreflightVerdict | None = None
-    preflight_finetune: PreflightVerdict | None = None
 
     def artefacts(self) -> list[tuple[str, Artefact]]:
         """Stage and artefact of all that was asked for, in the order of the stages."""
@@ -59,7 +58,6 @@ OF_RUNS = {
     "asked": Asked,
     "finetune": Finetuning,
     "preflight": PreflightVerdict,
-    "preflight_finetune": PreflightVerdict,
 }
 
 
@@ -137,7 +135,7 @@ def _number(cell: str) -> float | None:
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
     """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
-    of which preview, asked, finetune and the preflights may be left out."""
+    of which preview, asked, finetune and preflight may be left out."""
     made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
     digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
     return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)

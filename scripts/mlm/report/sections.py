@@ -8,7 +8,7 @@ section is such a function, an entry in SECTIONS, a template, and a word in `mlm
 from collections.abc import Callable
 from dataclasses import replace
 
-from mlm.accelerators.verdict_table import cells, muon_in_words
+from mlm.accelerators.verdict_table import cells
 from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
 from mlm.evaluation.artefacts import BASELINES, METRICS
 from mlm.evaluation.verdicts import FEW_GROUPS, on_overlap
@@ -116,22 +116,21 @@ def preview(results: Results) -> dict | None:
 
 def preflight(results: Results) -> dict | None:
     """What the compilers said of each run's steps, if they were asked."""
-    found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
-    prices = results.config["preflight"]["prices"]
-    if not found:
+    verdicts = [run.preflight for run in results.runs if run.preflight]
+    if not verdicts:
         return None
     return {
-        "label": found[0].label,
-        "unseen": found[0].unseen,
+        "label": verdicts[0].label,
+        "unseen": verdicts[0].unseen,
         "runs": [
             {
                 "name": preflight.run,
                 "passed": preflight.passed,
-                "rows": cells(preflight, prices),
-                "muon": muon_in_words(preflight),
+                "rows": cells(preflight),
+                "notes": preflight.notes,
                 "findings": [finding.in_words() for finding in preflight.findings],
             }
-            for preflight in found
+            for preflight in verdicts
         ],
     }
 

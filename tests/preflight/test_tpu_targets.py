@@ -1,0 +1,68 @@
+"""Steps compiled for TPUs by libtpu; no TPU takes part."""
+
+import pytest
+import small_run
+
+from mlm.accelerators.artefacts import TRAINING
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
+from mlm.accelerators.described_steps import described_steps
+from mlm.config.evaluation import Evaluation
+from mlm.config.targets import replicas_of
+from tests.preflight.planted_faults import FAULTS, outcome_with
+
+pytestmark = pytest.mark.slow
+MODERN = {
+    "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
+    "pretraining": {"attend": "document", "rematerialise": True, "optimizer": {"name": "muon"}},
+}
+
+
+def described(root, target, **changes):
+    """The steps of the small run, in JAX."""
+    small_run.write_inputs(root)
+    run, _ = small_run.small_run(root, changes)
+    accelerator = small_run.small_job(root, overrides=changes)[0].accelerator
+    return described_steps(run, accelerator, target, Evaluation(batch_size=16))
+
+
+def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
+    """The very functions that train, validate and evaluate, over a mesh of four devices."""
+    steps = described(tmp_path, "v5e:2x2", **MODERN)
+    assert [step["samples"] for step in steps.values()] == [8, 8, 4]
+    training, *others = compile_for("v5e:2x2", *steps.values(), quick=True)
+    assert [a.outcome for a in (training, *others)] == [COMPILED] * 3, training.message
+    assert (training.replicas, training.chips, training.hosts) == (4, 4, 1)
+    # Most weights have one moment, Muon's; all are in float32, and updated in place.
+    weights = others[0].memory.arguments
+    assert training.memory.arguments > 2 * weights * 0.9
+    assert training.memory.aliased > 0.95 * training.memory.outputs
+
+
+#: Targets, and the machines that the compiler describes: one for four chips.
+SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16, "v3:2x2": 1}
+
+
+def test_a_whole_slice_compiles(tmp_path):
+    for target, hosts in SLICES.items():
+        (found,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
+        assert found.outcome == COMPILED, found.message
+        assert (found.replicas, found.hosts) == (replicas_of(target), hosts)
+
+
+def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(tmp_path):
+    step = described(tmp_path, "v5e:2x2")[TRAINING]
+    vocabulary = 100_000_000
+    large = step | {"config": step["config"] | {"vocab_size": vocabulary}}
+    large["plan"] = large["plan"] | {"vocabulary_size": vocabulary}
+    refused = step | {"config": step["config"] | {"model_type": "gpt2"}}
+    answers = compile_for("v5e:2x2", large, refused)
+    assert [a.outcome for a in answers] == [NO_MEMORY, REFUSED], answers
+    assert "exceed" in answers[0].message and "gpt2" in answers[1].message
+    assert compile_for("v5e:3x3", step)[0].outcome == UNKNOWN_TARGET
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_refused(fault):
+    outcome, message = outcome_with("v5e:2x2", fault)
+    expected, words = FAULTS[fault]
+    assert outcome == expected and words in message, message
