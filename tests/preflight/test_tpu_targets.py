@@ -3,14 +3,13 @@
 import pytest
 import small_run
 
-from mlm.accelerators.artefacts import TRAINING
+from mlm.accelerators.artefacts import TRAINING, VALIDATION
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
 from mlm.accelerators.described_steps import described_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.targets import replicas_of
 from tests.preflight.planted_faults import FAULTS, outcome_with
 
-pytestmark = pytest.mark.slow
 MODERN = {
     "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
     "pretraining": {"attend": "document", "rematerialise": True, "optimizer": {"name": "muon"}},
@@ -42,6 +41,7 @@ def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
 SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16, "v3:2x2": 1}
 
 
+@pytest.mark.slow
 def test_a_whole_slice_compiles(tmp_path):
     for target, hosts in SLICES.items():
         (found,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
@@ -50,17 +50,16 @@ def test_a_whole_slice_compiles(tmp_path):
 
 
 def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(tmp_path):
-    step = described(tmp_path, "v5e:2x2")[TRAINING]
-    vocabulary = 100_000_000
-    large = step | {"config": step["config"] | {"vocab_size": vocabulary}}
-    large["plan"] = large["plan"] | {"vocabulary_size": vocabulary}
+    steps = described(tmp_path, "v5e:2x2")
+    step, large = steps[TRAINING], steps[VALIDATION] | {"samples": 2_500_000}
     refused = step | {"config": step["config"] | {"model_type": "gpt2"}}
-    answers = compile_for("v5e:2x2", large, refused)
+    answers = compile_for("v5e:2x2", large, refused, quick=True)
     assert [a.outcome for a in answers] == [NO_MEMORY, REFUSED], answers
     assert "exceed" in answers[0].message and "gpt2" in answers[1].message
     assert compile_for("v5e:3x3", step)[0].outcome == UNKNOWN_TARGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_refused(fault):
     outcome, message = outcome_with("v5e:2x2", fault)

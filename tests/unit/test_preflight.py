@@ -120,7 +120,9 @@ def test_one_target_that_fails_leaves_the_others_their_answer(root):
 
 
 def test_a_faulty_setting_is_a_verdict_and_compiles_nothing(root):
-    verdict = judged(root, answer(), model={"family": "modernbert", "config": {"global_attn_every_n_layers": 0}})
+    verdict = judged(
+        root, answer(), model={"family": "modernbert", "config": {"global_attn_every_n_layers": 0}}
+    )
     assert not verdict.passed and verdict.targets == []
     assert errors(verdict) == {("settings", "")}
     assert "global_attn_every_n_layers" in verdict.findings[0].message
@@ -184,7 +186,7 @@ def test_several_hosts_need_jax_and_paths_that_all_can_read(hosts, engine, bucke
 def test_the_gate_opens_for_a_passed_preflight_only(root, tmp_path, capsys):
     marker, report = tmp_path / "passed.txt", str(root / "preflight.json")
     judged(root, answer(NO_MEMORY), answer())
-    with pytest.raises(MlmError, match="v5e:2x2: fits: .* says out_of_hbm"):
+    with pytest.raises(MlmError, match=r"v5e:2x2: fits: .* says out_of_hbm"):
         show_and_require([report], str(marker))
     assert not marker.exists()
     judged(root, answer())

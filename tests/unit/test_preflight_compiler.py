@@ -30,7 +30,7 @@ def test_without_the_compiler_of_gpus_a_message_names_the_packages_and_the_lock(
 )
 def test_a_compiler_that_dies_is_an_answer_to_every_step_that_is_left(monkeypatch, death, outcome):
     real = subprocess.run
-    answered = f"print('{compiler._ANSWER}{{\"outcome\": \"{COMPILED}\"}}', flush=True)"
+    answered = f'print(\'{compiler._ANSWER}{{"outcome": "{COMPILED}"}}\', flush=True)'
 
     def dying(command, **options):
         return real([sys.executable, "-c", f"{answered}; {death}"], **options)
