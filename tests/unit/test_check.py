@@ -22,11 +22,13 @@ from mlm.check.check import (
     stages_of_run,
     together,
 )
-from mlm.check.rehearsed_data import Size, Stage, rehearse_data
+from mlm.check.rehearsed_data import Size, Stage, rehearse_data, usable_cores
+from mlm.check.rehearsed_finetuning import Examples
 from mlm.check.rehearsed_steps import Steps, estimated_size
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
+from mlm.tokenizer.encoding import Encoder
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,35 @@ def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkey
     assert sum(size.text for size in sizes) == pytest.approx(expected, rel=0.2)
     assert sum(size.documents for size in sizes) == pytest.approx(len(kept), rel=0.2)
     assert data.sizes["test"].text == pytest.approx(0.05 * expected, rel=0.5)
+
+
+def labelled(rows):
+    Path("reviews.csv").write_text("\n".join(["id,excerpt,target", *rows]))
+    data = {"source": "csv", "file": "reviews.csv"}
+    return {"finetune": {"task": "classification", "data": data, "folds": 2, "epochs": 3}}
+
+
+def test_examples_that_cannot_be_read_are_a_problem_beside_those_of_the_corpus(here):
+    task = labelled(["1,good film,yes", "2,bad film", "3,good,no"])
+    problems = check(of_files("none/*.txt", **task)).problems
+    assert len(problems) == 2 and "reviews.csv, row 2" in problems[0] and "none/" in problems[1]
+
+
+def test_examples_are_counted_and_measured_as_a_fine_tuning_reads_them(here, texts):
+    (here / "small.txt").write_text("\n".join(texts[:600]))
+    rows = [f'{i},"{"the people " * (200 * (i < 2))}of {i}",{"ab"[i % 2]}' for i in range(8)]
+    settings = of_files("small.txt", **SMALL, **labelled(rows))
+    examples = Examples.read(settings, here)
+    assert "8 examples of reviews.csv in 2 classes (a 4, b 4)" in examples.in_words()
+    rehearse_data(settings, here)
+    encoder = Encoder.load(here / "results/tokenizer/tokenizer.json")
+    assert "64 tokens of an example; 25.0% have more" in examples.truncated(
+        run_in(settings), encoder
+    )
+    # Two starts of two folds, each with half of the examples for three epochs, and two seeds.
+    stage, steps = examples.stage(run_in(settings), 100.0), 2 * 2 * 2 * 4 * 3
+    assert steps * 100 / usable_cores() < stage.seconds < 1.5 * steps * 100
+    assert Examples.read(of_files("small.txt"), here) is None
 
 
 def steps(**others):

@@ -12,12 +12,14 @@ from pathlib import Path
 import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
+from mlm.check.rehearsed_finetuning import Examples
 from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.foundations.errors import MlmError, error_in_words, listed, printable
 from mlm.foundations.phrasing import in_bytes, in_time
+from mlm.model.architecture import FAMILIES
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
@@ -60,6 +62,12 @@ def check(settings: Settings) -> Forecast:
 
 
 def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
+    examples = None
+    try:
+        if examples := Examples.read(settings, directory):
+            forecast.lines.append(examples.in_words())
+    except MlmError as error:
+        forecast.problems.append(str(error))
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
     _judge_data(settings, data, forecast)
@@ -80,7 +88,12 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
             timed[run.engine] = rehearse_steps(settings, run, data.files, forecast.warnings)
-        forecast.stages += stages_of_run(settings, run, data.sizes, timed[run.engine])
+        steps = timed[run.engine]
+        forecast.stages += stages_of_run(settings, run, data.sizes, steps)
+        if examples and run.model.model_type in FAMILIES:
+            forecast.lines.append(examples.truncated(run, encoder))
+            size = estimated_size(settings, run) / steps.size if steps else 1
+            forecast.stages.append(examples.stage(run, size * steps.step if steps else None))
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
