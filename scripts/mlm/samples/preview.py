@@ -50,8 +50,6 @@ def preview_samples(
     read = joined(parts)
     index, ids, mask = read.index, read.input_ids, read.attention_mask
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
-    # Also of what the run is trained without.
-    ids = np.where(mask & (batch["attention_mask"] == 0), tokenizer.pad_token_id, ids)
     hidden = np.zeros(ids.shape, bool)
     np.put_along_axis(hidden, batch["positions"], batch["weights"] > 0, axis=1)
     samples = []
