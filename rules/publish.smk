@@ -51,7 +51,6 @@ rule publish_tokenizer:
     params:
         publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
-        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish.py"
 
@@ -72,7 +71,6 @@ rule publish_dataset:
     params:
         publish=publish_of({"dataset": PUBLISH["dataset"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
-        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish.py"
 
@@ -98,6 +96,5 @@ rule publish_model:
             run_section(settings, wildcards.run, "evaluation")["prompts"],
             embedded=settings["corpus"]["source"] == "embedded",
         ),
-        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish.py"

@@ -14,16 +14,16 @@ def main(job):
     from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     made, params = job.input, job.params
-    section = Publish.of_param(params.publish | params.operational)
-    said = section, published_source(section, Corpus.of_param(params.corpus))
+    section = Publish.of_param(params.publish)
+    common = section, published_source(section, Corpus.of_param(params.corpus))
     if "model" in params.publish:
         figures = made.training, made.evaluation
-        record = publish_model(*said, Path(made.model).parent, *figures, params.prompt)
+        record = publish_model(*common, Path(made.model).parent, *figures, params.prompt)
     elif "dataset" in params.publish:
         manifests = {Path(manifest).stem: manifest for manifest in made.manifests}
-        record = publish_dataset(*said, manifests, Path(made.tokenizer[0]).parent, made.record)
+        record = publish_dataset(*common, manifests, Path(made.tokenizer[0]).parent, made.record)
     else:
         directory = Path(made.tokenizer[0]).parent
-        record = publish_tokenizer(*said, directory, made.record)
+        record = publish_tokenizer(*common, directory, made.record)
     record.write(job.output[0])
     return Done(f"{record.destination.repository}, commit {record.commit[:7]}")

@@ -96,7 +96,7 @@ def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them
     config["accelerator"] = {"join_seconds": 20}
     config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
     config["preflight"] = {"required": False}
-    config["publish"] = {"model": "me/a-model", "private": False, "attempts": 9}
+    config["publish"] = {"model": "me/a-model", "private": False}
     config["shards"]["read_batch"] = 10
     with built.configured(config):
         assert built.would_run() == {"report"}

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from mlm.config.fields import Section, Text, named_twice
 from mlm.foundations.errors import MlmError
@@ -31,8 +29,6 @@ class Publish(Section):
     """Language on the cards, such as en; null: none given."""
     source: Text | None = None
     """Origin of the text on the cards, in words; null: what corpus.source says."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    """Number of attempts, with growing pauses, if the Hub or the network fails for a moment."""
 
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("runs", self.runs)

@@ -11,13 +11,10 @@ from typing import Any
 from mlm.config.publish import Publish
 from mlm.samples.manifests import Manifest
 
-#: Names of Croissant's own vocabulary, beside schema.org's, as its context gives them.
-_TERMS = (
-    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty"),
-    *("fileSet", "format", "includes", "jsonPath", "key", "md5", "parentField", "path"),
-    *("recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator"),
-    *("source", "subField", "transform"),
-)
+_TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format
+    includes jsonPath key md5 parentField path recordSet references regex repeated replace
+    samplingRate separator source subField transform"""
+#: The context that Croissant prescribes.
 _CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -30,14 +27,13 @@ _CONTEXT = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-} | {term: f"cr:{term}" for term in _TERMS}
+} | {term: f"cr:{term}" for term in _TERMS.split()}
 
 
 def croissant(
     title: str, source: str, section: Publish, manifests: Mapping[str, Manifest]
 ) -> dict[str, Any]:
     """Metadata of the shards of all splits as JSON-LD; paths are relative to the project's root."""
-    shards = [(split, shard) for split, manifest in manifests.items() for shard in manifest.shards]
     counts = ", ".join(f"{m.num_samples:,} of {split}" for split, m in manifests.items())
     length = next(iter(manifests.values())).sequence_length
     metadata: dict[str, Any] = {
@@ -61,7 +57,8 @@ def croissant(
                 "encodingFormat": "application/x-tfrecord",
                 "sha256": shard.sha256,
             }
-            for split, shard in shards
+            for split, manifest in manifests.items()
+            for shard in manifest.shards
         ],
     }
     if section.dataset:

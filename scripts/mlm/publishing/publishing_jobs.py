@@ -1,7 +1,7 @@
-"""What goes into each repository, and the record of where it went.
+"""The files of each repository, and the record of where they went.
 
 `section` is the section `publish`, which names the repository; `source` says where the text comes
-from. MlmError for a file that is not what its maker recorded; nothing is sent then.
+from. A file that is not what its maker recorded is an MlmError, and nothing is sent.
 """
 
 import re
@@ -27,7 +27,7 @@ from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 from mlm.training.model_card import model_card
 
-#: What is published of evaluation.json: none of it is text of the corpus.
+#: The figures of evaluation.json that are published: none contains text of the corpus.
 _FIGURES = (
     *("format_version", "run", "test", "train", "baselines", "frequency_bands", "calibration"),
     *("verdicts", "group_by", "digests"),
@@ -39,37 +39,33 @@ def publish_tokenizer(
     section: Publish, source: str, directory: Path, stats: str | Path
 ) -> PublishRecord:
     """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`."""
-    made = TokenizerStatistics.read(stats)
+    statistics = TokenizerStatistics.read(stats)
     tokens = read_json(directory / "special_tokens_map.json")
-    tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
-    card = tokenizer_card(section, source, tokens, made)
-    files = _recorded_files(directory, TOKENIZER_FILES, made.made_from.outputs, stats)
+    card = tokenizer_card(section, source, tokens, statistics)
+    files = _checked(_recorded(directory, TOKENIZER_FILES, statistics.made_from.outputs), stats)
     return _publish("tokenizer", section, files, card, "Publish the tokenizer")
 
 
 def publish_dataset(
     section: Publish, source: str, manifests: Mapping[str, str], tokenizer: Path, stats: str | Path
 ) -> PublishRecord:
-    """Publish the shards that the manifests (paths by split) name, with the tokenizer in the
-    directory `tokenizer`, whose tokenizer_stats.json is `stats`. Shards that an earlier publication
-    left there under other names are removed."""
-    found = {split: Manifest.read(path) for split, path in manifests.items()}
+    """Publish the shards of the manifests (paths by split) with the tokenizer in the directory
+    `tokenizer`, whose tokenizer_stats.json is `stats`. Shards of an earlier publication that have
+    other names are removed."""
+    read = {split: Manifest.read(path) for split, path in manifests.items()}
     files = []
-    for split, manifest in found.items():
+    for split, manifest in read.items():
         root = project_root(manifests[split])
-        shards = [
-            CommitOperationAdd(f"data/{split}/{s.name}", root / s.path) for s in manifest.shards
-        ]
-        _require(shards, [s.sha256 for s in manifest.shards], manifests[split])
-        files += shards
-    recorded = TokenizerStatistics.read(stats).made_from.outputs
-    files += _recorded_files(tokenizer, TOKENIZER_FILES, recorded, stats, "tokenizer/")
-    for split, manifest in found.items():
+        shards = {f"data/{split}/{s.name}": (root / s.path, s.sha256) for s in manifest.shards}
+        files += _checked(shards, manifests[split])
+    outputs = TokenizerStatistics.read(stats).made_from.outputs
+    files += _checked(_recorded(tokenizer, TOKENIZER_FILES, outputs, "tokenizer/"), stats)
+    for split, manifest in read.items():
         shards = tuple(replace(s, path=f"data/{split}/{s.name}") for s in manifest.shards)
         published = replace(manifest, shards=shards, made_from=MadeFrom())
         content = canonical_json(as_json(published)).encode()
         files.append(CommitOperationAdd(f"manifests/{split}.json", content))
-    card = dataset_card(section, source, found)
+    card = dataset_card(section, source, read)
     return _publish("dataset", section, files, card, "Publish the shards", _SHARD)
 
 
@@ -90,13 +86,13 @@ def publish_model(
         for figures in (evaluated.test.hidden, evaluated.test)
     )
     base = trained.warm_start
-    given = (base.checkpoint, base.licence) if base else (None, None)
+    start = (base.checkpoint, base.licence) if base else (None, None)
     card = model_card(
         trained,
         corpus=source,
         test=hidden,
         in_papers=(evaluated.masked_as, overall) if evaluated.masked_as else None,
-        license=licence_of(section.license, trained.run, *given),
+        license=licence_of(section.license, trained.run, *start),
         language=section.language,
         prompt=prompt,
         place=section.model,
@@ -104,7 +100,7 @@ def publish_model(
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES, *SENTENCE_ENCODER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
     files = [
-        *_recorded_files(directory, names, trained.made_from.outputs, training),
+        *_checked(_recorded(directory, names, trained.made_from.outputs), training),
         CommitOperationAdd("training.json", Path(training)),
         CommitOperationAdd("evaluation.json", canonical_json(figures).encode()),
     ]
@@ -112,34 +108,31 @@ def publish_model(
     return replace(record, run=trained.run)
 
 
-def _recorded_files(
-    directory: Path,
-    names: Iterable[str],
-    recorded: Mapping[str, str],
-    maker: str | Path,
-    prefix: str = "",
+def _recorded(
+    directory: Path, names: Iterable[str], outputs: Mapping[str, str], prefix: str = ""
+) -> dict[str, tuple[Path, str | None]]:
+    """Paths in the repository, with the files in `directory` and their digests in `outputs`."""
+    return {prefix + n: (directory / n, outputs.get(portable(directory / n))) for n in names}
+
+
+def _checked(
+    files: Mapping[str, tuple[Path, str | None]], maker: str | Path
 ) -> list[CommitOperationAdd]:
-    """The files that will be sent, whose digests are those that the artefact `maker` recorded."""
-    files = {portable(directory / n): CommitOperationAdd(prefix + n, directory / n) for n in names}
-    _require(files.values(), map(recorded.get, files), maker)
-    return list(files.values())
-
-
-def _require(
-    files: Iterable[CommitOperationAdd], digests: Iterable[str | None], maker: str | Path
-) -> None:
-    """Raise MlmError for files whose sha256 is not the one that `maker` recorded."""
-    problems = {}
-    for file, expected in zip(files, digests, strict=True):
-        path, found = file.path_or_fileobj, sha256_of(file)
-        if found != expected:
-            said = f"{expected[:12]}… is recorded" if expected else "none is recorded"
-            problems[path] = f"{path} (sha256 {found[:12]}…; {said})"
+    """The files by their paths in the repository. MlmError for those whose sha256 is not the one
+    that `maker` recorded."""
+    listed, problems = [], {}
+    for name, (path, expected) in files.items():
+        listed.append(CommitOperationAdd(name, path))
+        digest = sha256_of(listed[-1])
+        if digest != expected:
+            record = f"{expected[:12]}… is recorded" if expected else "none is recorded"
+            problems[path] = f"{path} (sha256 {digest[:12]}…; {record})"
     if problems:
         raise MlmError(
             f"Not what was made, by {maker}: {', '.join(problems.values())}. Nothing was sent. "
             f"{remedy(*problems)}"
         )
+    return listed
 
 
 def _publish(
@@ -154,6 +147,6 @@ def _publish(
     files = [*files, CommitOperationAdd("README.md", card.encode())]
     kind = "dataset" if what == "dataset" else "model"
     destination = Destination(getattr(section, what), kind, section.private)
-    commit = publish(destination, files, title, section.attempts, stale)
+    commit = publish(destination, files, title, stale)
     sent = [SentFile(f.path_in_repo, f.upload_info.size, sha256_of(f)) for f in files]
     return PublishRecord(what, destination, commit, sorted(sent, key=lambda file: file.path))

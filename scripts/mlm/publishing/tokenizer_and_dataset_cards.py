@@ -25,7 +25,9 @@ def tokenizer_card(
 ) -> str:
     """README.md of the tokenizer with its special tokens `tokens` by name; `stats` has figures of
     the text that it was made for."""
-    of_what = f"{stats.kind}, {stats.vocabulary_size:,} ids, "
+    special = [
+        (name, f"`{text}`") for name, text in sorted(tokens.items()) if isinstance(text, str)
+    ]
     rows = [
         (split, f"{s.tokens:,}", f"{s.tokens_per_word:.3f}", f"{s.unknown_rate:.4%}")
         for split, s in stats.splits.items()
@@ -38,24 +40,21 @@ def tokenizer_card(
             tags=["tokenizer", "masked-lm"],
         ),
         f"# {publish.tokenizer.split('/')[1]}",
-        f"A tokenizer for masked language models: {of_what}for {source}.",
+        f"A tokenizer for masked language models: {stats.kind}, {stats.vocabulary_size:,} ids, for "
+        f"{source}.",
         "## Use",
         "```python\nfrom transformers import AutoTokenizer\n\n"
         f'tokenizer = AutoTokenizer.from_pretrained("{publish.tokenizer}")\n```',
         "## Special tokens",
-        card_table(["", ""], [(name, f"`{text}`") for name, text in sorted(tokens.items())]),
+        card_table(["", ""], special),
         "## On its corpus",
         card_table(["split", "tokens", "tokens a word", "unknown"], rows),
     )
 
 
 def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) -> str:
-    """README.md of the shards: what they hold, how to read them, where they come from."""
+    """README.md of the shards: their content, how to read them, and their source."""
     first = next(iter(manifests.values()))
-    groups = (
-        ", and `span_groups` and `span_lengths`: which runs of its tokens are of one group "
-        f"({first.group_by})"
-    )
     metadata = DatasetCardData(
         license=publish.license,
         language=publish.language,
@@ -76,9 +75,9 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
         "training masked language models.",
         card_table(["split", "shards", "samples", "tokens", "padding"], rows),
         "Each record holds `input_ids` and `attention_mask`, int64, "
-        f"{first.sequence_length} of each"
-        f"{groups}. `manifests/` names every shard with its counts and "
-        f"sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
+        f"{first.sequence_length} of each, and `span_groups` and `span_lengths`: which runs of its "
+        f"tokens are of one group ({first.group_by}). `manifests/` names every shard with its "
+        f"counts and sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
         "## Use",
         _reading(publish.dataset, first.sequence_length),
         "## Source and licence",
