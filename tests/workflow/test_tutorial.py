@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.conftest import users_environment
-from tests.publishing.hub_server import Account, HubServer
+from tests.publishing.hub_server import HubServer
 
 from .conftest import ROOT, copy_of_the_repository
 
@@ -130,7 +130,7 @@ def run(block: list[tuple[str, list[str]]], place: Path, environment: dict) -> l
 
 @pytest.fixture
 def hub():
-    with HubServer({TOKEN: Account("me")}) as server:
+    with HubServer({TOKEN: True}) as server:
         yield server
     assert server.wrong == []
 
