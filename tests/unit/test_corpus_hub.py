@@ -14,7 +14,7 @@ from corpus_files import build, described, refused
 from mlm.config.resolution import resolve
 from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.sources import open_source
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import ConfigError
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 TEXTS = {
@@ -112,22 +112,6 @@ def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
         settings() | {"text_column": "body"}
     )
     assert "is of type int64, expected string" in refused(settings() | {"text_column": "id"})
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (datasets.exceptions.DatasetNotFoundError("Gone."), r"Gone\. Check .*needs a token"),
-        (ValueError("BuilderConfig 'large' not found."), r"corpus\.hub: BuilderConfig 'large'"),
-    ],
-)
-def test_what_the_hub_has_not_is_named_with_its_key(monkeypatch, error, words):
-    def refuse(*_, **__):
-        raise error
-
-    monkeypatch.setattr(datasets, "load_dataset_builder", refuse)
-    with pytest.raises(MlmError, match=words):
-        streams()
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])

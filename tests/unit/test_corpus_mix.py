@@ -1,6 +1,5 @@
 import json
 from collections import Counter
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -116,11 +115,6 @@ def test_a_choice_is_an_exact_share_however_it_is_cut(total, share, cuts, key):
     parts = [Choice(start, stop, total, share, key) for start, stop in pairwise(edges)]
     assert sum(part.count for part in parts) == whole.count
     assert [b for part in parts for b in part.mask()] == whole.mask().tolist()
-
-
-def test_another_key_chooses_others():
-    one, other = (Choice(0, 5000, 5000, Fraction(1, 2), key).mask() for key in (1, 2))
-    assert 0.4 < (one == other).mean() < 0.6
 
 
 def test_a_source_that_gives_nothing_is_refused_in_words(place):

@@ -1,15 +1,11 @@
 from pathlib import Path
 
 import pytest
-import yaml
-from corpus_files import build, described, files, refused
+from corpus_files import build, described, files
 
-from mlm.config.filters import SETS
 from mlm.config.filters import QualityRules as Section
 from mlm.config.problems import checked
-from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
-from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.quality import Quality
 
 ROOT = Path(__file__).parents[2]
@@ -88,26 +84,6 @@ def test_lines_are_taken_out_of_a_document(rule, limit, kept, taken):
     assert cited == ("A fact. More \nNone [x]", None, {"quality.citations": len("[12][edit]")})
 
 
-def test_presets_hold_the_published_thresholds():
-    for name in SETS:
-        overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
-        assert overlay["corpus"]["filters"]["quality"] == {name: True}
-    # Rae et al., appendix A1.1, and the table of A1.
-    words = {"min_words": 50, "max_words": 100_000, "min_mean_word_length": 3}
-    words |= {"max_mean_word_length": 10, "max_symbols_per_word": 0.1, "max_bullet_lines": 0.9}
-    words |= {"max_ellipsis_lines": 0.3, "min_words_with_letter": 0.8, "min_stop_words": 2}
-    assert SETS["gopher"] == {
-        **words,
-        **{f"max_duplicate_{what}s": 0.3 for what in ("line", "paragraph")},
-        **{f"max_duplicate_{what}_characters": 0.2 for what in ("line", "paragraph")},
-        **{f"max_top_{n}_gram": share for n, share in ((2, 0.2), (3, 0.18), (4, 0.16))},
-        **{f"max_duplicate_{n}_grams": (20 - n) / 100 for n in range(5, 11)},
-    }
-    assert not Quality(checked(Section, {})[0].model_dump()).rules
-    both = {rule for rules in SETS.values() for rule in rules}
-    assert set(Section.model_fields) - both == {"stop_words"}
-
-
 def test_what_rules_took_is_counted_by_split_with_its_first_texts(here):
     long = "x" * (SAMPLE_CHARACTERS + 1)
     lines = ["one two three", *(f"short{i}" for i in range(SAMPLES + 2)), f"{long} {long} y"]
@@ -124,19 +100,3 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(here):
     assert described("test")["rules"]["quality.min_words"]["documents"] == 0
     build(files("train.txt"))
     assert "rules" not in described("train") and "quality" not in described("train")["filters"]
-
-
-def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(here):
-    Path("train.txt").write_text("a b\nc\n" + "d e f\n" * 3)
-    quality = {"min_words": 2, "max_words": 2, "min_mean_word_length": 2}
-    told = refused(files("train.txt", filters={"quality": {"rules": quality}}))
-    assert "train is left without a document: 5 read (5 quality)" in told
-    assert "corpus.filters.quality.max_words took most: 3" in told
-
-
-def test_single_rules_take_precedence_over_published_sets():
-    quality = {"gopher": True, "c4": True, "rules": {"min_words": 20, "citations": False}}
-    corpus = resolve({"corpus": {"filters": {"quality": quality}}})["corpus"]
-    found = used_settings(corpus, 0)["filters"]["quality"]
-    assert (found["min_words"], found["max_words"], found["min_sentences"]) == (20, 100_000, 3)
-    assert not found["citations"] and found["javascript_lines"]

@@ -125,12 +125,6 @@ def test_a_document_is_a_line_a_paragraph_between_blank_lines_or_a_file(per, tex
     assert build(files(files={"document_per": per}))["train"] == documents
 
 
-def test_lines_longer_than_a_block_of_reading_come_through():
-    line = "한 줄 " * 1_500_000
-    Path("train.txt").write_text(f"before\n{line}\nafter", encoding="utf-8")
-    assert build(files())["train"] == ["before", line, "after"]
-
-
 def test_a_csv_field_may_hold_separators_quotes_and_line_ends():
     Path("train.tsv").write_bytes(b'id\ttext\n1\t"open\n2\t"Yes" he said\n')
     assert "quoted_fields" in refused(files("train.tsv"))

@@ -65,26 +65,19 @@ def test_more_n_grams_than_a_job_can_hold_are_refused(monkeypatch):
 
 def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_carved():
     lines = [f"text {n} " + " ".join(WORDS[n % 5 : n % 5 + 13]) for n in range(40)]
-    free = [f"nothing like it {n}" for n in range(40)]
-    Path("train.txt").write_text("\n".join(lines + free) + "\n")
-    section = {
-        "source": "files",
-        "files": {"train": ["train.txt"]},
-        "held_out": {"validation": 0.2, "test": 0.2},
-    }
+    lines += [f"nothing like it {n}" for n in range(40)]
+    Path("train.txt").write_text("\n".join(lines) + "\n")
+    section = {"source": "files", "files": {"train": ["train.txt"]}}
+    section["held_out"] = {"validation": 0.2, "test": 0.2}
     untouched = build(section)
     documents = build(section | {"filters": {"decontamination": {"also": ["test", "validation"]}}})
     assert documents["test"] == untouched["test"]
     assert documents["validation"] == untouched["validation"]
-    left = list(untouched["train"])
-    told = described("train")
+    left, told = untouched["train"], described("train")
     # A document that has words of both counts for test.
     for split in ("test", "validation"):
         known = "\n".join(untouched[split])
-        grams = {
-            t: [" ".join(t.split()[n : n + 13]) for n in range(len(t.split()) - 12)] for t in left
-        }
-        shared = [t for t in left if any(gram in known for gram in grams[t])]
+        shared = [t for t in left if " ".join(t.split()[2:]) in known and "text" in t]
         assert told["rules"][f"decontamination.{split}"]["documents"] == len(shared) > 0
         left = [t for t in left if t not in shared]
     assert documents["train"] == left
@@ -125,18 +118,6 @@ def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_ask
         "decontamination.finetuning": 1,
     }
     assert made("finetuning")[0] == 4
-
-
-def test_what_the_corpus_depends_on_is_what_it_looks_for():
-
-    def used(also: list[str], prompt: str) -> dict:
-        own = {"filters": {"decontamination": {"also": also}}}
-        evaluation = {"prompts": [prompt]}
-        return corpus_settings(resolve({"corpus": own, "evaluation": evaluation}))
-
-    assert used([], "One [MASK].") == used([], "Two [MASK].")
-    assert used(["test"], "One [MASK].") == used(["test"], "Two [MASK].")
-    assert used(["prompts"], "One [MASK].") != used(["prompts"], "Two [MASK].")
 
 
 def test_what_cannot_be_looked_for_is_refused():

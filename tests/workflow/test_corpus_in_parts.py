@@ -139,14 +139,3 @@ def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path):
     of_b = [part for part in parts if any(p.path == str(file) for p in part["train"])]
     assert 1 <= len(of_b) < 4
     assert planned(tmp_path) == jobs_of(4) | {"corpus_read": len(of_b)}
-
-
-def test_each_source_of_a_mix_is_read_in_parts_if_it_can_be(tmp_path):
-    write_project(tmp_path, parts=3)
-    sources = {"files": {"files": FILES["files"]}, "embedded": {}}
-    mix = {name: {"source": name, "weight": 2.5} | own for name, own in sources.items()}
-    corpus = {"source": "mix", "mix": mix, "parts": 3}
-    Project(tmp_path).write_config(TINY | {"corpus": corpus})
-    text = said(tmp_path, "--dry-run")
-    assert "corpus.parts: 3, but the source embedded is read in 1: it cannot be divided fur" in text
-    assert re.search(r"^corpus_read +4$", text, re.M)
