@@ -8,7 +8,6 @@ from job_adapter import Done, run_as_job
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.document_groups import OWN
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.evaluation.pair_files import Pair, read_pair_files
 from mlm.samples.manifests import project_root
@@ -35,7 +34,6 @@ def model_before(job):
 def main(job):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))
-    test = corpus["test"]
     section = Evaluation.of_param(job.params.evaluation)
     pairs = [*(Pair(*pair) for pair in section.minimal_pairs), *read_pair_files(job.input.pairs)]
     figures = evaluate(
@@ -47,7 +45,6 @@ def main(job):
         job.params.accelerator,
         pairs,
         job.params.pretraining["attend"],
-        carved=test.source.carved_from is not None and test.group_by == OWN,
         root=project_root(manifests["train"]),
         corpus=Path(job.input.corpus[1]),
         further=job.params.also,

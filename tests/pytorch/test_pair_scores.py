@@ -62,7 +62,7 @@ def test_both_scores_of_50_pairs_are_those_of_pytorch(tmp_path, kind):
     scorer = Scorer(model, Evaluation(), fast, LENGTH)
     pairs = list(map(Pair, texts[::2], texts[1::2]))
     for column, method in enumerate(("word_l2r", "plain")):
-        scoring = PairScoring(fast, LENGTH, method, scorer.log_probabilities, lambda: bigram)
+        scoring = PairScoring(fast, LENGTH, method, scorer.log_probabilities, bigram)
         found = [pair.scores for pair in score_pairs(pairs, scoring, HOW).pairs]
         np.testing.assert_allclose(np.ravel(found), expected[:, column], atol=1e-3)
     assert np.abs(expected[:, 0] - expected[:, 1]).max() > 0.1

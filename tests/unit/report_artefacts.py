@@ -43,7 +43,7 @@ def minimal_pairs(text: str) -> MinimalPairs:
     intervals = {"accuracy_interval": (0, 1), "margin_interval": (0.5, 1.5)}
     figures = names | intervals | {"num_pairs": 1, "num_ties": 1, "accuracy": 1, "margin": 1}
     figures |= {"bigram_accuracy": 0}
-    pair = names | {"acceptable": text, "unacceptable": text, "scores": (-1, -2), "correct": 1}
+    pair = {"acceptable": text, "unacceptable": text, "scores": (-1, -2), "correct": 1}
     content = {"score": "plain", "total": figures, "phenomena": [figures], "num_left_out": 1}
     return typed(MinimalPairs, content | {"pairs": [pair]})
 
@@ -160,7 +160,6 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "difference_interval": around(loss - value),
             "accuracy_difference": 0.2 - accuracy,
             "accuracy_difference_interval": [0.19 - accuracy, 0.21 - accuracy],
-            "counted": {"tokens": 100_000, "samples": 900, "of_samples": 900},
         }
 
     def calibrated(i: int) -> dict:

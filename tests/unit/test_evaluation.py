@@ -296,5 +296,5 @@ def test_all_wrong_prompts_are_named_at_once(root):
     prompts = ["", "the [MASK]", "[MASK] of [MASK]", "the " * 40 + "[MASK]"]
     said = refusal(answers, root / "random", prompts, 5)
     assert "'' has no [MASK]" in said
-    assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in said
+    assert "'[MASK] of [MASK]' has 2 [MASK]" in said
     assert "43 tokens; the model takes at most 16" in said and "'the [MASK]'" not in said

@@ -83,24 +83,9 @@ def test_more_than_one_percent_of_seen_test_words_is_a_warning():
         assert short.tone == "even" and "not measured: 500 of" in short.text
 
 
-def _said(figures, carved=False, num_samples=70):
-    return [verdict.text for verdict in verdicts_on(figures, carved, num_samples, 70)]
-
-
-def test_samples_of_a_carved_split_are_said_to_be_harder_beside_the_gap():
-    figures = made.evaluation("base")
-    figures = replace(figures, train=figures.test, gap=Difference(0.1, (0.05, 0.15)))
-    said = _said(figures, carved=True, num_samples=20)
-    (gap,) = [i for i, text in enumerate(said) if "on train, " in text]
-    assert "0.05 to 0.08 nats" in said[gap + 1]
-    assert any("Evaluated on 20 of the test split's 70 samples" in text for text in said)
-    plain = [text for text in said if "0.08" not in text and "Evaluated" not in text]
-    assert _said(figures) == plain
-
-
 def test_few_predictions_are_mentioned():
     figures = made.evaluation("base")
     hidden = replace(figures.test.hidden, num_predictions=12)
     few = replace(figures, test=replace(figures.test, hidden=hidden, num_samples=3))
-    assert any("12 in 3 samples" in text for text in _said(few))
-    assert not any("Few predictions" in text for text in _said(figures))
+    assert any("12 in 3 samples" in said.text for said in verdicts_on(few, 70, 70))
+    assert not any("Few predictions" in said.text for said in verdicts_on(figures, 70, 70))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from mlm.config.fields import MaskedShares
-from mlm.evaluation.group_artefacts import BitsByGroup, GroupSums
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
 from mlm.training.artefacts import ACCURACY, LOSS
@@ -135,15 +134,6 @@ class FurtherText:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What a baseline counted: text tokens, in how many samples of how many."""
-
-    tokens: int
-    samples: int
-    of_samples: int
-
-
-@dataclass(frozen=True)
 class Baseline(Difference):
     """A baseline at the model's positions, where the model is not shown the token itself, with the
     view that the model has: `difference` is the model's loss minus its own, `accuracy_difference`
@@ -153,7 +143,6 @@ class Baseline(Difference):
     accuracy_difference_interval: Interval
     bits_per_character: float | None
     hidden: Means
-    counted: Counted
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
 
     @property
@@ -200,15 +189,13 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A pair of sentences and their pseudo-log-likelihoods in nats; `correct` is 1, 0, or 0.5 for a
-    tie, `file` None for one of the configuration."""
+    """A pair of sentences of the configuration and their pseudo-log-likelihoods in nats; `correct`
+    is 1, 0, or 0.5 for a tie."""
 
     acceptable: str
     unacceptable: str
     scores: tuple[float, float]
     correct: float
-    file: str | None = None
-    phenomenon: str | None = None
 
 
 @dataclass(frozen=True)
@@ -229,14 +216,50 @@ class PairFigures:
 
 @dataclass(frozen=True)
 class MinimalPairs:
-    """`score` is evaluation.pseudo_log_likelihood; `pairs` are those of the configuration, and the
-    best and worst of each file; `num_left_out` those of files that are too long for a sample."""
+    """`score` is evaluation.pseudo_log_likelihood; `pairs` are those of the configuration;
+    `num_left_out` counts those of files that are too long for a sample."""
 
     score: str
     total: PairFigures
     phenomena: list[PairFigures]
     num_left_out: int
     pairs: list[ScoredPair]
+
+
+@dataclass(frozen=True)
+class BitsOfGroup:
+    """A group, or a source of a mix: bits per character where the answer is hidden. The interval
+    resamples its groups, or its samples if it has one group. `characters` are those of all its
+    text."""
+
+    name: str
+    bits_per_character: float
+    bits_per_character_interval: Interval
+    num_predictions: int
+    num_samples: int
+    num_groups: int
+    characters: int
+
+
+@dataclass(frozen=True)
+class BitsByGroup:
+    """The worst groups and the best of `num_groups`, worst first, and all sources of a mix."""
+
+    num_groups: int
+    groups: list[BitsOfGroup]
+    sources: list[BitsOfGroup]
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Sums by group of test, where the answer is hidden, for pairing runs; `tokens` and
+    `characters` are those of the groups' text, if it is known: then every group has its row."""
+
+    loss: list[float]
+    correct: list[int]
+    predictions: list[int]
+    tokens: list[int] | None = field(default=None, metadata=OPTIONAL)
+    characters: list[int] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

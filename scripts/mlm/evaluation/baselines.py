@@ -1,39 +1,18 @@
 """What the model is compared with: counting alone, at the model's positions."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Baseline, Counted, Means
+from mlm.evaluation.artefacts import Baseline, Means
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.evaluation_data import EvaluationData
 from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference
-from mlm.evaluation.neighbour_mixture import (
-    COMPONENTS,
-    NeighbourMixtures,
-    unigram_probabilities,
-)
+from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.predictions import Answers, Scored
 
 
-@dataclass(frozen=True)
-class Ngrams:
-    """The unigram's probabilities [vocabulary], and the bigram and the trigram."""
-
-    unigram: np.ndarray
-    mixtures: NeighbourMixtures
-
-    @classmethod
-    def fitted(cls, data: EvaluationData, special: list[int]) -> "Ngrams":
-        """Counted on train, with weights fitted on validation."""
-        mixtures = NeighbourMixtures(data.counts, special)
-        mixtures.fit(data.fitted)
-        return cls(unigram_probabilities(data.counts, special), mixtures)
-
-
 def baselines(
-    ngrams: Ngrams,
-    counted: Counted,
+    mixtures: NeighbourMixtures,
     hidden: Scored,
     tokens_per_character: float | None,
     resampling: Resampling,
@@ -41,8 +20,8 @@ def baselines(
     """The unigram, the bigram and the trigram at the positions of `hidden`, the model's answers
     where the true token is hidden from it. The mask token was never counted, so it says nothing; a
     random token misleads them as it misleads the model."""
-    positions, model, mixtures = hidden.positions, hidden.scores, ngrams.mixtures
-    answers = {"unigram": unigram_answers(ngrams.unigram, positions.truth)}
+    positions, model = hidden.positions, hidden.scores
+    answers = {"unigram": unigram_answers(mixtures.unigram, positions.truth)}
     answers |= mixtures.scores(positions, "baselines")
     found = {}
     for name, scores in answers.items():
@@ -57,7 +36,6 @@ def baselines(
             accuracy_difference_interval=accuracy.difference_interval,
             bits_per_character=bits_per_character(means.loss, tokens_per_character),
             hidden=means,
-            counted=counted,
             weights=weights,
         )
     return found

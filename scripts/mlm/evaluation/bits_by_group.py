@@ -12,8 +12,8 @@ import numpy as np
 from mlm.corpus.artefacts import CorpusSplit, MixSource
 from mlm.corpus.document_groups import OWN, group_ids
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
 from mlm.evaluation.bootstrap import Resampling, sums_by_unit
-from mlm.evaluation.group_artefacts import BitsByGroup, BitsOfGroup
 from mlm.evaluation.predictions import Scored
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Counted
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
@@ -29,13 +28,12 @@ _FITTED_TOKENS = 20_000
 
 @dataclass(frozen=True)
 class EvaluationData:
-    """Samples of test and of train (None if none was asked for), what was counted of train, and
+    """Samples of test and of train (None if none was asked for), the `counts` of train, and
     `fitted`, the positions of validation's text that baselines are fitted on."""
 
     test: Samples
     train: Samples | None
     counts: TokenCounts
-    counted: Counted
     fitted: Positions
     sequence_length: int
 
@@ -78,7 +76,6 @@ def read_evaluation_data(
         test=test,
         train=joined(gathered) if len(chosen) else None,
         counts=counts,
-        counted=Counted(counts.tokens, len(counted), train.num_samples),
         fitted=_text_positions(manifests["validation"], root, special_ids),
         sequence_length=train.sequence_length,
     )

@@ -71,10 +71,8 @@ def _change(
 ) -> Difference:
     """In bits per character, the same groups drawn for both; `density` is in tokens a character."""
     after, before = (scored.where_hidden(mask_id) for scored in (after, before))
-    losses = after.scores.loss, before.scores.loss
-    nats = paired_difference(after.positions.unit, *losses, resampling)
-    low, high = (bits_per_character(end, density) for end in nats.difference_interval)
-    return Difference(bits_per_character(nats.difference, density), (low, high))
+    bits = (bits_per_character(scored.scores.loss, density) for scored in (after, before))
+    return paired_difference(after.positions.unit, *bits, resampling)
 
 
 class _Documents:

@@ -39,27 +39,8 @@ def open_model(
 
 def masked_answers(architecture, begins_document: int | None = None):
     """The function (weights, batch) -> answers of `AnsweringModel`, in float32."""
-    logits_at = masked_positions(architecture, begins_document)
 
     def step(weights, batch):
-        logits, labels = logits_at(weights, batch), batch["labels"][..., None]
-        log_probabilities = jax.nn.log_softmax(logits)
-        of_label = jnp.take_along_axis(logits, labels, axis=-1)
-        earlier = jnp.arange(architecture.vocabulary) < labels
-        above = (logits > of_label) | ((logits == of_label) & earlier)
-        return {
-            "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
-            "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
-            "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
-        }
-
-    return step
-
-
-def masked_positions(architecture, begins_document: int | None = None):
-    """The function (weights, batch) -> logits at the batch's `positions`, float32."""
-
-    def logits_at(weights, batch):
         ids, mask, within = batch["input_ids"], batch["attention_mask"], None
         if begins_document is not None:
             # Special tokens are never masked.
@@ -67,6 +48,15 @@ def masked_positions(architecture, begins_document: int | None = None):
         hidden = hidden_states(
             weights, architecture, ids, mask, positions=batch["positions"], documents=within
         )
-        return masked_logits(weights, architecture, hidden)
+        logits, labels = masked_logits(weights, architecture, hidden), batch["labels"][..., None]
+        log_probabilities = jax.nn.log_softmax(logits)
+        label_logit = jnp.take_along_axis(logits, labels, axis=-1)
+        earlier = jnp.arange(architecture.vocabulary) < labels
+        above = (logits > label_logit) | ((logits == label_logit) & earlier)
+        return {
+            "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
+            "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
+            "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
+        }
 
-    return logits_at
+    return step

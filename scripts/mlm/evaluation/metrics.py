@@ -12,13 +12,13 @@ from mlm.evaluation.artefacts import (
     Calibration,
     Difference,
     FrequencyBand,
+    GroupSums,
     MeansOfModel,
     Subset,
     Summary,
 )
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_unit
-from mlm.evaluation.group_artefacts import GroupSums
 from mlm.evaluation.predictions import Answers, Scored, Scores
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.

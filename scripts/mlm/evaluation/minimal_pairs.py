@@ -25,8 +25,6 @@ from mlm.tokenizer.pieces import word_numbers
 _PAIRS, _CELLS = 8192, 2**23
 #: Rows are as long as the first of these that suffices: few shapes to compile.
 _LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)
-#: Pairs of a file that are kept with their texts: so many of the best, and of the worst.
-_KEPT = 5
 #: The word of what is no token of the sentence: special tokens around it, and padding.
 _NO_WORD = -1
 
@@ -72,7 +70,7 @@ def score_pairs(
         total=_figures(None, None, scores, resampling),
         phenomena=[_figures(*names, scores[own], resampling) for names, own in groups.items()],
         num_left_out=left_out,
-        pairs=[_scored(pairs[i], scores[i]) for i in _kept(pairs, scores)],
+        pairs=[_scored(p, s) for p, s in zip(pairs, scores, strict=True) if p.file is None],
     )
 
 
@@ -174,19 +172,6 @@ def _figures(file, phenomenon, scores: np.ndarray, resampling: Resampling) -> Pa
     )
 
 
-def _kept(pairs: Sequence[Pair], scores: np.ndarray) -> list[int]:
-    """Numbers of the pairs that are kept: all of the configuration, then of each file the best and
-    the worst by margin."""
-    margins, by_file = scores[:, 0, 0] - scores[:, 1, 0], {}
-    for number, pair in enumerate(pairs):
-        by_file.setdefault(pair.file, []).append(number)
-    kept = by_file.pop(None, [])
-    for own in by_file.values():
-        own = sorted(own, key=lambda number: -margins[number])
-        kept += own[:_KEPT] + own[max(_KEPT, len(own) - _KEPT) :]
-    return kept
-
-
 def _scored(pair: Pair, scores: np.ndarray) -> ScoredPair:
     margin = scores[0, 0] - scores[1, 0]
     return ScoredPair(
@@ -194,6 +179,4 @@ def _scored(pair: Pair, scores: np.ndarray) -> ScoredPair:
         pair.unacceptable,
         scores=(float(scores[0, 0]), float(scores[1, 0])),
         correct=float((1 + np.sign(margin)) / 2),
-        file=pair.file,
-        phenomenon=pair.phenomenon,
     )

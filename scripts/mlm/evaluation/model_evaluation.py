@@ -9,7 +9,7 @@ from typing import Any
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
-from mlm.evaluation.baselines import Ngrams, baselines
+from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import (
@@ -28,8 +28,9 @@ from mlm.evaluation.metrics import (
     summary_of,
 )
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
-from mlm.evaluation.predictions import SHOWN_AS, Scored
+from mlm.evaluation.predictions import SHOWN_AS
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
@@ -51,7 +52,6 @@ def evaluate(
     accelerator: Mapping[str, Any],
     pairs: Sequence[Pair] = (),
     attend: str = "sample",
-    carved: bool = False,
     root: Path = Path(),
     corpus: Path | None = None,
     further: Mapping[str, Any] | None = None,
@@ -60,10 +60,9 @@ def evaluate(
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
     are paths, with shards relative to `root`; `characters` those of the splits' text if known;
     `pairs` those of the configuration and of its files; `attend` what attention stayed within in
-    the training; `carved` says that test was dealt from train document by document; `corpus`
-    describes the text of test, if known; `further` is what `further_texts` gives, and `start` the
-    model before its first step. Raises MlmError if the inputs do not belong together, or a split is
-    empty."""
+    the training; `corpus` describes the text of test, if known; `further` is what `further_texts`
+    gives, and `start` the model before its first step. Raises MlmError if the inputs do not belong
+    together, or a split is empty."""
     splits = {split: Manifest.read(path) for split, path in manifests.items()}
     tokenizer = load_tokenizer(model)
     special, mask_id = sorted(set(tokenizer.all_special_ids)), tokenizer.mask_token_id
@@ -82,16 +81,18 @@ def evaluate(
     how = Resampling(section.bootstrap.resamples, section.bootstrap.confidence, section.seed)
     density = {s: tokens_per_character(splits[s], characters.get(s)) for s in ("train", "test")}
     hidden, on_train, gap = test.where_hidden(mask_id), None, None
+    answers = hidden.scores
     if data.train is not None and len((train := scorer.score(data.train, "train")).positions):
         on_train = summary_of(train, mask_id, density["train"], how)
         gap = gap_between(hidden, train.where_hidden(mask_id), how)
-    ngrams = Ngrams.fitted(data, special)
+    mixtures = NeighbourMixtures(data.counts, special)
+    mixtures.fit(data.fitted)
     scoring = PairScoring(
         tokenizer,
         data.sequence_length,
         section.pseudo_log_likelihood,
         scorer.log_probabilities,
-        ngrams.mixtures,
+        mixtures,
     )
     texts = TextOfGroups.read(corpus, splits["test"], root) if corpus else None
     shown = test.positions.shown_as(mask_id)
@@ -106,8 +107,13 @@ def evaluate(
         test=summary_of(test, mask_id, density["test"], how),
         train=on_train,
         gap=gap,
-        baselines=baselines(ngrams, data.counted, hidden, density["test"], how),
-        **_parts(hidden, data, section),
+        baselines=baselines(mixtures, hidden, density["test"], how),
+        frequency_bands=frequency_bands(
+            hidden.positions.truth, answers, data.counts.unigram, section.frequency_bands
+        ),
+        calibration=calibration_of(
+            answers.top_probability, answers.correct, section.calibration_bins
+        ),
         shown_as={name: part(test.scores, shown == i) for i, name in enumerate(SHOWN_AS)},
         minimal_pairs=score_pairs(pairs, scoring, how),
         verdicts=[],
@@ -117,7 +123,7 @@ def evaluate(
         by_group=bits_by_group(hidden, texts, how) if texts else None,
         also=further and on_further_texts(further, model, section, scorer, before, mask_id, how),
     )
-    said = verdicts_on(figures, carved, len(data.test), splits["test"].num_samples)
+    said = verdicts_on(figures, len(data.test), splits["test"].num_samples)
     return replace(figures, verdicts=said)
 
 
@@ -130,17 +136,6 @@ def _recorded(section: Evaluation, data: EvaluationData, model: Path, test: Path
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
     digests = {name: file_sha256(file) for name, file in (files | {"manifest": test}).items()}
     return {"settings": settings, "digests": digests | ({"text": texts.sha256} if texts else {})}
-
-
-def _parts(hidden: Scored, data: EvaluationData, section: Evaluation) -> dict:
-    """The figures that divide the predictions."""
-    truth, scores = hidden.positions.truth, hidden.scores
-    confidence, bins = scores.top_probability, section.calibration_bins
-    counts, uppers = data.counts.unigram, section.frequency_bands
-    return {
-        "frequency_bands": frequency_bands(truth, scores, counts, uppers),
-        "calibration": calibration_of(confidence, scores.correct, bins),
-    }
 
 
 def _opened(

@@ -73,16 +73,16 @@ class NeighbourMixtures:
     """The two-sided bigram and, if triples were counted, the trigram; see the module's text."""
 
     def __init__(self, counts: TokenCounts, special):
-        self._unigram = unigram_probabilities(counts, special)
-        vocabulary = len(self._unigram)
+        self.unigram = unigram_probabilities(counts, special)
+        vocabulary = len(self.unigram)
         # By the number of neighbours: those on the left, and those on the right.
         self._tables = [
             (_Conditionals(table[-1], vocabulary), _Conditionals(table[1], vocabulary))
             for table in (counts.beside, counts.beside_two)
             if table
         ]
-        text = self._unigram > 0
-        self._inverse = np.divide(1, self._unigram, out=np.zeros(vocabulary), where=text)
+        text = self.unigram > 0
+        self._inverse = np.divide(1, self.unigram, out=np.zeros(vocabulary), where=text)
         self.weights = {
             name: np.full(len(parts), 1 / len(parts))
             for name, parts in list(COMPONENTS.items())[: len(self._tables)]
@@ -117,7 +117,7 @@ class NeighbourMixtures:
     def log_probabilities(self, positions: Positions) -> np.ndarray:
         """The log-probabilities of the true tokens by the bigram in nats, float64 [positions]; 0
         for special tokens, which are never predicted."""
-        found, text = np.zeros(len(positions)), np.flatnonzero(self._unigram[positions.truth])
+        found, text = np.zeros(len(positions)), np.flatnonzero(self.unigram[positions.truth])
         found[text] = self.scores(positions[text], "bigram", 1)["bigram"].log_probability
         return found
 
@@ -126,7 +126,7 @@ class NeighbourMixtures:
     ) -> Iterator[tuple[slice, np.ndarray, list[np.ndarray]]]:
         """Slices of `positions` that fit in memory, their true tokens, and what each component
         gives every token there, [positions, vocabulary]."""
-        size = max(1, _CELLS // len(self._unigram))
+        size = max(1, _CELLS // len(self.unigram))
         progress = Progress(label, len(positions), "positions")
         for start in range(0, len(positions), size):
             block = slice(start, min(start + size, len(positions)))
@@ -134,7 +134,7 @@ class NeighbourMixtures:
             progress.to(block.stop)
 
     def _components(self, positions: Positions, orders: int) -> list[np.ndarray]:
-        left = right = np.broadcast_to(self._unigram, (len(positions), len(self._unigram)))
+        left = right = np.broadcast_to(self.unigram, (len(positions), len(self.unigram)))
         components = [left]
         contexts = zip(self._contexts(positions.left), self._contexts(positions.right), strict=True)
         for tables, (on_left, on_right) in zip(self._tables[:orders], contexts, strict=False):
@@ -150,4 +150,4 @@ class NeighbourMixtures:
         nearer neighbour, the farther one says nothing."""
         near, far = neighbours.astype(np.int64).T
         known = (near != NO_NEIGHBOUR) & (far != NO_NEIGHBOUR)
-        return near, np.where(known, far * len(self._unigram) + near, NO_NEIGHBOUR)
+        return near, np.where(known, far * len(self.unigram) + near, NO_NEIGHBOUR)

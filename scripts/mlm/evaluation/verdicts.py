@@ -23,18 +23,14 @@ _FEW_PREDICTIONS = 1000
 FEW_GROUPS = 20
 
 
-def verdicts_on(
-    figures: EvaluationFigures, carved: bool, num_samples: int, of_samples: int
-) -> list[Verdict]:
-    """The verdicts on `figures`, the unigram's first. `carved`: the test split was dealt from train
-    document by document; `num_samples` of its `of_samples` were evaluated."""
+def verdicts_on(figures: EvaluationFigures, num_samples: int, of_samples: int) -> list[Verdict]:
+    """The verdicts on `figures`, the unigram's first; `num_samples` of the test split's
+    `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [against_baseline(n, figures.baselines[n], confidence) for n in BASELINES]
     if figures.gap is not None:
         losses = test.hidden.loss, figures.train.hidden.loss
         found.append(between_train_and_test(*losses, figures.gap, confidence))
-        if carved:
-            found.append(_ON_CARVING)
     found.append(on_few_groups(figures.group_by, test.num_groups))
     found.append(on_calibration(figures.calibration, test.hidden.accuracy))
     if num_samples != of_samples:
@@ -98,15 +94,6 @@ def between_train_and_test(
         said = f"Better on test than on train, by {size} {figures}: the two texts differ."
         tone = "even"
     return Verdict(tone, said)
-
-
-#: Said beside the gap if documents were dealt to the splits one by one.
-_ON_CARVING = Verdict(
-    "plain",
-    "Part of the gap may be no fault of the model: test samples join documents that do not belong "
-    "together, because the split was carved from train document by document. That alone made them "
-    "harder by 0.05 to 0.08 nats when measured by shuffling.",
-)
 
 
 def on_overlap(overlap: WordOverlap) -> Verdict:

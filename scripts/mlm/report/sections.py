@@ -244,6 +244,7 @@ def evaluation(results: Results) -> dict:
     return {
         "rows": rows,
         "beside": beside,
+        "baselines": BASELINES,
         # One part alone is the whole, which the table above has.
         "shown": shown if len(shown) > len(results.runs) else [],
         "columns": METRICS,
