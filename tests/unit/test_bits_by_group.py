@@ -145,22 +145,10 @@ def test_further_text_is_read_packed_and_masked_as_a_split_of_the_same_documents
     assert low < few.change.difference < high < 0
 
 
-@pytest.mark.parametrize(
-    "files, words",
-    [
-        (["no/*.txt"], "evaluation.also.news: no file matches 'no/*.txt'"),
-        (["empty.jsonl"], "evaluation.also.news: 0 documents with 0 characters are too few"),
-        (["wrong.jsonl"], "wrong.jsonl, line 1: no column 'text'; there are: 'body'"),
-        (["a.docx"], "a.docx: what it holds cannot be told from its name"),
-    ],
-)
-def test_further_text_that_cannot_be_read_is_named(files, words, tmp_path, monkeypatch):
+def test_further_text_too_short_to_be_asked_anything_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").write_text('{"text": " "}')
-    Path("wrong.jsonl").write_text('{"body": "a"}')
-    Path("a.docx").write_text("a")
     monkeypatch.setattr(Encoder, "load", lambda path: CharacterTokenizer())
-    with pytest.raises(MlmError) as caught:
-        texts = further_texts(resolve({"evaluation": {"also": {"news": files}}}), "base")
+    texts = further_texts(resolve({"evaluation": {"also": {"news": ["empty.jsonl"]}}}), "base")
+    with pytest.raises(MlmError, match="news: 0 documents"):
         on_further_texts(texts, Path(), Evaluation(), SimpleNamespace(length=32), None, 4, HOW)
-    assert words in str(caught.value)

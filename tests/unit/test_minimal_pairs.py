@@ -144,30 +144,18 @@ def test_files_of_both_forms_are_read(tmp_path):
 
 
 def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
-    good = json.dumps({"sentence_good": "a", "sentence_bad": "b"})
-    wrong = ["{", "[1]", json.dumps({"sentence_good": "a"}), good.replace("b", "a", 1), good]
-    wrong[3] = json.dumps({"sentence_good": "a", "sentence_bad": "a"})
+    wrong = ["{", "[1]", json.dumps({"sentence_good": "a"})]
+    wrong.append(json.dumps({"sentence_good": "a", "sentence_bad": "a"}))
     contents = {
-        "a.jsonl": "\n".join(wrong),
-        "b.tsv": "good\tbad\n1\t2\n",
-        "c.tsv": "sen\twrong_sen\nx\n",
-        "d.jsonl": "",
+        "a.jsonl": "\n".join(wrong).encode(),
+        "b.tsv": b"good\tbad\n1\t2\n",
+        "c.tsv": b"sen\twrong_sen\nx\n",
+        "d.jsonl": b"",
+        "e.tsv": b"sen\twrong_sen\n\xff\tx\n",
     }
     for name, content in contents.items():
-        (tmp_path / name).write_text(content)
-    (tmp_path / "e.tsv").write_bytes(b"sen\twrong_sen\n\xff\tx\n")
-    files = [tmp_path / name for name in (*contents, "e.tsv", "missing.tsv")]
-    told = refusal(read_pair_files, files)
-    for said in (
-        "a.jsonl, line 1: no valid JSON",
-        "a.jsonl, line 2: expected an object",
-        "a.jsonl, line 3: found None as sentence_bad, expected a sentence",
-        "a.jsonl, line 4: 'a' is on both sides",
-        "b.tsv, line 1: no column sen and no column wrong_sen in the header",
-        "c.tsv, line 2: 1 fields, but the header names 2",
-        "d.jsonl: holds no pair",
-        "e.tsv: cannot be read",
-        "missing.tsv: cannot be read",
-    ):
-        assert said in told, said
-    assert told.count("\n  - ") == 9
+        (tmp_path / name).write_bytes(content)
+    told = refusal(read_pair_files, [tmp_path / name for name in (*contents, "missing.tsv")])
+    places = [f"a.jsonl, line {n}: " for n in range(1, 5)] + ["b.tsv, line 1: ", "c.tsv, line 2: "]
+    places += ["d.jsonl: holds no pair", "e.tsv: cannot be read", "missing.tsv: cannot be read"]
+    assert all(place in told for place in places) and told.count("\n  - ") == len(places)

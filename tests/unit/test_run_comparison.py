@@ -1,9 +1,9 @@
 import math
-import re
 from dataclasses import replace
 
 import pytest
 import report_artefacts as made
+from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import MlmError
@@ -146,27 +146,19 @@ def test_why_two_runs_do_not_compare_is_said_by_name(other, reason):
     assert found.difference is None and reason in found.unpaired
 
 
-@pytest.mark.parametrize(
-    "directory, words",
-    [
-        ("nowhere", "nowhere lacks training.json and evaluation.json; expected such as"),
-        ("other", "other lacks training.json and evaluation.json; expected such as other/res"),
-        ("results/runs/base", "is of this working directory itself"),
-        ("other/results/runs/base", None),
-    ],
-)
-def test_a_directory_without_results_is_named_and_a_near_one_proposed(
-    directory, words, tmp_path, monkeypatch
-):
+def test_a_directory_without_results_is_named_and_a_near_one_proposed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made.write_run(tmp_path / "other", "base")
-    if words is None:
-        assert len(files_of_other_runs({"name": directory})) == 2
-        path = tmp_path / directory / "evaluation.json"
-        path.write_text(path.read_text().replace("0.2", "0.3"))
-        remade = "base: .* is damaged: .*--directory other/ .*--force results/runs/base/evaluation"
-        with pytest.raises(MlmError, match=remade):
-            OtherRun.read("base", directory)
-        return
-    with pytest.raises(MlmError, match=re.escape(words)):
-        files_of_other_runs({"name": directory})
+    also = {"a": "nowhere", "b": "other", "c": "results/runs/base"}
+    said = refusal(files_of_other_runs, also)
+    assert all(f"report.also.{name}: {place}" in said for name, place in also.items())
+    assert "expected such as other/results/runs/base" in said
+
+
+def test_a_damaged_file_of_another_directory_is_named_with_the_command_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made.write_run(tmp_path / "other", "base")
+    path = tmp_path / "other/results/runs/base/evaluation.json"
+    path.write_text(path.read_text().replace("0.2", "0.3"))
+    with pytest.raises(MlmError, match=r"--directory other/ .*--force results/runs/base/evaluation"):
+        OtherRun.read("base", "other/results/runs/base")
