@@ -160,5 +160,7 @@ def test_a_damaged_file_of_another_directory_is_named_with_the_command_there(tmp
     made.write_run(tmp_path / "other", "base")
     path = tmp_path / "other/results/runs/base/evaluation.json"
     path.write_text(path.read_text().replace("0.2", "0.3"))
-    with pytest.raises(MlmError, match=r"--directory other/ .*--force results/runs/base/evaluation"):
+    with pytest.raises(
+        MlmError, match=r"--directory other/ .*--force results/runs/base/evaluation"
+    ):
         OtherRun.read("base", "other/results/runs/base")
