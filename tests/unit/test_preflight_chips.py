@@ -13,11 +13,10 @@ from mlm.config.targets import (
 )
 
 
-@pytest.mark.parametrize("generation", {**TPUS, **TOPOLOGIES})
-def test_every_usual_topology_is_accepted(generation):
-    assert generation in TPUS
-    for grid in TOPOLOGIES[generation]:
-        assert target_problem(f"{generation}:{grid}") is None
+def test_every_usual_topology_and_gpu_is_accepted():
+    names = [f"{generation}:{grid}" for generation in TPUS for grid in TOPOLOGIES[generation]]
+    names += [name for gpu in GPUS for name in (gpu, f"{gpu}:8")]
+    assert [name for name in names if target_problem(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -41,19 +40,13 @@ def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspel
     assert "v4 up to 16x16x16" in problem
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_a_gpu_is_one_chip_and_up_to_eight_share_a_machine(name):
-    assert [target_problem(t) for t in (name, f"{name}:8")] == [None, None]
-    assert [replicas_of(t) for t in (name, f"{name}:8")] == [1, 8]
-    assert hosts_of(f"{name}:8", 1) == 1
-
-
 def test_a_target_counts_its_chips_replicas_and_machines():
     assert number_of_chips("v4:2x2x4") == 16
-    assert [replicas_of(t) for t in ("v3:2x2", "v4:2x2x1", "v5e:2x4")] == [8, 4, 8]
+    targets = ("v3:2x2", "v4:2x2x1", "v5e:2x4", "h100", "h100:8")
+    assert [replicas_of(t) for t in targets] == [8, 4, 8, 1, 8]
     # libtpu describes a machine of eight chips as two.
     assert [hosts_of(t, 2) for t in ("v5e:2x4", "v6e:2x4", "v4:2x2x2")] == [1, 1, 2]
-    assert hosts_of("v5e:4x4", 4) == 4
+    assert (hosts_of("v5e:4x4", 4), hosts_of("h100:8", 1)) == (4, 1)
 
 
 def estimate(name, flops, steps, **figures):

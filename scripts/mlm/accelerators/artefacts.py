@@ -94,7 +94,6 @@ class ForwardReport:
 
     rows: int
     outcome: str
-    message: str
     fits: bool | None
     peak: int
 
@@ -115,7 +114,6 @@ class Target:
     hbm_per_replica: int | None = None
     memory: Memory | None = None
     flops_per_step: float | None = None
-    flops_per_run: float | None = None
     bytes_accessed: float | None = None
     global_batch_size: int | None = None
     estimate: Estimate | None = None

@@ -54,13 +54,12 @@ UNSEEN = (
     "the network, the storage and the rights of the machine that trains",
 )
 _TIME = (
-    f"Times are at {UTILISATION:.0%} of the datasheet's peak (Ettin's encoder of 150 million "
-    "parameters on H100s, arXiv 2507.11412); 'from … on' where the memory's bandwidth allows no "
-    "such speed"
+    f"Times are at {100 * UTILISATION:.0f} % of the datasheet's peak, which Ettin's encoder of 150 "
+    "million parameters reached on H100s; 'from … on': the memory's bandwidth allows no such speed"
 )
 _TENSORFLOW = (
-    "The rows are of the JAX engine's program for this run. The TensorFlow engine's own train step "
-    "was compiled by XLA on this machine's CPU alone"
+    "The rows are of the JAX engine's program for this run; TensorFlow's own train step is "
+    "compiled by XLA on this machine's CPU alone"
 )
 #: The setting of each step's batch.
 _BATCH_KEYS = {
@@ -227,7 +226,7 @@ def judge(target: Target, kind: str, rows: int, answer: Compilation) -> list[Fin
         target.fits = fits
     else:
         peak = answer.memory.peak if answer.memory else 0
-        target.forward[kind] = ForwardReport(rows, answer.outcome, message, fits, peak)
+        target.forward[kind] = ForwardReport(rows, answer.outcome, fits, peak)
     if fits:
         return []
     message = f"{kind} of {rows} samples a replica: {message.rstrip('.')}"

@@ -12,12 +12,10 @@ def require_passed(report: str, run: str, step: dict) -> None:
     shapes the step that is to be trained, by the names in that file."""
     if fault := _reason_to_wait(report, step):
         raise MlmError(
-            f"{run}: accelerator.kind: auto came to this machine's TPU, and preflight.required "
-            f"asks for a preflight that passed before a TPU trains: {fault}. Make it with "
-            f"'snakemake --cores 2 results/runs/{run}/preflight/passed.txt' (in the environment "
-            "of envs/requirements-preflight.txt, on any machine with Linux on x86-64), set "
-            "accelerator.kind: tpu, with which it is made by itself, or set preflight.required: "
-            "false"
+            f"{run}: accelerator.kind: auto chose this machine's TPU, and preflight.required asks "
+            f"for a passed preflight before a TPU trains: {fault}. Make it with 'snakemake --cores "
+            f"2 results/runs/{run}/preflight/passed.txt' (on any machine with Linux on x86-64 and "
+            "envs/requirements-preflight.txt), or set preflight.required: false"
         )
 
 

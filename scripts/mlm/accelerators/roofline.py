@@ -14,8 +14,7 @@ UTILISATION = 0.27
 
 
 def add_times(target: Target, updates: int) -> None:
-    """Add the FLOPs of a run of so many `updates`, and its estimated time, to `target`."""
-    target.flops_per_run = target.flops_per_step * target.replicas * updates
+    """Add the estimated time of a run of so many `updates` to `target`."""
     facts = CHIPS[generation_of(target.target)]
     share = target.chips / target.replicas  # of a chip that one replica has
     rate = UTILISATION * facts.peak_flops(target.precision) * share
