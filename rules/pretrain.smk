@@ -38,7 +38,6 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             log_to=of_run("pretraining", "log_to"),
-            processes=of_section("accelerator", "start", "join_seconds"),
             preflight_required=settings["preflight"]["required"],
         ),
     script:

@@ -1,17 +1,15 @@
 """Rule `pretrain`: train one run's model and export it in the Hugging Face layout.
 
-Started without Snakemake it is one of several processes, and reads from its parent what to train.
+Started without Snakemake it is one of several processes, and its argument says what to train.
 """
 
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
-from mlm.foundations.job_log import JobLog
-from mlm.foundations.terminal import show
 
 
-def train(request):
-    """Train in this process: alone, or as one of several that the rule's job has started."""
+def train(request, results):
+    """Train in this process: alone, or as one of several; the `results`, if any, are written."""
     from mlm.accelerators.required_preflight import require_passed
     from mlm.config.resolution import RunConfiguration
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
@@ -23,20 +21,30 @@ def train(request):
     if request["preflight"] and config.accelerator.kind == "auto" and devices.kind == "tpu":
         computed = {"engine": devices.framework, "precision": devices.precision}
         require_passed(request["preflight"], run.name, computed | run.step_sizes())
-    pretrain(training, ResultFiles(**request["results"]))
+    pretrain(training, results and ResultFiles(**results))
+
+
+def train_alone_or_together(request):
+    """Train in this process, or in as many as `accelerator.processes` if they are started here."""
+    from mlm.config.resolution import RunConfiguration
+    from mlm.training.processes import run_together, started_on_hosts
+
+    accelerator = RunConfiguration.of_param(request["config"]).accelerator
+    if accelerator.together and not started_on_hosts(accelerator):
+        run_together(__file__, request, accelerator.processes)
+    else:
+        train(request, request["results"])
 
 
 @run_as_job
 def main(job):
-    from mlm.config.resolution import RunConfiguration
     from mlm.training.artefacts import Training
-    from mlm.training.processes import run_together
 
     params, files, made = job.params, job.input, job.output
     operational = params.operational
     common = {name: params[name] for name in ("seed", "sequence_length")}
     common["corpus_source"] = params.corpus
-    common["accelerator"] = params.accelerator | operational["processes"]
+    common["accelerator"] = params.accelerator
     own = {"name": job.wildcards.run, "model": params.model}
     own["pretraining"] = params.pretraining | operational["continue_from"] | operational["log_to"]
     own["pretraining"]["checkpoint"] = operational["checkpoint"]
@@ -51,18 +59,12 @@ def main(job):
         "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
         "preflight": preflight if operational["preflight_required"] else None,
     }
-    accelerator = RunConfiguration.of_param(request["config"]).accelerator
-    if accelerator.together:
-        show(f"{JobLog.current.stage}: the progress of its processes is in {job.log[0]}")
-        run_together(__file__, request, accelerator.processes, accelerator.start)
-    else:
-        train(request)
+    train_alone_or_together(request)
     trained = Training.read(made.summary)
     return Done(f"{trained.steps:,} steps, validation loss {trained.final.validation_loss:.3f}")
 
 
 if __name__ == "__main__" and "snakemake" not in globals():
-    from mlm.training.processes import one_of_several
+    from mlm.training.processes import as_member
 
-    with one_of_several() as request:
-        train(request)
+    as_member(lambda request, is_rank0: train(request, request["results"] if is_rank0 else None))

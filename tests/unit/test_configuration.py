@@ -222,7 +222,6 @@ WRONG = {
     ("pretraining.optimizer", "muon"): [{"name": "adamw", "momentum": 0.9}],
     ("accelerator.deterministic", "engine"): [False],
     ("accelerator.processes", "engine"): [2],
-    ("accelerator.start", "engine"): ["hosts"],
     ("accelerator", "virtual_replicas"): [{"kind": "gpu", "virtual_replicas": 2}],
     ("pretraining.rematerialise", "engine"): [True],
     ("pretraining.attend", "engine"): ["document"],
@@ -259,7 +258,6 @@ def test_a_wrong_setting_is_refused_with_its_key(path, named, value):
         ("tokenizer", {"character_coverage": 0.9, "kind": "bpe"}),
         ("corpus", FILES | {"group_by": "speaker"}),
         ("", {"accelerator": {"processes": 2}, "pretraining": {"engine": "jax"}}),
-        ("", {"accelerator": {"start": "hosts"}, "pretraining": {"engine": "jax"}}),
         ("corpus", {"source": "embedded", "hub": HUB}),
         ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"], "minimal_pairs": [["a", LONG]]}),
         *(

@@ -78,7 +78,7 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     forecast.stages = [*data.stages]
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
-        run = run.with_values(accelerator={"processes": None, "start": "here"})
+        run = run.with_values(accelerator={"processes": None})
         prompts = run_section(settings, name, "evaluation")["prompts"]
         wrong = Evaluation(prompts=prompts).unmasked_prompts(encoder.special_tokens["mask"])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]

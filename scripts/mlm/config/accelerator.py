@@ -23,12 +23,9 @@ class Accelerator(Section):
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
     """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Processes that train a run together (engine: jax). null: one; with start: hosts, one each."""
-    start: Literal["here", "srun", "hosts"] = "here"
-    """How processes start. here: by the job, on its machine. srun: by the job through Slurm, as
-    tasks on its nodes. hosts: by this same command on every host."""
-    join_seconds: Annotated[int, Field(ge=1, le=604_800)] = 300
-    """Seconds that a process waits for its peers."""
+    """Processes that train a run together (engine: jax); null: one. The job starts them: by srun if
+    it is a Slurm job of several tasks, else on its machine. With kind: tpu, or where
+    JAX_COORDINATOR_ADDRESS is set, they are this same command on every host."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time; it affects the result. false: use
     the fastest, cuDNN's attention among them, with which two runs may end in different weights
@@ -50,7 +47,7 @@ class Accelerator(Section):
     @property
     def together(self) -> bool:
         """Whether several processes train."""
-        return self.start == "hosts" or (self.processes or 1) > 1
+        return (self.processes or 1) > 1
 
     def contradictions(self) -> Iterator[str]:
         if self.virtual_replicas and self.kind == "gpu":

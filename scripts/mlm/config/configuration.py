@@ -114,7 +114,7 @@ class Configuration(Section):
         if run.engine == "tensorflow" and self.accelerator.together:
             yield (
                 "accelerator: several processes, which pretraining.engine: tensorflow does not "
-                "have. Set engine: jax, or leave processes and start out"
+                "have. Set engine: jax, or leave processes out"
             )
         if self.tokenizer.kind != "pretrained":
             prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]

@@ -72,9 +72,7 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
     """
     own = RunConfiguration.of(settings, run)
     section, accelerator, length = own.pretraining, own.accelerator, own.sequence_length
-    # Under Slurm, each task asks for its own memory.
-    here = accelerator.processes if accelerator.start == "here" else None
-    replicas = (accelerator.virtual_replicas or 1) * (here or 1)
+    replicas = (accelerator.virtual_replicas or 1) * (accelerator.processes or 1)
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
     fields = own.model.architecture() | own.model.overrides()
     vocabulary = expected_vocabulary(settings)

@@ -1,10 +1,12 @@
 """How SIGINT and SIGTERM end Snakemake and its jobs."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 from mlm.foundations.terminal import show
 
@@ -29,6 +31,31 @@ def _end(number: int, _frame) -> None:
     force.daemon = True
     force.start()
     sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def noted_signals(message: str | None = None) -> Iterator[list[str]]:
+    """Collect the names of SIGTERM and SIGINT instead of ending; each prints the `message`."""
+    names: list[str] = []
+
+    def note(number: int, _frame) -> None:
+        names.append(signal.Signals(number).name)
+        if message is not None:
+            print(f"{names[-1]}: {message}", file=sys.stderr)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield names
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """Have Linux send SIGTERM to this process when the one that started it ends."""
+    libc, set_death_signal = ctypes.CDLL(None), 1
+    if hasattr(libc, "prctl"):
+        libc.prctl(set_death_signal, signal.SIGTERM)
 
 
 def end_jobs_on_interrupt() -> None:

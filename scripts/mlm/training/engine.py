@@ -37,13 +37,14 @@ class Engine(State, Advancing, Protocol):
         """The model now, copied to the host."""
 
 
-def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
+def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax", before all
-    else; `batch` is the samples in one gradient of a replica. MlmError if there are none."""
+    else, over several processes if they train `together`; `batch` is the samples in one gradient of
+    a replica. MlmError if there are none."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 
-        return open_mesh(settings, settings.together)
+        return open_mesh(settings, together)
     from mlm.training.in_tensorflow.devices import open_strategy
 
     return open_strategy(settings, batch)

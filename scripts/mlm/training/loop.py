@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mlm.foundations.errors import MlmError
-from mlm.training.processes import Peers, noted_signals
+from mlm.foundations.interrupts import noted_signals
+from mlm.training.processes import Peers
 
 
 @dataclass
@@ -73,7 +74,7 @@ def updates(
             sums.add(engine.advance(step - before))
             yield step
             # Read once: a signal from here on is for the next execution.
-            stopped_by = group.agreed(signals[0] if signals else None)
+            stopped_by = group.any_stop_signal(signals[0] if signals else None)
             for action in actions:
                 if action.due(before) == step or (stopped_by and action is saving):
                     action.act(step, engine)

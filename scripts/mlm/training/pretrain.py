@@ -58,7 +58,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     same configuration and the run can continue its parent."""
     manifests = read_checked_manifests(files, config.sequence_length)
     batch = config.pretraining.per_replica_batch_size
-    devices = open_devices(config.engine, config.accelerator, batch)
+    devices = open_devices(config.engine, config.accelerator, batch, config.accelerator.together)
     run = run_of(config, files, manifests, devices.replicas)
     check_validation(run)
     if devices.framework == "jax":
@@ -67,27 +67,29 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
         devices = with_attention(devices, config.accelerator, run)
     basis = state_basis(run, files, devices)
     code = basis["code"] | training_code()
-    devices.group.check_alike(basis | {"configuration": config.model_dump(), "code": code})
+    parts = basis | {"configuration": config.model_dump(), "code": code}
+    with devices.group.watched():
+        devices.group.assert_same_config(parts)
     branch = None
     if config.parent is not None:
         parent = run_of(config.parent, files, manifests, devices.replicas)
         parent_states = _states_of(parent, basis | {"settings": parent.basis()})
         branch = branch_of(run, parent, parent_states, config.pretraining.continue_from.step)
-    states = _states_of(run, basis, devices.group.leads)
+    states = _states_of(run, basis, devices.group.is_rank0)
     return Prepared(config, files, run, devices, states, branch)
 
 
-def _states_of(run: Run, basis: dict, leads: bool = True) -> StateDirectory:
+def _states_of(run: Run, basis: dict, is_rank0: bool = True) -> StateDirectory:
     checkpoint = run.pretraining.checkpoint
     directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
-    return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, leads)
+    return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, is_rank0)
 
 
 def pretrain(
-    prepared: Prepared, results: ResultFiles, further: Sequence[PeriodicAction] = ()
+    prepared: Prepared, results: ResultFiles | None, further: Sequence[PeriodicAction] = ()
 ) -> None:
     """Train from the last saved state, from the run's branch, or from the start, to the end, and
-    write the results. `further` are actions beside logging and saving.
+    write the results if they are named. `further` are actions beside logging and saving.
 
     Raises MlmError when stopped by a signal (after saving), on a loss that is not finite, and if
     the state cannot be written.
@@ -101,7 +103,7 @@ def pretrain(
     )
     with group.watched():
         # All processes act at the same steps; one writes.
-        written = curve_writers(run, states.path) if group.leads else nullcontext([])
+        written = curve_writers(run, states.path) if group.is_rank0 else nullcontext([])
         with states.held(), written as writers:
             engine = engine_of(run, devices)
             log, console = _restored_or_started(prepared, engine), Console(run)
@@ -114,18 +116,18 @@ def pretrain(
                 check_finite(finite, "The loss is", run, step, states)
         exported = engine.exported()
         group.leave()
-    if group.leads or prepared.config.accelerator.start == "hosts":
+    if results is not None:
         _write_results(prepared, results, engine, exported, log)
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the log up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
-    found = states.newest_whole() if states.leads else None
-    if found is None and branch is not None and states.leads:
+    found = states.newest_whole() if states.is_rank0 else None
+    if found is None and branch is not None and states.is_rank0:
         _say(run, f"continues run {branch.run}")
         found = branch.state()
-    if (found := prepared.devices.group.told(found)) is not None:
+    if (found := prepared.devices.group.broadcast(found)) is not None:
         place, engine.step, progress = found
         engine.read(place)
         show(f"{run.name}: resumes from step {engine.step} of {run.steps}")

@@ -48,14 +48,14 @@ class State(Protocol):
 @dataclass
 class StateDirectory:
     """Saved states under `path`, a local directory or a gs:// prefix, of trainings made from
-    `basis`: the last `keep` (None: all), and those after `keep_steps`. Only a process that `leads`
-    locks and writes."""
+    `basis`: the last `keep` (None: all), and those after `keep_steps`. Only rank 0 locks and
+    writes."""
 
     path: str
     keep: int | None
     basis: dict = field(default_factory=dict)
     keep_steps: Collection[int] = ()
-    leads: bool = True
+    is_rank0: bool = True
     _lease: Lease | None = field(default=None, repr=False)
 
     @classmethod
@@ -81,7 +81,7 @@ class StateDirectory:
         """The directory, made and locked; MlmError if another process holds it or it is
         read-only."""
         with ExitStack() as locked:
-            if self.leads:
+            if self.is_rank0:
                 self._acquire(locked)
             try:
                 yield
@@ -157,7 +157,7 @@ class StateDirectory:
     def save(self, step: int, state: State, progress: dict) -> None:
         """Write the state after `step` updates, then drop those after it and those not to be kept;
         MlmError if it cannot be written, those before it staying."""
-        if not self.leads:
+        if not self.is_rank0:
             return
         if self._lease is not None:
             self._lease.check()

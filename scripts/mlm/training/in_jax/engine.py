@@ -93,8 +93,7 @@ class Engine:
         self._validation_batches: list[dict] | None = None
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        """Begin at these, of the process that leads: another's processor may have rounded
-        otherwise."""
+        """Begin at these, those of rank 0: another's processor may have rounded otherwise."""
         optimizer, hidden = self._run.pretraining.optimizer, hidden_parts(self._architecture)
 
         def state(weights):
@@ -114,10 +113,9 @@ class Engine:
 
     def start_from_counts(self) -> None:
         weights = self.exported().weights
-        if self._group.leads:
+        if self._group.is_rank0:
             named = NamedWeights(weights, self._architecture)
             initialise_from_counts(named, self._run, self.begun)
-        self._group.told(None)  # A collective gives up on a peer that takes long.
         self.begin_with(weights)
 
     def advance(self, steps: int) -> dict[str, float]:
@@ -159,14 +157,13 @@ class Engine:
         write_bytes(f"{place}/{_FILE}", state)
 
     def read(self, place: str) -> None:
-        """Take the state from there, read by the process that leads."""
+        """Take the state from there, read by rank 0."""
         from safetensors.numpy import load
 
         leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
         empty = {_name(path): np.zeros(value.shape, value.dtype) for path, value in leaves}
         self._state = leaves = None
-        stored = load(read_bytes(f"{place}/{_FILE}")) if self._group.leads else empty
-        self._group.told(None)  # A collective gives up on a peer that takes long.
+        stored = load(read_bytes(f"{place}/{_FILE}")) if self._group.is_rank0 else empty
         self._put(lambda given: structure.unflatten([given[name] for name in empty]), stored)
 
     def _training_batches(self) -> Iterator[dict]:
