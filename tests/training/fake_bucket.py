@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _OBJECT = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)")
-_REWRITE = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)/rewriteTo/b/[^/]+/o/([^/]+)")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,27 +76,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def store(self, name: str, content: bytes):
-        self.server.objects[name] = content
-        self.server.generations[name] = self.server.generations.get(name, 0) + 1
-
     def do_POST(self):
-        url, content = urlsplit(self.path), self.body()
-        query = parse_qs(url.query)
-        if match := _REWRITE.fullmatch(url.path):
-            source, target = unquote(match[1]), unquote(match[2])
-            if source not in self.server.objects:
-                return self.answer(404)
-            self.store(target, self.server.objects[source])
-            return self.answer(200, {"done": True})
-        if query["uploadType"] == ["resumable"]:
-            place = f"https://www.googleapis.com/session?name={query['name'][0]}"
-            return self.answer(200, Location=place)
-        self.store(query["name"][0], content)
-        return self.answer(200, {})
+        self.body()
+        place = urlsplit(self.path).query.removeprefix("uploadType=resumable&")
+        self.answer(200, Location=f"https://www.googleapis.com/session?{place}")
 
     def do_PUT(self):
-        self.store(parse_qs(urlsplit(self.path).query)["name"][0], self.body())
+        name = parse_qs(urlsplit(self.path).query)["name"][0]
+        self.server.objects[name] = self.body()
+        self.server.generations[name] = self.server.generations.get(name, 0) + 1
         self.answer(200, {})
 
     def do_DELETE(self):

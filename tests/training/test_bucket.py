@@ -10,8 +10,9 @@ from small_run import result, run_child, told, write_inputs
 @pytest.mark.slow
 def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path):
     write_inputs(tmp_path)
-    assert run_child(tmp_path, "local", {"pretraining": {"steps_per_execution": 10}}) == 0
-    remote = {"pretraining": {"checkpoint": {"directory": "gs://bucket/state"}}}
+    jax = {"engine": "jax"}
+    assert run_child(tmp_path, "local", {"pretraining": jax}) == 0
+    remote = {"pretraining": jax | {"checkpoint": {"directory": "gs://bucket/state"}}}
     with fake_bucket(tmp_path) as (objects, environment):
         fault = {"environment": environment, "lease": (0.5, 3.0)}
         assert run_child(tmp_path, "remote", remote, fault | {"step": 12}) == -signal.SIGKILL

@@ -79,6 +79,7 @@ def updates(
                 if action.due(before) == step or (stopped_by and action is saving):
                     action.act(step, engine)
             if stopped_by and step < steps:
+                group.leave()  # A process that ended while another saves would end that one too.
                 raise MlmError(
                     f"Stopped by {stopped_by} after step {step} of {steps}. The state is saved; "
                     "the same command resumes from it"
