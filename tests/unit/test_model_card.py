@@ -14,14 +14,11 @@ def read(tmp_path, text):
 
 
 def test_the_hub_reads_the_header_and_the_figures(tmp_path):
-    text = model_card(made.training("base"), corpus="embedded")
-    data, card = read(tmp_path, text)
+    data, card = read(tmp_path, model_card(made.training("base"), corpus="embedded"))
     assert data["library_name"] == "transformers" and data["pipeline_tag"] == "fill-mask"
     assert data["license"] == "other" and "roberta-prelayernorm" in data["tags"]
     assert "language" not in data
     assert {r.dataset_split for r in card.data.eval_results} == {"validation"}
-    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
-        assert words in text
     test = {"loss": ("Masked loss", 4.9), "accuracy": ("Right", 0.26)}
     papers = {"loss": ("Masked loss", 4.6), "accuracy": ("Right", 0.31)}
     text = model_card(made.training("base"), "files", test, ("80/10/10", papers), language="en")
@@ -29,43 +26,16 @@ def test_the_hub_reads_the_header_and_the_figures(tmp_path):
     assert data["language"] == "en"
     found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}
     assert found["test", "loss"] == 4.9 and found["test", "accuracy"] == 0.26
-    assert "name: Right (test)" in text
-    rows = "| test, answers hidden | 4.900 | 26.0% |\n"
-    rows += "| test, as papers report it (80/10/10) | 4.600 | 31.0% |"
-    assert rows in text and "| validation (80/10/10) | 4.900 |" in text
+    assert "| test, answers hidden | 4.900 | 26.0% |" in text
     corpus = 'a "quoted": name\n---\nlicense: mit'
     data, _ = read(tmp_path, model_card(made.training("base"), corpus))
     assert data["license"] == "other"
 
 
-@pytest.mark.parametrize(
-    "family, said, unsaid",
-    [
-        ("roberta", "With transformers 4, TensorFlow and tf-keras do as well", "no TensorFlow"),
-        ("modernbert", "no TensorFlow class for modernbert", "With transformers 4"),
-    ],
-)
-def test_the_card_says_which_packages_its_example_needs(family, said, unsaid):
-    text = model_card(replace(made.training("base"), model_type=family), corpus="embedded")
-    assert "pip install torch transformers" in text
-    assert said in text and unsaid not in text
-
-
-@pytest.mark.parametrize(
-    "changes, words, said",
-    [
-        ({"initialisation": {"embeddings": "random"}}, "trained from random weights", True),
-        ({"initialisation": {"embeddings": "cooccurrence"}}, "trained from random weights", False),
-        ({"deterministic": None}, ", not the same bits in every run |", False),
-        ({"deterministic": True}, ", not the same bits in every run |", False),
-        ({"deterministic": False}, ", not the same bits in every run |", True),
-    ],
-)
-def test_random_weights_and_kernels_that_are_not_deterministic_are_said(changes, words, said):
-    training = made.training("base")
-    if "initialisation" in changes:
-        changes = {"initialisation": training.initialisation | changes["initialisation"]}
-    assert (words in model_card(replace(training, **changes), corpus="embedded")) == said
+@pytest.mark.parametrize("deterministic", [None, True, False])
+def test_kernels_that_are_not_deterministic_are_said(deterministic):
+    text = model_card(replace(made.training("base"), deterministic=deterministic), "embedded")
+    assert ("not the same bits" in text) == (deterministic is False)
 
 
 def test_the_card_shows_the_sentence_that_it_is_given_or_none(tmp_path):
@@ -74,8 +44,7 @@ def test_the_card_shows_the_sentence_that_it_is_given_or_none(tmp_path):
     assert data["widget"] == [{"text": prompt}]
     assert f"fill({prompt!r}, tokenizer_kwargs" in card.text
     data, card = read(tmp_path, model_card(made.training("base"), "files"))
-    assert "widget" not in data
-    assert "fill.tokenizer.mask_token" in card.text and "[MASK]" not in card.text
+    assert "widget" not in data and "[MASK]" not in card.text
 
 
 def test_the_sentence_of_a_card_is_in_the_language_of_the_corpus():

@@ -23,9 +23,7 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
     from mlm.accelerators import required_preflight
     from mlm.training import pretrain
 
-    devices = SimpleNamespace(
-        framework="jax", precision="bfloat16", kind=found, group=SimpleNamespace(leads=True)
-    )
+    devices = SimpleNamespace(framework="jax", precision="bfloat16", kind=found, group=None)
     run = SimpleNamespace(name="base", step_sizes=lambda: {"slots": 5})
     prepared = SimpleNamespace(run=run, devices=devices, states=SimpleNamespace(path="state"))
     gates, trained = [], []
@@ -37,9 +35,9 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
         {
             "config": config.model_dump(),
             "files": {"tokenizer": "t/tokenizer.json", "manifests": {}},
-            "results": {"model_directory": "m", "log": "l", "summary": "s"},
             "preflight": "preflight.json" if required else None,
-        }
+        },
+        {"model_directory": "m", "log": "l", "summary": "s"},
     )
     step = {"engine": "jax", "precision": "bfloat16", "slots": 5}
     assert gates == ([("preflight.json", "base", step)] if asked else [])

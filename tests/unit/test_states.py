@@ -1,7 +1,7 @@
-import re
 import subprocess
 
 import pytest
+from tests.conftest import refusal
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf
@@ -47,12 +47,6 @@ def restored(states) -> tuple[int, float, dict]:
     return step, float(counter.value[0]), progress
 
 
-def truncate(path: str, size: int) -> None:
-    content = read_bytes(path)[:size]
-    tf.io.gfile.remove(path)
-    write_bytes(path, content)
-
-
 def hold(states: StateDirectory) -> None:
     with states.held():
         pass
@@ -65,22 +59,22 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
 
 
 @pytest.mark.parametrize(
-    "file, size, fault",
+    "file, size",
     [
-        ("variables.data-00000-of-00001", -7, "variables.data-00000-of-00001 is damaged"),
-        ("progress.json", None, "progress.json is missing"),
-        ("complete.json", 20, "complete.json is damaged"),
-        ("complete.json", None, "it was never completed"),
+        ("variables.data-00000-of-00001", -7),
+        ("progress.json", None),
+        ("complete.json", 20),
+        ("complete.json", None),
     ],
 )
-def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, fault, capsys):
+def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, capsys):
     states, path = saved(place), f"{place}/step-00000015/{file}"
-    if size is None:
-        tf.io.gfile.remove(path)
-    else:
-        truncate(path, size)
+    content = read_bytes(path)
+    tf.io.gfile.remove(path)
+    if size is not None:
+        write_bytes(path, content[:size])
     assert restored(states) == (10, 10.0, {"rows": [10]})
-    assert f"step-00000015 is skipped: {fault}" in capsys.readouterr().err
+    assert "step-00000015" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -95,12 +89,11 @@ def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
     assert restored(states) == (12, 12.0, {"rows": [12]})
 
 
-def test_a_state_of_another_training_is_refused(place):
+def test_a_state_of_another_training_is_refused_with_what_differs(place):
     saved(place)
     basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "2"}}
-    said = "state of another training: settings.rate: 0.1 then, 0.2 now; code mlm.a is another"
-    with pytest.raises(MlmError, match=said):
-        StateDirectory(place, 2, basis).newest_whole()
+    said = refusal(StateDirectory(place, 2, basis).newest_whole)
+    assert "settings.rate: 0.1 then, 0.2 now" in said and "mlm.a" in said
 
 
 def test_states_of_the_run_with_other_settings_are_named(place):
@@ -109,22 +102,17 @@ def test_states_of_the_run_with_other_settings_are_named(place):
     states = saved(f"{place}/base/bbbb", steps=(5,))
     assert states.others() == [f"{place}/base/aaaa"]
     (words,) = saved(f"{place}/base/bbbb", rate=0.2).abandoned()
-    remove = "gcloud storage rm --recursive" if "://" in place else "rm -r"
-    assert words.startswith(f"{place}/base/aaaa: ") and "settings.rate: 0.1 then, 0.2 now" in words
-    assert re.search(r": \d+ kB; ", words) and words.endswith(f"{remove} {place}/base/aaaa")
+    assert f"{place}/base/aaaa" in words and "settings.rate: 0.1 then, 0.2 now" in words
     assert StateDirectory(f"{place}/new/dddd", 2).others() == []
 
 
 def test_a_full_disk_leaves_the_states_before_it(tmp_path):
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True
-    )
-    if mounted.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("a small file system can be mounted by root only")
     try:
         states = saved(str(tmp_path / "state"), steps=(5,))
-        with pytest.raises(MlmError, match="step 10 could not be saved"):
-            states.save(10, Counter(size=100_000), {})
+        assert "step 10" in refusal(states.save, 10, Counter(size=100_000), {})
         assert restored(states)[0] == 5
         assert not list(tmp_path.glob("state/*.partial"))
     finally:
@@ -136,8 +124,7 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
     with StateDirectory(str(tmp_path), 2).held():
         # What a killed write left is cleared away.
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-        with pytest.raises(MlmError, match="in use: another process trains this very run"):
-            hold(StateDirectory(str(tmp_path), 2))
+        assert "in use" in refusal(hold, StateDirectory(str(tmp_path), 2))
     hold(StateDirectory(str(tmp_path), 2))
 
 
@@ -146,7 +133,7 @@ def test_a_lease_in_a_bucket_keeps_a_second_writer_away_until_it_rests(tmp_path)
     write_bytes(f"{place}/lease.json", b'{"owner": "killed", "renewed": 7}')
     first = Lease(place, renewal=0.1, rest=0.5)
     assert b"killed" not in read_bytes(f"{place}/lease.json")
-    with pytest.raises(MlmError, match="in use"):
+    with pytest.raises(MlmError):
         Lease(place, renewal=0.1, rest=1.0)
     first.release()
     assert not list(tmp_path.iterdir())
@@ -157,7 +144,7 @@ def test_who_lost_its_lease_writes_no_more(tmp_path):
     lease = states._lease = Lease(str(tmp_path), renewal=0.05, rest=0.5)
     write_bytes(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
     lease._thread.join(timeout=30)
-    with pytest.raises(MlmError, match="in use"):
+    with pytest.raises(MlmError):
         states.save(5, Counter(), {})
     lease.release()
     assert b"another" in read_bytes(f"{tmp_path}/lease.json")
@@ -168,5 +155,5 @@ def test_gs_without_its_package_says_what_to_install(monkeypatch):
         raise tf.errors.UnimplementedError(None, None, "File system scheme 'gs' not implemented")
 
     monkeypatch.setattr(tf.io.gfile, "makedirs", unsupported)
-    with pytest.raises(MlmError, match="pip install tensorflow-io-gcs-filesystem"):
-        hold(StateDirectory("gs://bucket/state", 2))
+    said = refusal(hold, StateDirectory("gs://bucket/state", 2))
+    assert "tensorflow-io-gcs-filesystem" in said

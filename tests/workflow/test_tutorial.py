@@ -28,6 +28,7 @@ pretraining: {per_replica_batch_size: 16}
 evaluation: {bootstrap: {resamples: 100}, train_samples: 32, samples: 2}
 """)
 
+
 def blocks(page: str) -> list[tuple[str, str]]:
     found = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.M | re.S)
     assert 2 * len(found) == len(re.findall(r"^ *```", page, re.M))

@@ -133,7 +133,22 @@ def join(settings: Accelerator) -> Peers:
             f"accelerator.virtual_replicas: {devices} devices in process {index}, but "
             f"{jax.device_count()} in all {settings.processes}; give each as many"
         )
+    _connect_devices()
     return Peers(jax.process_count(), jax.process_index())
+
+
+def _connect_devices() -> None:
+    """Have the devices connect while all processes are here: each group that collectives use gives
+    up after 30 seconds in which a peer does not come, once, but waits long for one that did."""
+    import jax
+    from jax.experimental.multihost_utils import sync_global_devices
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    sync_global_devices("joined")
+    devices = np.array(jax.devices())
+    divided = NamedSharding(Mesh(devices, ("data",)), PartitionSpec("data"))
+    ones = jax.make_array_from_callback(devices.shape, divided, lambda _: np.ones(1))
+    jax.jit(lambda x: x.sum())(ones).block_until_ready()
 
 
 def run_together(script: str, request: dict, processes: int) -> None:
