@@ -156,7 +156,7 @@ def rewritten(directory, change) -> None:
         ({"tie_word_embeddings": False}, "tie_word_embeddings"),
         ({"model_type": "gpt2"}, "gpt2"),
         (lambda d: rewritten(d, lambda n, w: None if "layer.0" in n else w), "layer.0"),
-        (lambda d: rewritten(d, lambda n, w: w[:-1] if "word_emb" in n else w), "word_emb"),
+        (lambda d: rewritten(d, lambda n, w: w[:-1] if "word_emb" in n else w), "word embeddings"),
         (lambda d: rewritten(d, lambda n, w: w * np.inf if "pooler" not in n else w), "finite"),
         ({"hidden_size": "32"}, "hidden_size"),
         ({"hidden_size": 64}, "LayerNorm.bias"),
