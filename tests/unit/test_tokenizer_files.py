@@ -8,7 +8,7 @@ import pytest
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
@@ -86,8 +86,7 @@ def test_statistics_count_what_is_there(made):
     ids = [i for one in encoder.encode(TEXTS) for i in one[1:-1]]
     assert train["tokens"] == len(ids)
     assert train["vocabulary_used"] == len(set(ids))
-    assert train["words"] == sum(len(t.split()) for t in TEXTS)
-    assert train["tokens_per_word"] == len(ids) / train["words"]
+    assert train["tokens_per_word"] == len(ids) / sum(len(t.split()) for t in TEXTS)
     assert (train["special_literals"], test["special_literals"]) == (1, 1)
     # z, the snowman, and the brackets of <pad> are not in the training text.
     assert (train["unknown"], test["unknown"]) == (0, 4)
@@ -96,7 +95,6 @@ def test_statistics_count_what_is_there(made):
     size = sum(map(len, TEXTS))
     assert train["bytes"] == size
     assert stats["training"] == {"documents": 4, "bytes": size - 2, "sampled": False}
-    assert stats["most_frequent"][0]["count"] == max(ids.count(i) for i in ids)
     assert sum(stats["pieces_by_length"].values()) == 75 - 5
 
 
@@ -178,40 +176,31 @@ def test_words_that_the_corpus_marks_as_unknown_are_not_refused(tmp_path):
     assert statistics["splits"]["train"]["unknown_rate"] > 0.05
 
 
-def test_an_unpinned_revision_is_refused():
-    pretrained = {"path": "some/tokenizer", "revision": "main"}
-    with pytest.raises(ConfigError, match="'main' is not a commit id"):
-        resolve({"tokenizer": {"kind": "pretrained", "pretrained": pretrained}})
-    with pytest.raises(MlmError, match="pins nothing"):
-        load_pretrained("some/tokenizer", None)
+OWN_CODE = '{"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", null]}}'
 
 
-def test_without_a_network_the_message_says_what_to_provide(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    def refused(*_, **__):
-        raise huggingface_hub.errors.LocalEntryNotFoundError("no connection")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
-    with pytest.raises(MlmError, match=r"nor did the Hub.*hf download some/tokenizer --revision"):
-        load_pretrained("some/tokenizer", "0" * 40)
-
-
-def test_a_directory_without_a_tokenizer_is_named(made, tmp_path):
-    with pytest.raises(MlmError, match="holds no tokenizer"):
-        load_pretrained(str(tmp_path), None)
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(MlmError, match="cannot read a tokenizer"):
-        load_pretrained(str(tmp_path), None)
-    own_code = {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(own_code))
-    with pytest.raises(MlmError, match="own code") as refusal:
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "holds no tokenizer"),
+        ({"tokenizer.json": "{"}, "cannot read a tokenizer"),
+        ({"tokenizer.json": "{}", "tokenizer_config.json": OWN_CODE}, "own code"),
+    ],
+)
+def test_a_directory_without_a_readable_tokenizer_is_refused(made, tmp_path, files, words):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(MlmError, match=words) as refusal:
         load_pretrained(str(tmp_path), None)
     assert "trust" not in str(refusal.value)
-    (tmp_path / "tokenizer_config.json").unlink()
+
+
+def test_a_tokenizer_without_its_special_tokens_is_refused(made, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes((made / "tokenizer.json").read_bytes())
-    with pytest.raises(MlmError, match=r"special_tokens_map\.json is missing"):
+    with pytest.raises(MlmError, match="special_tokens_map"):
         Encoder.load(tmp_path / "tokenizer.json")
     (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "[CLS]"}')
-    with pytest.raises(MlmError, match=r"special_tokens_map\.json is damaged.*pad_token"):
+    with pytest.raises(MlmError, match="pad_token"):
         Encoder.load(tmp_path / "tokenizer.json")
+    with pytest.raises(MlmError, match="pins nothing"):
+        load_pretrained("some/tokenizer", None)

@@ -1,10 +1,10 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from itertools import chain, islice
-from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -28,20 +28,15 @@ SPECIAL = SECTION["special_tokens"]
 KOREAN = [
     "모든 국민은 인간으로서의 존엄과 가치를 가지며, 행복을 추구할 권리를 가진다.",
     "대한민국의 주권은 국민에게 있고, 모든 권력은 국민으로부터 나온다.",
-    "모든 국민은 법 앞에 평등하다. 누구든지 차별을 받지 아니한다.",
 ]
-JAPANESE = [
-    "日本国民は、正当に選挙された国会における代表者を通じて行動する。",
-    "すべて国民は、個人として尊重される。コンピューターと東京タワー。",
-    "すべて国民は、法の下に平等であつて、差別されない。",
-]
-KINDS = ["unigram", "bpe", "wordpiece"]
-of_every_kind = pytest.mark.parametrize("kind", KINDS)
+JAPANESE = ["すべて国民は、個人として尊重される。コンピューターと東京タワー。"] * 2
 MIXED = [
     "The café opened at 9:00 — naïve? Ω≈ç√ and Привет, мир! 👋🏽 מה שלומך",
     "Emoji 👩‍👩‍👧‍👦 and flags 🇰🇷🇯🇵 with नमस्ते and สวัสดี in one line 😀😀",
     "tab\there, line\nbreak, and a\r\nWindows one",
 ]
+KINDS = ["unigram", "bpe", "wordpiece"]
+of_every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def addresses(count: int) -> list[str]:
@@ -49,11 +44,10 @@ def addresses(count: int) -> list[str]:
     return list(islice(chain.from_iterable(map(paragraphs, speeches().values())), count))
 
 
-def corpus(folder: Path, texts: list[str]) -> SplitDocuments:
+def corpus(folder, texts) -> SplitDocuments:
     path = folder / "train.parquet"
-    pyarrow.parquet.write_table(
-        pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}), path
-    )
+    table = pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())})
+    pyarrow.parquet.write_table(table, path)
     return SplitDocuments([(path, len(texts))], sum(len(text.encode()) for text in texts))
 
 
@@ -61,10 +55,10 @@ def settings(**changes) -> Tokenizer:
     return Tokenizer.of_param(SECTION).model_copy(update=changes)
 
 
-def trained(folder: Path, texts: list[str], **changes) -> Encoder:
+def trained(folder, texts, **changes) -> Encoder:
     chosen = settings(**changes)
     tokenizer = train_tokenizer(corpus(folder, texts), chosen).tokenizer
-    return Encoder(tokenizer, SPECIAL, chosen.unknown_literal)
+    return Encoder(tokenizer, chosen.special_tokens.model_dump(), chosen.unknown_literal)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +69,9 @@ def english() -> list[str]:
 @pytest.fixture(scope="module")
 def lossless(tmp_path_factory, english) -> dict[str, Encoder]:
     """Encoders with byte fallback and without replacements, by kind."""
-    own = {"byte_fallback": True, "replacements": [], "vocabulary_size": 900}
+    changes = {"byte_fallback": True, "replacements": [], "vocabulary_size": 900}
     return {
-        kind: trained(tmp_path_factory.mktemp(kind), english + MIXED * 3, kind=kind, **own)
+        kind: trained(tmp_path_factory.mktemp(kind), english + MIXED * 3, kind=kind, **changes)
         for kind in ("unigram", "bpe")
     }
 
@@ -114,25 +108,36 @@ def plain(tmp_path_factory, english) -> dict[str, Encoder]:
 @tries(deadline=None, max_examples=100)
 @given(text=awkward)
 def test_no_text_becomes_a_special_token(plain, kind, text):
-    encoder = plain[kind]
-    (ids,) = encoder.encode([text])
-    special = encoder.special_ids
+    special = plain[kind].special_ids
+    (ids,) = plain[kind].encode([text])
     assert (ids[0], ids[-1]) == (special.cls, special.sep)
     assert not {special.cls, special.pad, special.sep, special.mask} & set(ids[1:-1])
 
 
 @of_every_kind
 def test_the_text_of_special_strings_stays_text(plain, kind):
-    encoder = plain[kind]
     for literal in SPECIAL.values():
-        (ids,) = encoder.encode([f"We see {literal} here"])
-        assert not set(encoder.special().values()) & set(ids[1:-1]), literal
-        assert encoder.decode(ids).replace(" ", "") == f"Wesee{literal}here"
+        (ids,) = plain[kind].encode([f"We see {literal} here"])
+        assert not set(plain[kind].special().values()) & set(ids[1:-1]), literal
+        assert plain[kind].decode(ids).replace(" ", "") == f"Wesee{literal}here"
+
+
+@of_every_kind
+def test_a_string_that_a_library_calls_unknown_is_text(tmp_path, kind):
+    special = SpecialTokens(**SPECIAL | {"unk": "[UNK]"})
+    texts = ["one <unk> two", "three <s> four </s>"] * 30
+    encoder = trained(tmp_path, texts, kind=kind, vocabulary_size=None, special_tokens=special)
+    assert not any(encoder.special_ids.unk in ids for ids in encoder.encode(texts))
+
+
+def test_only_the_quotes_of_the_embedded_corpus_are_replaced():
+    code = {"source": "files", "files": {"train": ["*.py"]}}
+    assert resolve({"corpus": code})["tokenizer"]["replacements"] == []
+    assert SECTION["replacements"] == [["``", '"'], ["''", '"']]
 
 
 TRAIN_ONCE = """
 import json, sys
-from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
@@ -145,15 +150,14 @@ sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section))
 @pytest.mark.parametrize(
     "kind", ["unigram", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bpe", "wordpiece"))]
 )
-def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
+def test_processes_train_the_same_bytes(tmp_path, english, kind):
     made = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
     section = json.dumps(SECTION | {"kind": kind, "vocabulary_size": 900})
-    seen = set()
-    for run in range(5):
-        own = {"PYTHONHASHSEED": str(run), "RAYON_NUM_THREADS": str(1 + run % 4)}
-        environment = os.environ | own | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        given = map(str, (*made.paths, section, len(made), made.bytes))
-        command = [sys.executable, "-c", TRAIN_ONCE, *given]
+    arguments, seen = map(str, (*made.paths, section, len(made), made.bytes)), set()
+    command = [sys.executable, "-c", TRAIN_ONCE, *arguments]
+    for run in range(4):
+        threads = {"PYTHONHASHSEED": str(run), "RAYON_NUM_THREADS": str(1 + run)}
+        environment = os.environ | threads | {"PYTHONPATH": os.pathsep.join(sys.path)}
         seen.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert len(seen) == 1
 
@@ -161,36 +165,32 @@ def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
 @of_every_kind
 @pytest.mark.parametrize("script", ["korean", "japanese", "mixed", "english"])
 def test_the_text_decides_on_its_vocabulary_and_has_no_unknown_character(tmp_path, kind, script):
-    own = {"korean": KOREAN, "japanese": JAPANESE, "mixed": MIXED, "english": addresses(300)}
-    texts = own[script]
-    size = sum(len(text.encode()) for text in texts)
+    texts = {"korean": KOREAN, "japanese": JAPANESE, "mixed": MIXED, "english": addresses(300)}
+    texts = texts[script]
     encoder = trained(tmp_path, texts, kind=kind, vocabulary_size=None)
     ids = encoder.encode(texts)
     assert not any(encoder.special_ids.unk in one for one in ids)
     if kind != "wordpiece" and script != "english":
         assert [encoder.decode(one) for one in ids] == texts
+    size = sum(len(text.encode()) for text in texts)
     suited = max(100, round(2.5 * math.sqrt(size) / 100) * 100)
     assert [suitable_size(size) for size in (None, 1e12, size)] == [8000, 8000, suited]
-    if script == "english":
-        assert encoder.vocabulary_size == suited > 500
-    else:
-        # Few words: fewer ids than the rule says where the text has no more, or more characters.
-        assert 30 < encoder.vocabulary_size < 400
+    # Few words: fewer ids than the rule says where the text has no more, or more characters.
+    fits = encoder.vocabulary_size == suited > 500
+    assert fits if script == "english" else 30 < encoder.vocabulary_size < 400
 
 
 @of_every_kind
 def test_a_size_that_does_not_suit_the_text_is_refused_with_one_that_does(tmp_path, kind):
-    path = corpus(tmp_path, KOREAN)
-    with pytest.raises(MlmError, match=r"too small .*: 8000.* set (\d+) or less") as error:
-        train_tokenizer(path, settings(kind=kind, vocabulary_size=8000))
-    size = int(str(error.value).split("; set ")[1].split()[0])
+    def proposed(size):
+        with pytest.raises(MlmError, match=r"tokenizer\.vocabulary_size") as error:
+            trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size)
+        return int(re.search(r"(?:; set|need) (\d+)", str(error.value))[1])
+
+    size = proposed(8000)
     assert trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size).vocabulary_size == size
-    with pytest.raises(MlmError, match="too small"):
-        train_tokenizer(path, settings(kind=kind, vocabulary_size=size + 1))
-    with pytest.raises(MlmError, match=r"alphabet .*: 30\..* need (\d+) ids") as error:
-        train_tokenizer(path, settings(kind=kind, vocabulary_size=30))
-    size = int(str(error.value).split(" need ")[1].split()[0])
-    trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size + 1)
+    assert proposed(size + 1) == size
+    trained(tmp_path, KOREAN, kind=kind, vocabulary_size=proposed(30) + 1)
 
 
 @of_every_kind
@@ -201,30 +201,11 @@ def test_lower_coverage_leaves_rare_characters_unknown(tmp_path, english, kind):
 
 
 def test_the_unknown_literal_is_the_unknown_token_and_no_other_string_is(tmp_path, english):
-    texts = english + ["a <unk> b"] * 20
-    encoder = trained(tmp_path, texts, unknown_literal="<unk>")
+    encoder = trained(tmp_path, english + ["a <unk> b"] * 20, unknown_literal="<unk>")
     (ids,) = encoder.encode(["the <unk> of [MASK]"])
     assert ids.count(encoder.special_ids.unk) == 1
-    assert encoder.special_ids.mask not in ids
     assert encoder.decode(ids, skip_special_tokens=False) == "[CLS] the<unk> of [MASK][SEP]"
     assert encoder.count_special_literals(["<unk> [SEP]"]) == 1
-
-
-@of_every_kind
-def test_a_string_that_a_library_calls_unknown_is_text(tmp_path, kind):
-    special = dict(SPECIAL, unk="[UNK]")
-    texts = ["one <unk> two", "three <s> four </s>"] * 30
-    chosen = settings(kind=kind, vocabulary_size=None, special_tokens=SpecialTokens(**special))
-    encoder = Encoder(train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer, special)
-    assert not any(encoder.special_ids.unk in ids for ids in encoder.encode(texts))
-
-
-def test_only_the_quotes_of_the_embedded_corpus_are_replaced():
-    code = {"source": "files", "files": {"train": ["*.py"]}}
-    assert resolve({"corpus": code})["tokenizer"]["replacements"] == []
-    assert resolve({})["tokenizer"]["replacements"] == [["``", '"'], ["''", '"']]
-    own = {"replacements": [["a", "b"]]}
-    assert resolve({"tokenizer": own})["tokenizer"]["replacements"] == [["a", "b"]]
 
 
 def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
@@ -232,33 +213,26 @@ def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
 
     texts = english + KOREAN + JAPANESE
     chosen = settings(vocabulary_size=1000, replacements=[])
-    path = corpus(tmp_path, texts)
-    model = sentencepiece_model(TrainingText(path, chosen), chosen)
+    model = sentencepiece_model(TrainingText(corpus(tmp_path, texts), chosen), chosen)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model).encode(texts, out_type=str)
-    encoder = Encoder(train_tokenizer(path, chosen).tokenizer, SPECIAL)
+    encoder = trained(tmp_path, texts, vocabulary_size=1000, replacements=[])
     names = encoder.names()
-    ours = [[names[i] for i in ids[1:-1]] for ids in encoder.encode(texts)]
-    assert ours == theirs
-
-
-def test_an_empty_corpus_is_named(tmp_path):
-    for texts in ([], ["", ""], ["\n"]):
-        for kind in KINDS:
-            with pytest.raises(MlmError, match="no text"):
-                train_tokenizer(corpus(tmp_path, texts), settings(kind=kind))
+    assert [[names[i] for i in ids[1:-1]] for ids in encoder.encode(texts)] == theirs
 
 
 @of_every_kind
-@pytest.mark.parametrize("most", [1, 300])
-def test_a_sample_that_is_too_small_names_its_setting(tmp_path, english, kind, most):
-    with pytest.raises(MlmError, match=f"tokenizer.max_training_bytes: {most}; raise it"):
-        train_tokenizer(corpus(tmp_path, english), settings(kind=kind, max_training_bytes=most))
+def test_too_little_text_is_refused(tmp_path, english, kind):
+    for texts in ([], ["", ""], ["\n"]):
+        with pytest.raises(MlmError, match="no text"):
+            trained(tmp_path, texts, kind=kind)
+    for most in (1, 300):
+        with pytest.raises(MlmError, match=f"tokenizer.max_training_bytes: {most}"):
+            trained(tmp_path, english, kind=kind, max_training_bytes=most)
 
 
 def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     whole = sum(len(t.encode()) for t in english)
-    small = settings(max_training_bytes=whole // 3)
-    text = TrainingText(corpus(tmp_path, english), small)
+    text = TrainingText(corpus(tmp_path, english), settings(max_training_bytes=whole // 3))
     first = list(text)
     assert text.sampled and text.bytes == sum(len(sentence.encode()) for sentence in first)
     assert 0.9 * whole / 3 < text.bytes <= whole / 3
@@ -269,10 +243,7 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     assert not TrainingText(corpus(tmp_path, english), settings()).sampled
 
 
-words = st.text(alphabet="ab é국", max_size=200)
-
-
-@given(line=words, longest=st.integers(1, 20))
+@given(line=st.text(alphabet="ab é국", max_size=200), longest=st.integers(1, 20))
 def test_cutting_loses_nothing_but_the_space_at_a_cut(line, longest):
     stretches = list(cut(line, longest))
     assert all(len(s) <= longest for s in stretches)
