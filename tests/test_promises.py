@@ -30,6 +30,9 @@ PROMISES = {
         "workflow/staleness::test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
         "workflow/staleness::test_comments_docstrings_and_formatting_rerun_nothing",
     ],
+    "A file that the configuration names and that is not there": [
+        "unit/named_files::test_all_missing_files_are_told_together_by_their_keys",
+    ],
     "Every result is checked": [
         "workflow/damage::test_damage_is_named_with_the_command_that_mends_it",
         "workflow/damage::test_a_deleted_result_is_made_again",
@@ -171,14 +174,16 @@ PROMISES = {
         "workflow/damage::test_without_snakemakes_notes_results_of_other_settings_are_refused",
     ],
     "Private": [
-        "publishing/uploads::test_a_repository_is_public_only_when_asked_for",
+        "publishing/uploads::"
+        "test_files_arrive_whole_in_a_repository_that_is_public_only_if_asked_for",
         "publishing/refusals::test_nothing_private_goes_into_a_public_repository",
         "publishing/publish_settings::"
         "test_nothing_is_published_by_default_and_what_is_published_is_private",
     ],
     "Resumed": [
         "publishing/uploads::test_only_what_differs_is_uploaded",
-        "publishing/uploads::test_a_rerun_goes_on_where_the_last_one_stopped",
+        "publishing/uploads::"
+        "test_many_files_are_committed_in_groups_and_a_rerun_resumes",
     ],
     "Whole": ["publishing/contents::test_a_damaged_model_is_not_published"],
     "The token": [

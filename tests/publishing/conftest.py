@@ -2,9 +2,10 @@
 
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
 import urllib3.util.retry
+from huggingface_hub import constants
+from huggingface_hub.utils import _http
 
 from tests.publishing.hub_server import HubServer
 
@@ -19,7 +20,7 @@ def hub(monkeypatch):
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         monkeypatch.setenv("HF_ENDPOINT", server.address)
         # The client reads the address once, when it is imported.
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", server.address)
+        monkeypatch.setattr(constants, "ENDPOINT", server.address)
         yield server
     assert server.wrong == []
 
@@ -30,5 +31,5 @@ def pauses(monkeypatch) -> list[float]:
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append)
     monkeypatch.setattr(urllib3.util.retry, "time", clock)
-    monkeypatch.setattr(huggingface_hub.utils._http, "time", clock)
+    monkeypatch.setattr(_http, "time", clock)
     return waited
