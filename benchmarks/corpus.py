@@ -133,15 +133,12 @@ def write_text(place: Path, megabytes: float, kind: str) -> Planted:
     """Files of the train split, and two small ones of the others, below `place`."""
     place.mkdir(parents=True)
     planted = Planted()
-    number, limit = 0, megabytes * 1e6 / FILES
-    handle = open(place / "train-0.jsonl", "w", encoding="utf-8")
+    files = [open(place / f"train-{n}.jsonl", "w", encoding="utf-8") for n in range(FILES)]
     for text in documents(megabytes, planted, kind):
-        if planted.bytes > limit * (number + 1) and number < FILES - 1:
-            handle.close()
-            number += 1
-            handle = open(place / f"train-{number}.jsonl", "w", encoding="utf-8")
-        handle.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-    handle.close()
+        number = min(int(planted.bytes / (megabytes * 1e6) * FILES), FILES - 1)
+        files[number].write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    for file in files:
+        file.close()
     from mlm.corpus.embedded_corpus import speeches
 
     words = "\n\n".join(speeches().values()).split(" ")
@@ -203,7 +200,7 @@ def peer_built(case: str, text: Path, place: Path) -> tuple[Cost, list[Path]]:
     """datatrove's corpus of the same files on one core, and its Parquet files."""
     place.mkdir(parents=True)
     script = ROOT / "benchmarks" / "datatrove_corpus.py"
-    cost, _ = measured([peer_python(), script, case, text, place / "out", "1"], place)
+    cost, _ = measured([peer_python(), script, case, text, place / "out"], place)
     return cost, sorted((place / "out" / "kept").rglob("*.parquet"))
 
 

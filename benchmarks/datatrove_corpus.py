@@ -1,6 +1,6 @@
-"""What datatrove makes of the text of `corpus.py`; run by it, in an environment of its own.
+"""datatrove's corpus of the text of `corpus.py`, which runs it in an environment of its own.
 
-    python datatrove_corpus.py CASE INPUT OUTPUT WORKERS
+    python datatrove_corpus.py CASE INPUT OUTPUT
 
 CASE is exact, near or filters. Every case reads .jsonl files, leaves out texts of fewer than 50
 characters, removes exact duplicates and writes Parquet files; near then removes near duplicates by
@@ -23,11 +23,7 @@ from datatrove.pipeline.dedup import (
     MinhashDedupFilter,
     MinhashDedupSignature,
 )
-from datatrove.pipeline.filters import (
-    GopherQualityFilter,
-    GopherRepetitionFilter,
-    LambdaFilter,
-)
+from datatrove.pipeline.filters import GopherQualityFilter, GopherRepetitionFilter, LambdaFilter
 from datatrove.pipeline.readers import JsonlReader, ParquetReader
 from datatrove.pipeline.writers import ParquetWriter
 from datatrove.utils.hashing import HashConfig
@@ -44,12 +40,12 @@ def long_enough(document: Document) -> bool:
     return len(document.text) >= 50
 
 
-def main(case: str, given: Path, out: Path, workers: int) -> None:
+def main(case: str, given: Path, out: Path) -> None:
     files = sorted(given.glob("train-*.jsonl"))
 
     def run(stage: str, pipeline: list, tasks: int = len(files)) -> None:
         logs = str(out / "logs" / stage)
-        LocalPipelineExecutor(pipeline, tasks, min(workers, tasks), logging_dir=logs).run()
+        LocalPipelineExecutor(pipeline, tasks, 1, logging_dir=logs).run()
 
     config = ExactDedupConfig(
         content_getter=text_of,
@@ -88,4 +84,4 @@ def main(case: str, given: Path, out: Path, workers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -107,8 +107,11 @@ def started(python: Path, role: str, place: Path, options, *more: str) -> dict:
     arguments = ["--threads", str(options.threads), "--seed", str(options.seed), *more]
     begun, used = time.monotonic(), sum(os.times()[2:4])
     subprocess.run([python, __file__, role, "--place", place, *arguments], check=True)
-    wall, cpu = time.monotonic() - begun, sum(os.times()[2:4]) - used
-    return {"seconds": round(wall, 1), "processor_seconds": round(cpu, 1)}
+    seconds = {
+        "seconds": time.monotonic() - begun,
+        "processor_seconds": sum(os.times()[2:4]) - used,
+    }
+    return {clock: round(value, 1) for clock, value in seconds.items()}
 
 
 def evaluated(model: Path, options):

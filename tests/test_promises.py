@@ -182,8 +182,7 @@ PROMISES = {
     ],
     "Resumed": [
         "publishing/uploads::test_only_what_differs_is_uploaded",
-        "publishing/uploads::"
-        "test_many_files_are_committed_in_groups_and_a_rerun_resumes",
+        "publishing/uploads::test_many_files_are_committed_in_groups_and_a_rerun_resumes",
     ],
     "Whole": ["publishing/contents::test_a_damaged_model_is_not_published"],
     "The token": [

@@ -127,7 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             with self.hub.lock:
                 for method, path, act in _ROUTES:
                     match = re.fullmatch(path, self.path_only)
-                    if match and method == self.command.replace("HEAD", "GET"):
+                    if match and method == self.command:
                         return act(self, *map(unquote, match.groups()))
             raise Refusal(404, f"no such address: {self.command} {self.path_only}")
         except Refusal as refusal:
@@ -135,7 +135,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             headers = dict(zip(["X-Error-Message", "X-Error-Code"], [message, *code], strict=False))
             return self._answer({"error": message}, status, headers)
 
-    do_GET = do_HEAD = do_POST = do_PUT = _serve
+    do_GET = do_POST = do_PUT = _serve
 
     def _cut(self) -> None:
         """End the connection the hard way, as a broken network does."""
@@ -152,8 +152,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        self.wfile.write(content)
 
     def token(self) -> str:
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")

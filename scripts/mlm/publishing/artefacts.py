@@ -1,4 +1,4 @@
-"""Where something is published, and what `results/publish/*.json` say: what went where."""
+"""Where something is published, and the record of it in `results/publish/*.json`."""
 
 from dataclasses import dataclass, field
 
@@ -7,8 +7,7 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True)
 class Destination:
-    """A repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words, `private` what
-    the configuration asks for. Everything goes to its `branch`."""
+    """A repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words."""
 
     repository: str
     kind: str
@@ -35,8 +34,7 @@ class SentFile:
 
 @dataclass(frozen=True)
 class PublishRecord(Artefact):
-    """A publication, without clock, address of the Hub, or anything secret; `run` is that of a
-    model."""
+    """A publication, without clock, address of the Hub, or anything secret; `run` for a model."""
 
     what: str
     destination: Destination

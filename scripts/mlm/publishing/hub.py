@@ -61,16 +61,11 @@ def hub_client(token: str) -> Iterator[huggingface_hub.HfApi]:
     restored at the end. MlmError if the environment does not allow it."""
     constants = huggingface_hub.constants
     if constants.HF_HUB_OFFLINE:
-        raise MlmError(
-            "Publishing needs the Hub, but HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) is set. "
-            "Unset it and run the same command again"
-        )
+        raise MlmError("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. Unset it to publish")
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if "@" in urlsplit(endpoint).netloc:
-        raise MlmError(
-            "HF_ENDPOINT holds a user name or password, which would be sent in the place of the "
-            "token. Take it out; its value is not shown here"
-        )
+        # They would be sent in the place of the token.
+        raise MlmError("HF_ENDPOINT holds a user name or password. Remove it; it is not shown here")
     xet, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
     # The client's warnings show signed links.
     verbosity = logging.get_verbosity()

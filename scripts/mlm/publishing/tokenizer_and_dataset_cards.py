@@ -1,5 +1,4 @@
-"""The cards of a published tokenizer and of published shards: numbers, names and words of the
-configuration, and no text of the corpus."""
+"""The cards of a published tokenizer and of published shards, without text of the corpus."""
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
@@ -55,13 +54,6 @@ def tokenizer_card(
 def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) -> str:
     """README.md of the shards: their content, how to read them, and their source."""
     first = next(iter(manifests.values()))
-    metadata = DatasetCardData(
-        license=publish.license,
-        language=publish.language,
-        task_categories=["fill-mask"],
-        tags=["tfrecord", "token-ids"],
-        viewer=False,
-    )
     rows = [
         (split, *(f"{n:,}" for n in (len(m.shards), m.num_samples, m.num_tokens, m.num_padding)))
         for split, m in manifests.items()
@@ -69,7 +61,13 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
     digest = first.tokenizer_sha256
     made_with = f" (tokenizer.json: sha256 `{digest}`)" if digest else ""
     return card(
-        metadata,
+        DatasetCardData(
+            license=publish.license,
+            language=publish.language,
+            task_categories=["fill-mask"],
+            tags=["tfrecord", "token-ids"],
+            viewer=False,
+        ),
         f"# {publish.dataset.split('/')[1]}",
         f"Token ids of {source}, in samples of {first.sequence_length} tokens, for "
         "training masked language models.",

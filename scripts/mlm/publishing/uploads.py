@@ -46,10 +46,8 @@ def publish(
             if words is None:
                 print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
                 words = f"Publishing to {destination} failed: {type(error).__name__}: {error}"
-            words += (
-                ". Nothing is lost: what was uploaded stays there, and the same command resumes"
-            )
-            raise MlmError(scrubbed(words, token)) from None
+            resumed = "What was uploaded stays there, and the same command resumes"
+            raise MlmError(scrubbed(f"{words}. {resumed}", token)) from None
 
 
 def _published(
@@ -78,10 +76,8 @@ def _published(
         commit = made.oid
     # The client skips without a word what the repository's .gitignore matches.
     if missing := sorted(wanted - set(api.list_repo_files(**destination.place))):
-        raise MlmError(
-            f"{', '.join(missing[:3])}: {destination} does not hold what was uploaded. Is there a "
-            ".gitignore in it?"
-        )
+        names = ", ".join(missing[:3])
+        raise MlmError(f"{names}: not in {destination} after the upload. Has it a .gitignore?")
     return commit
 
 
@@ -96,6 +92,5 @@ def _make(api: HfApi, destination: Destination) -> None:
     if destination.private and not repository.private:
         raise MlmError(
             f"{destination} exists and is public, and publish.private is true. Make it private in "
-            "its settings, name another if it belongs to someone else, or set publish.private: "
-            "false. Nothing was uploaded"
+            "its settings, name another, or set publish.private: false. Nothing was uploaded"
         )
