@@ -40,7 +40,7 @@ from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import RunConfiguration
 from mlm.config.targets import hosts_of, memory_of_a_replica
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import ConfigError, MlmError
 from mlm.foundations.phrasing import in_binary_bytes
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
@@ -58,8 +58,8 @@ _TIME = (
     "million parameters reached on H100s; 'from … on': the memory's bandwidth allows no such speed"
 )
 _TENSORFLOW = (
-    "The rows are of the JAX engine's program for this run; TensorFlow's own train step is "
-    "compiled by XLA on this machine's CPU alone"
+    "TensorFlow's own train step is compiled by XLA on this machine's CPU alone: what is compiled "
+    "for TPUs and GPUs is the JAX engine's program for this run"
 )
 #: The setting of each step's batch.
 _BATCH_KEYS = {
@@ -86,20 +86,20 @@ def preflight(
         run = run_of(config, files, manifests, replicas=1)
     except MlmError as error:
         return _verdict(config.name, step, [Finding("settings", ERROR, str(error))])
-    step, findings, notes = replace(step, **run.step_sizes()), [], [_TIME]
+    step, findings, notes = replace(step, **run.step_sizes()), [], []
     if config.engine == "tensorflow":
         notes.append(_TENSORFLOW)
         findings += _compiled_by_tensorflow(run, step.precision)
     try:
         architecture = Architecture.of(run.model_config.to_dict())
-    except MlmError as error:
+    except ConfigError as error:
         message = (
             "nothing is compiled for TPUs and GPUs, and whether the run fits there is unknown: the "
-            f"JAX engine cannot compute this model ({error})"
+            f"JAX engine cannot compute this model ({'; '.join(error.problems)})"
         )
         findings.append(Finding("compiles", WARNING, message))
         targets = [Target(name, NOT_COMPILED, message) for name in section.targets]
-        return _verdict(config.name, step, findings, targets, notes[1:])
+        return _verdict(config.name, step, findings, targets, notes)
     parameters = sum(map(math.prod, parameter_shapes(architecture).values()))
     step, targets, quick = replace(step, parameters=parameters), [], parameters > _LARGE_MODEL
     for name in section.targets:
@@ -117,7 +117,8 @@ def preflight(
             sizes = run.train.num_samples, config.sequence_length, target.global_batch_size
             add_times(target, config.pretraining.updates(*sizes))
         targets.append(target)
-    return _verdict(config.name, step, findings, targets, notes, "quick" if quick else "full")
+    effort = "quick" if quick else "full"
+    return _verdict(config.name, step, findings, targets, [*notes, _TIME], effort)
 
 
 def _verdict(
@@ -227,7 +228,7 @@ def judge(target: Target, kind: str, rows: int, answer: Compilation) -> list[Fin
     else:
         peak = answer.memory.peak if answer.memory else 0
         target.forward[kind] = ForwardReport(rows, answer.outcome, fits, peak)
-    if fits:
+    if fits or (kind != TRAINING and target.fits is fits is None):
         return []
     message = f"{kind} of {rows} samples a replica: {message.rstrip('.')}"
     if fits is None:
