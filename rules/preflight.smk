@@ -10,7 +10,7 @@ rule compile_train_step:
         "results/runs/{run}/preflight.json",
     threads: 2
     resources:
-        mem_mb=5000,
+        mem_mb=8000,
         runtime=1440 if settings["preflight"]["find_batch"] else 240,
     params:
         preflight=of_section("preflight", "targets", "find_batch"),

@@ -130,7 +130,7 @@ def _out_of_host_memory(said: str) -> Compilation:
     return Compilation(
         HOST_MEMORY,
         "the compiler ran out of this machine's memory, or was killed. Run it again with more "
-        "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=8000, or a "
+        "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=16000, or a "
         "larger machine), or name fewer targets in preflight.targets"
         + (f". Its last words: {said}" if said else ""),
     )
