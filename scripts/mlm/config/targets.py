@@ -7,18 +7,9 @@ import re
 
 from mlm.config.chips import CHIPS, GPUS, TPUS
 
-_FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
-_DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
-#: Topologies by generation: the usual ones, not all that there are.
-TOPOLOGIES = {
-    "v3": (*(grid for grid in _FLAT if grid != "2x4"), "16x32", "32x32"),
-    **{"v4": _DEEP, "v5e": _FLAT, "v5p": _DEEP, "v6e": _FLAT},
-}
-
 #: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
 CHIP_CONFIGURATIONS = {"v4": "megacore"}
 
-_GRID = re.compile(r"[a-z0-9]+:\d{1,9}(?:x\d{1,9})+")
 _NAME = re.compile(r"[a-z0-9-]+(?::[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)?")
 
 
@@ -32,23 +23,10 @@ def is_gpu(target: str) -> bool:
 
 
 def nearest_targets(target: str) -> list[str]:
-    """The three targets most like `target`: "v5e-8" counts chips or TensorCores, "v5e:2x4" is a
-    grid, and "RTX 4090" is "rtx4090"."""
-    names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
-    asked = target.strip().lower()
-    generation, chips = generation_of(asked), 0
-    if marketed := re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", asked):
-        generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
-        # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
-        chips = max(1, int(marketed[2]) // (1 if generation in ("v5e", "v6e") else 2))
-    elif _GRID.fullmatch(asked):
-        chips = number_of_chips(asked)
-    if same := [n for n in names if generation_of(n) == generation]:
-        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:3]
-    card = re.sub(r"nvidia|geforce|tesla|[^a-z0-9]", "", asked.split(":")[0])
-    if cards := [g for g in GPUS if card and card[:4] in g.replace("-", "")]:
-        return cards[:3]
-    return difflib.get_close_matches(asked, [*names, *GPUS], n=3, cutoff=0.0) or names[:3]
+    """The three names most like `target`, of TPUs with the smallest grid of each generation."""
+    grids = {2: "2x2", 3: "2x2x1"}
+    tpus = [f"{name}:{grids[len(facts.largest_grid)]}" for name, facts in TPUS.items()]
+    return difflib.get_close_matches(target.strip().lower(), [*GPUS, *tpus], n=3, cutoff=0.0)
 
 
 def number_of_chips(target: str) -> int:
@@ -88,8 +66,8 @@ def target_problem(target: str) -> str | None:
     return (
         f"{target!r} is neither a GPU nor a TPU topology; nearest: "
         f"{', '.join(nearest_targets(target))}. Accepted are a GPU ({', '.join(GPUS)}), up to "
-        "eight on one machine (h100:8), and a TPU generation with its grid of chips, whose first "
-        f"two sides are even: {grids}"
+        "eight on one machine (h100:8), and a TPU generation with its grid of chips (v5e:2x4 for "
+        f"v5litepod-8), whose first two sides are even: {grids}"
     )
 
 
