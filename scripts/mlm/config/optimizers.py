@@ -11,20 +11,18 @@ from mlm.foundations.errors import MlmError
 
 @dataclass(frozen=True)
 class OptimizerKind:
-    """The keys of the section that the updates read, apart from rate and decay; how many `moments`
-    are kept of a weight, at most; whether updates are made orthogonal, by products that the
-    preflight counts."""
+    """The keys of the section that the updates read, apart from rate and decay, and how many
+    `moments` a weight has, at most."""
 
     keys: tuple[str, ...]
     moments: int
-    orthogonal: bool = False
 
 
 #: By name. `OPTIMIZERS` in `optimizers` of mlm.training.in_jax and mlm.training.in_tensorflow have
 #: the updates.
 OPTIMIZERS = {
     "adamw": OptimizerKind(("beta_1", "beta_2", "epsilon"), moments=2),
-    "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2, orthogonal=True),
+    "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2),
 }
 
 
