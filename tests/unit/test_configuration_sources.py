@@ -140,6 +140,7 @@ TWICE = "line 4: not valid YAML: config is set in line 2 of the same section, to
         (b"model:\n\tfamily: bert\n", "line 2: not valid YAML: while scanning for the next token"),
         (b"seed: !!python/name:os.sep\n", "line 1: not valid YAML: could not determine"),
         (b"- 1\n", "holds no keys"),
+        (b"runs:\n  no: {}\n", "line 2: not valid YAML: the key no is read as a boolean"),
         (b"model:\n  config: {hidden_size: 4}\n  family: bert\n  config: {}\n", TWICE),
     ],
 )

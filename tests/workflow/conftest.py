@@ -50,12 +50,16 @@ def speeches(count: int) -> list[str]:
     return [" ".join(p.read_text(encoding="utf-8").split())[:6000] for p in texts[:count]]
 
 
-def write_further_text(place: Path) -> None:
+def write_further_files(place: Path) -> None:
     """What TINY evaluates beside the test split, unless it is there."""
-    file = place / "data" / "further.txt"
-    file.parent.mkdir(exist_ok=True)
-    if not file.exists():
-        file.write_text("We have peace, and they have war.\n" * 40)
+    for name, text in (
+        ("further.txt", "We have peace, and they have war.\n" * 40),
+        ("pairs.tsv", "sen\twrong_sen\nWe have peace.\tWe has peace.\n"),
+    ):
+        file = place / "data" / name
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists():
+            file.write_text(text)
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,9 @@ class Project:
     path: Path
 
     def write_config(self, config: dict) -> None:
-        """Write it, with the further text that TINY names."""
+        """Write it, with the further files that TINY names."""
         (self.path / "tiny.yaml").write_text(yaml.safe_dump(config))
-        write_further_text(self.path)
+        write_further_files(self.path)
 
     @contextlib.contextmanager
     def configured(self, config: dict):
@@ -245,7 +249,6 @@ def copy_of_the_repository(place: Path) -> Project:
         # Sentences as documents: a document is a line.
         lines = [s.strip() for t in part for s in t.split(". ") if s.strip()]
         (place / "data" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (place / "data" / "pairs.tsv").write_text("sen\twrong_sen\nWe have peace.\tWe has peace.\n")
     return project
 
 

@@ -64,10 +64,16 @@ class Configuration(Section):
             if isinstance(value, Section) and name not in Overrides.model_fields:
                 yield from value.all_contradictions(name)
         yield from self.contradictions()
+        named: dict[str, list[str]] = {}
         for name, run in runs.items():
-            own = self.runs[name]
-            where = f"runs.{name}: " if own and own.model_fields_set else ""
-            yield from (where + line for line in self._contradictions_of(run))
+            for line in dict.fromkeys(self._contradictions_of(run)):
+                named.setdefault(line, []).append(name)
+        for line, names in named.items():
+            own = self.runs[names[0]]
+            overrides = bool(own and own.model_fields_set)
+            # Of all runs, or of the only one, which overrides nothing.
+            is_shared = len(names) == len(runs) and (len(runs) > 1 or not overrides)
+            yield line if is_shared else f"runs.{', '.join(names)}: {line}"
         engines = {run.engine for run in runs.values()}
         if engines == {"tensorflow"} and not self.accelerator.deterministic:
             yield (
@@ -99,8 +105,8 @@ class Configuration(Section):
         for key, name in named:
             if not _RUN_NAME.fullmatch(name):
                 yield (
-                    f"{key}: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' "
-                    "(at most 64, the first a letter or digit)"
+                    f"{key}: {name!r} cannot be a file name; use a to z, A to Z, digits, '_', '-' "
+                    "and '.' (at most 64, the first a letter or digit)"
                 )
 
     def _contradictions_of(self, run: Overrides) -> Iterator[str]:

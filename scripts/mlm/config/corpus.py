@@ -154,7 +154,7 @@ class Corpus(SourceSection):
             yield from own.all_contradictions(f"mix.{name}")
             if not _SOURCE_NAME.fullmatch(name):
                 yield (
-                    f"mix: {name!r} cannot be a source's name; use letters, digits, '_', '-' and "
+                    f"mix: {name!r} cannot be a source's name; use a to z, A to Z, digits, '_', '-' and "
                     "'.' (at most 32, the first a letter or digit)"
                 )
 

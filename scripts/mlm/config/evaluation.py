@@ -105,7 +105,7 @@ class Report(Section):
     """Heading of the page."""
     sections: list[_Part] = list(get_args(_Part))
     """Sections of the page, in this order; those with nothing to show are left out."""
-    runs: list[str] | None = None
+    runs: Annotated[list[str], Field(min_length=1)] | None = None
     """Runs to show; null: all."""
     also: dict[str, Text] = {}
     """Finished runs of other working directories to compare in bits per character, by a name:

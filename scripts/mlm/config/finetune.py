@@ -139,7 +139,7 @@ def _unfit_encoder(place: str) -> Iterator[str]:
     if not _LABEL.fullmatch(label_of(place)):
         yield (
             f"{place}: {label_of(place)!r} cannot be its name in tables and paths; name a "
-            "directory of letters, digits, '_', '-' and '.', or a link to it"
+            "directory of a to z, A to Z, digits, '_', '-' and '.', or a link to it"
         )
     yield from unfit_files(place)
     try:

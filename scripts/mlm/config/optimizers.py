@@ -1,5 +1,6 @@
 """Section `pretraining.optimizer`: the optimizers and the schedule of the learning rate."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,6 +74,27 @@ class Optimizer(Section):
                     f"{key}: {value}, which is for {names}, not for {self.name}. Set name: "
                     f"{names}, or leave {key} at {usual}"
                 )
+
+    def too_long(self, schedule: int | None) -> Iterator[str]:
+        """A line if warmup and decay are longer than a schedule of `schedule` steps, or than any
+        if that is not known yet (None)."""
+        ratios = self.warmup_ratio, self.decay_ratio or 0.0
+        if schedule:
+            warmup, decay = (
+                math.ceil(ratio * schedule) if steps is None else steps
+                for ratio, steps in zip(ratios, (self.warmup_steps, self.decay_steps), strict=True)
+            )
+            if warmup + decay > schedule:
+                yield (
+                    f"warmup_ratio: the learning rate rises for {warmup} steps and falls for "
+                    f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio "
+                    "(or warmup_steps, decay_steps), or train longer"
+                )
+        elif self.warmup_steps is None and self.decay_steps is None and sum(ratios) > 1 + 1e-9:
+            yield (
+                f"warmup_ratio: it and decay_ratio add up to {sum(ratios):g}, more than 1. Lower "
+                "one of them"
+            )
 
 
 def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:

@@ -118,6 +118,8 @@ class Pretraining(Section):
         if len(lengths) != 1:
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
             yield f"steps: of steps, epochs and tokens set one, the others to null; found {found}"
+        schedule = self.optimizer.schedule_steps or self.steps
+        yield from (f"optimizer.{line}" for line in self.optimizer.too_long(schedule))
         start = self.continue_from
         if (start.run is None) != (start.step is None):
             yield (

@@ -38,6 +38,9 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     words = expected(wanted)
     if get_origin(hint) is Literal and (meant := did_you_mean(value, map(str, get_args(hint)))):
         words += f"; {meant}"
+    if isinstance(value, bool) and taken_apart(wanted)[0] is str:
+        # Norwegian, for instance.
+        words += "; YAML reads no, yes, on and off as booleans: write them as 'no', in quotes"
     return f"{path}: found {found}, expected {words}"
 
 

@@ -19,7 +19,7 @@ class Publish(Section):
     """Repository of the shards as a dataset (token ids, no text); null: not published."""
     model: Text | None = None
     """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
-    runs: list[str] | None = None
+    runs: Annotated[list[str], Field(min_length=1)] | None = None
     """Runs whose models are published; null: all."""
     private: bool = True
     """Make repositories private, and publish to no public one. false: new ones are public."""

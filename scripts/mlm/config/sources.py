@@ -82,12 +82,16 @@ _DEEPEST = 50
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """Refuses a key that one section sets twice, of which YAML takes the last one silently."""
+    """Refuses keys that YAML takes silently for something else: one that a section sets twice, of
+    which the last counts, and `no`, which is false."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             name, line = str(key.value), key.start_mark.line + 1
+            if key.tag == "tag:yaml.org,2002:bool":
+                words = f"the key {name} is read as a boolean; write it in quotes: '{name}'"
+                raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
             # `<<` merges other mappings, and may be repeated.
             if name in lines and name != "<<":
                 words = f"{name} is set in line {lines[name]} of the same section, too; keep one"

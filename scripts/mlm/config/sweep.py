@@ -73,7 +73,7 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
         if not _IN_A_NAME.fullmatch(name):
             problems.append(
                 f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "
-                "letters, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
+                "a to z, A to Z, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
             )
         elif name in found:
             problems.append(f"sweep: {path}: {value!r} is named twice; keep one")

@@ -68,7 +68,9 @@ def _run(main: Callable, job: Any, unread: tuple[str, ...], opened: JobLog) -> N
         if words is None:
             show(traceback.format_exc())
         else:
-            show(f"\nError in rule {job.rule}: {words}\n")
+            values = [value for _, value in job.wildcards.items()]
+            of = f" ({', '.join(values)})" if values else ""
+            show(f"\nError in rule {job.rule}{of}: {words}\n")
         sys.exit(1)
 
 
