@@ -154,8 +154,8 @@ class Corpus(SourceSection):
             yield from own.all_contradictions(f"mix.{name}")
             if not _SOURCE_NAME.fullmatch(name):
                 yield (
-                    f"mix: {name!r} cannot be a source's name; use a to z, A to Z, digits, '_', '-' "
-                    "and '.' (at most 32, the first a letter or digit)"
+                    f"mix: {name!r} cannot be a source's name; use a to z, A to Z, digits, "
+                    "'_', '-' and '.' (at most 32, the first a letter or digit)"
                 )
 
     def all_filters(self) -> dict[str, CorpusFilters]:
