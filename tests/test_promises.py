@@ -165,6 +165,9 @@ PROMISES = {
         "workflow/staleness::"
         "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
     ],
+    "A file that the configuration names and that is not there": [
+        "workflow/staleness::test_a_file_that_is_not_there_is_named_and_keeps_no_old_result",
+    ],
     "Code": [
         "workflow/staleness::test_touched_code_reruns_nothing",
         "workflow/staleness::test_a_clone_under_another_path_finds_the_results_of_the_first",

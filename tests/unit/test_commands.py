@@ -31,10 +31,3 @@ run_command("x", main)"""
     assert done.stderr == "x: \\u2026\n"
     *answer, last = done.stdout.splitlines()
     assert json.loads("".join(answer)) == ["\u010d\u202e", "\xe9"] and last == "\\u010d"
-
-
-def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
-    command = (sys.executable, SCRIPTS / "status.py", "\u010d\u2026", "--directory", tmp_path)
-    done = ended(*command, status=None, env=os.environ | {"PYTHONIOENCODING": "ascii"})
-    assert "No rule to produce \\u010d\\u2026" in done.stderr
-    assert "Traceback" not in done.stderr and "Logging error" not in done.stderr

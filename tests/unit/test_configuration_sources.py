@@ -155,11 +155,6 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
             settings_from(DEFAULTS, {}, [file])
 
 
-def test_a_value_of_the_command_line_that_is_no_yaml_is_named():
-    with pytest.raises(MlmError, match=r"^--config seed=\[1, line 2: not valid YAML"):
-        read_settings(ROOT / "config.yaml", [], ["seed=[1"])
-
-
 @pytest.mark.parametrize(
     "arguments, option",
     [

@@ -17,14 +17,6 @@ def rules():
 WITH_SCRIPT = {name: body for name, body in rules() if "script:" in body}
 
 
-@pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
-def test_a_rule_says_what_it_costs_and_which_script_it_runs(name):
-    body = WITH_SCRIPT[name]
-    assert [n for n in ("resources:", "mem_mb", "runtime") if n not in body] == []
-    script = re.search(r'script:\s+"\.\./scripts/jobs/(\w+)\.py"', body)
-    assert script and (ROOT / "scripts" / "jobs" / f"{script[1]}.py").is_file()
-
-
 @pytest.mark.parametrize("profile", ["gke", "tpu-vm"])
 def test_a_profile_gives_chips_to_every_rule_that_computes_on_them(profile):
     opens = re.compile(r'of_section\(\s*"accelerator",[^)]*"kind"')

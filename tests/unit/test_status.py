@@ -1,14 +1,10 @@
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from loaded_script import loaded
 
 from mlm.foundations.errors import MlmError
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "status.py"
 
 
 @pytest.fixture
@@ -36,22 +32,6 @@ def test_the_answer_to_another_question_is_handed_on(status, snakemake, capsys):
     assert capsys.readouterr().out == snakemake[1][0]
 
 
-def test_a_reader_that_stops_reading_is_no_error():
-    ran = subprocess.Popen(
-        [sys.executable, SCRIPT, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    ran.stdout.close()
-    assert ran.stderr.read() == b"" and ran.wait() == -signal.SIGPIPE
-
-
-@pytest.mark.parametrize(
-    ("arguments", "directory"),
-    [(["--directory", "there"], "there"), (["-dthere"], "there"), ([], ".")],
-)
-def test_the_working_directory_is_that_of_snakemake(status, arguments, directory):
-    assert status.own_options(["--cores", "2", *arguments, "all"])[0].directory == directory
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["presets/tiny.yaml"], ["--cores", "2", "presets/tiny.yaml"], ["--quiet=all", "my.yml"]],
@@ -73,3 +53,9 @@ def test_what_belongs_to_snakemake_is_given_to_it(status, snakemake, capsys, arg
     assert status.main(arguments) == 0
     assert snakemake[0][0][-len(arguments) :] == arguments
     assert capsys.readouterr().out == "Nothing to be done: every result is up to date.\n"
+
+
+def test_a_directory_that_is_not_there_is_refused_and_not_made(status, snakemake):
+    with pytest.raises(MlmError, match="--directory nope: there is no such directory"):
+        status.main(["--directory", "nope"])
+    assert snakemake[0] == [] and not Path("nope").exists()

@@ -71,13 +71,6 @@ def test_a_file_or_a_result_that_may_not_be_read(tmp_path, place):
     assert "  File " not in answer
 
 
-def test_another_directory_than_the_clone(tmp_path):
-    assert "No Snakefile found" in said(tmp_path, "-m", "snakemake", "--cores", "1")
-    page = (ROOT / "docs" / "first-errors.md").read_text()
-    (row,) = re.findall(r"^\| `No Snakefile found` \|.*", page, re.M)
-    assert "`CLONE/.venv/bin/snakemake -s CLONE/Snakefile --cores 2`" in row
-
-
 @pytest.mark.parametrize(
     "words, message, environment",
     [

@@ -132,15 +132,3 @@ def test_a_deployment_of_a_tag_makes_results(hosted, tmp_path):
     assert (tmp_path / wanted).exists()
     again = ended(*command, "-n", **how)
     assert "Nothing to be done" in again.stdout + again.stderr
-
-
-def test_conda_is_called_for_the_environment_of_jobs(call, tmp_path):
-    """Up to the call: what a `conda` that is none was asked."""
-    conda = tmp_path / "bin" / "conda"
-    conda.parent.mkdir()
-    conda.write_text('#!/bin/sh\necho "$@" >> "$HOME/asked"\nexit 1\n')
-    conda.chmod(0o755)
-    path = f"{conda.parent}:{os.environ['PATH']}"
-    arguments = ["--cores", "1", "--sdm", "conda", "--snakefile", ROOT / "Snakefile"]
-    call("snakemake", *arguments, status=1, PATH=path)
-    assert "info --json" in (tmp_path / "asked").read_text()
