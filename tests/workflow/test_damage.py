@@ -98,7 +98,7 @@ def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact, t
     changed["test"]["loss"] = 0.1
     write_artefact(elsewhere, changed)
     with built.edited(result, by=lambda content: elsewhere.read_bytes(), date="same"):
-        assert built.would_run() == {"asked", "report"}
+        assert built.would_run() == {"report"}
         assert "evaluation.json is another than" in (built.path / "dry-run.txt").read_text()
     assert built.digests() == intact
 

@@ -22,7 +22,7 @@ FEEDS = {
     "pretrain": {"keep_model"},
     "keep_model": {"evaluate", "fill_mask", "asked", "report"},
     "masked_samples": {"report"},
-    "evaluate": {"asked", "report"},
+    "evaluate": {"report"},
     "fill_mask": {"asked", "report"},
     "asked": {"report"},
     "report": set(),

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from mlm.config.fields import Section, Text, named_twice
 from mlm.foundations.errors import MlmError
