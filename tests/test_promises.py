@@ -32,6 +32,7 @@ PROMISES = {
     ],
     "A file that the configuration names and that is not there": [
         "unit/named_files::test_all_missing_files_are_told_together_by_their_keys",
+        "workflow/staleness::test_a_file_that_is_not_there_is_named_and_keeps_no_old_result",
     ],
     "Every result is checked": [
         "workflow/damage::test_damage_is_named_with_the_command_that_mends_it",
@@ -164,9 +165,6 @@ PROMISES = {
     "Operational settings": [
         "workflow/staleness::"
         "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
-    ],
-    "A file that the configuration names and that is not there": [
-        "workflow/staleness::test_a_file_that_is_not_there_is_named_and_keeps_no_old_result",
     ],
     "Code": [
         "workflow/staleness::test_touched_code_reruns_nothing",
