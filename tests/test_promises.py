@@ -188,7 +188,7 @@ PROMISES = {
     "Whole": ["publishing/contents::test_a_damaged_model_is_not_published"],
     "The token": [
         "workflow/publishing::test_publishing_from_the_first_time_to_nothing_to_be_done",
-        "publishing/refusals::test_a_stored_login_is_not_used",
+        "publishing/refusals::test_a_stored_login_or_a_garbled_token_is_not_used",
     ],
     "Of the corpus": ["publishing/contents::test_no_text_of_the_corpus_goes_with_a_model"],
     "Cards": ["publishing/contents::test_a_tokenizer_goes_with_a_card"],

@@ -70,7 +70,7 @@ class HubServer:
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> "HubServer":
+    def __enter__(self):
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
@@ -146,7 +146,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, body: object, status: int = 200, headers: dict | None = None) -> None:
         self.hub.requests.append((self.command, self.path_only, status))
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        content = json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
@@ -182,9 +182,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     @_at("GET", rf"{_REPO}(?:/revision/main)?")
     def info(self, kind: str, name: str) -> None:
         repo = self.repo(kind, name)
-        siblings = [{"rfilename": path} for path in sorted(repo.files)]
         answer = {"id": name, "sha": repo.commits[-1], "private": repo.private}
-        self._answer(answer | {"siblings": siblings, "tags": [], "downloads": 0, "likes": 0})
+        self._answer(answer | {"tags": [], "downloads": 0, "likes": 0})
 
     @_at("GET", rf"{_REPO}/tree/[^/]+")
     def tree(self, kind: str, name: str) -> None:

@@ -8,7 +8,7 @@ from huggingface_hub import CommitOperationAdd
 from mlm.foundations.errors import MlmError
 from mlm.publishing import hub as client
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.secrecy import scrubbed, token_from_environment
+from mlm.publishing.secrecy import scrubbed
 from mlm.publishing.uploads import publish
 from tests.publishing.conftest import READING, TOKEN
 from tests.publishing.hub_server import Fault, Repo
@@ -28,21 +28,13 @@ def refusal(repository: str = "me/model", private: bool = True) -> str:
     return str(caught.value)
 
 
-def test_a_stored_login_is_not_used(hub, monkeypatch, tmp_path):
+def test_a_stored_login_or_a_garbled_token_is_not_used(hub, monkeypatch, tmp_path):
     (tmp_path / "token").write_text(TOKEN)
     monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "token"))
-    for value in ("", "  \n"):
+    for value in ("", "  \n", f"{TOKEN} x", f"{TOKEN}\n{TOKEN}", f"{TOKEN}é"):
         monkeypatch.setenv("HF_TOKEN", value)
         assert "HF_TOKEN" in refusal()
     assert hub.requests == []
-
-
-@pytest.mark.parametrize("value", [f"{TOKEN} x", f"{TOKEN}\n{TOKEN}", f"{TOKEN}é", f"{TOKEN}\x00"])
-def test_a_garbled_token_is_not_shown(monkeypatch, value):
-    monkeypatch.setattr("os.environ", {"HF_TOKEN": value})
-    with pytest.raises(MlmError, match="HF_TOKEN") as caught:
-        token_from_environment()
-    assert TOKEN not in str(caught.value)
 
 
 @pytest.mark.parametrize(("token", "status"), [(UNKNOWN, "401"), (READING, "403")])
@@ -121,17 +113,10 @@ def test_signed_links_are_not_printed(hub, pauses, capfd):
     assert hub.faults[0].times < 1 and "signed-secret" not in shown.err + shown.out
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"token {TOKEN}.",
-        "Bearer abcdef0123456789",
-        "authorization: Basic dXNlcjpzZWNyZXQ=",
-        "via http://user:s3cret@proxy:3128/",
-        "PUT https://bucket.s3.amazonaws.com/x?X-Amz-Signature=s3cret&y=1 failed",
-        "another hf_AbCdEfGhIjKl0123",
-    ],
-)
-def test_secrets_are_left_out_of_a_text(text):
+def test_secrets_are_left_out_of_a_text():
+    text = f"""token {TOKEN}. Bearer abcdef0123456789
+        authorization: Basic dXNlcjpzZWNyZXQ= via http://user:s3cret@proxy:3128/
+        PUT https://bucket.s3.amazonaws.com/x?X-Amz-Signature=s3cret&y=1 failed
+        another hf_AbCdEfGhIjKl0123"""
     secrets = (TOKEN, "abcdef", "dXNl", "s3cret", "hf_AbCdEfGh")
-    assert not [s for s in secrets if s in scrubbed(text, TOKEN)]
+    assert not [secret for secret in secrets if secret in scrubbed(text, TOKEN)]
