@@ -1,25 +1,4 @@
-# What a training was shown: results/runs/{run}/asked.json, and results/index/ for scripts/ask.py.
-
-
-rule asked:
-    """Look up what a training was shown near the prompts of its report."""
-    input:
-        **TOKENIZER,
-        training="results/runs/{run}/training.json",
-        fill_mask="results/runs/{run}/fill_mask.json",
-        corpus="results/corpus/train.json",
-        text=corpus_files("train"),
-        manifest="results/manifests/train.json",
-        staged=staged_shards("train"),
-    output:
-        "results/runs/{run}/asked.json",
-    resources:
-        mem_mb=2000,
-        runtime=30,
-    params:
-        filters=canonical(settings["corpus"]["filters"]),
-    script:
-        "../scripts/jobs/asked.py"
+# The index of the corpus for scripts/ask.py: results/index/.
 
 
 rule index_split:

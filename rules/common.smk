@@ -181,7 +181,6 @@ REPORT_EXTRAS = {
     name: f"results/runs/{{run}}/{file}"
     for name, file, wanted in (
         ("preview", "preview.json", True),
-        ("asked", "asked.json", True),
         ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )

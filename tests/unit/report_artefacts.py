@@ -8,7 +8,6 @@ from pathlib import Path
 import yaml
 from pydantic import TypeAdapter
 
-from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask, MinimalPairs
 from mlm.report.report_inputs import CURVE_COLUMNS
@@ -225,17 +224,6 @@ def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     return typed(Preview, {"run": run, "samples": samples})
 
 
-def asked(run: str, text: str = "I have the honor to transmit to Congress a report") -> Asked:
-    last, shared = text.split()[-1], {"text": text, "document": 3, "exact": False, "shared": 6}
-    near = shared | {"uses": 2, "epochs": 2, "words": [{"word": last, "stands": 1, "hidden": 1}]}
-    whole = near | {"exact": True, "shared": 9, "uses": 0, "epochs": 0, "words": []}
-    texts = [
-        {"text": text, "words": 9, "asked": ["to", last], "passages": passages}
-        for passages in ([near, whole], [near], [])
-    ]
-    return typed(Asked, {"run": run, "steps": 1600, "texts": texts, "too_large": None})
-
-
 def write_csv(path: Path, rows: list[dict]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as handle:
@@ -248,7 +236,7 @@ def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str,
     """A run's artefacts below `root`; `artefacts` replaces whole ones by name."""
     folder = root / "results" / "runs" / run
     made = {"training": training(run, loss), "evaluation": evaluation(run, loss)}
-    made |= {"fill_mask": fill_mask(run), "preview": preview(run), "asked": asked(run)}
+    made |= {"fill_mask": fill_mask(run), "preview": preview(run)}
     write_csv(folder / "training.csv", artefacts.pop("curves", None) or curves(loss))
     for name, content in (made | artefacts).items():
         content.write(folder / f"{name}.json")

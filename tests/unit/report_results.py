@@ -114,7 +114,6 @@ def with_texts(root: Path, texts: list[str]) -> Results:
         fill_mask=filled,
         evaluation=evaluated,
         preview=made.preview("base", dict(enumerate(texts))),
-        asked=made.asked("base", text),
     )
     return replace(
         results, runs=[run], corpus=corpus, title=text, config=results.config | {"title": text}

@@ -338,14 +338,6 @@ def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
     assert "And 29,750 more shards" in html and "and 29,750 more" in html
 
 
-def test_text_near_the_prompts_is_shown_or_why_it_is_not(tmp_path):
-    results = results_in(tmp_path)
-    page = page_of(results)
-    assert "hidden there: <b><bdi>report</bdi></b> 1×" in page and "word for word · never" in page
-    large = [replace(r, asked=replace(r.asked, texts=(), too_large=10**9)) for r in results.runs]
-    assert "has 1,000 MB of text, which is not searched" in page_of(replace(results, runs=large))
-
-
 @pytest.mark.parametrize("content, found", [({"format_version": 1}, "1"), ({}, "none")])
 def test_another_format_version_or_none_is_refused_by_name(tmp_path, content, found):
     path = tmp_path / "evaluation.json"

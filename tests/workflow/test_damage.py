@@ -23,7 +23,6 @@ RECORDS = [
     "results/runs/base/evaluation.json",
     "results/runs/base/fill_mask.json",
     "results/runs/base/preview.json",
-    "results/runs/base/asked.json",
     "results/report.json",
 ]
 OTHERS = [

@@ -15,16 +15,15 @@ pytestmark = pytest.mark.workflow
 
 #: What each rule's results feed, by hand: the expectation must not come from the workflow.
 FEEDS = {
-    "corpus": {"tokenizer", "shard", "manifest", "evaluate", "asked", "report"},
-    "tokenizer": {"shard", "manifest", "pretrain", "masked_samples", "asked", "report"},
+    "corpus": {"tokenizer", "shard", "manifest", "evaluate", "report"},
+    "tokenizer": {"shard", "manifest", "pretrain", "masked_samples", "report"},
     "shard": {"manifest"},
-    "manifest": {"pretrain", "evaluate", "masked_samples", "asked", "report"},
+    "manifest": {"pretrain", "evaluate", "masked_samples", "report"},
     "pretrain": {"keep_model"},
-    "keep_model": {"evaluate", "fill_mask", "asked", "report"},
+    "keep_model": {"evaluate", "fill_mask", "report"},
     "masked_samples": {"report"},
     "evaluate": {"report"},
-    "fill_mask": {"asked", "report"},
-    "asked": {"report"},
+    "fill_mask": {"report"},
     "report": set(),
 }
 

@@ -14,7 +14,7 @@ OF_LIBRARIES = "tensorflow/|XLA|transformers|rule |jobid"
 
 
 def test_every_declared_result_is_there(built):
-    of_run = ["evaluation", "fill_mask", "preview", "asked", "training", "model/config"]
+    of_run = ["evaluation", "fill_mask", "preview", "training", "model/config"]
     of_run = [f"runs/base/{name}.json" for name in of_run]
     assert {
         *("report.html", "report.json", "corpus/train.parquet", "manifests/test.json"),

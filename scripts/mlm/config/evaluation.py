@@ -10,7 +10,7 @@ from mlm.config.fields import Count, Section, Text, named_twice, section
 
 _Part = Literal[
     *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
-    *("runs", "evaluation", "fill_mask", "asked", "finetune", "provenance"),
+    *("runs", "evaluation", "fill_mask", "finetune", "provenance"),
 ]
 
 

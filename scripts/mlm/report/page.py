@@ -110,7 +110,7 @@ def numbers_of(results: Results) -> dict[str, Any]:
                 **{
                     stage: as_json(made)
                     for stage, made in run.artefacts()
-                    if stage not in ("preview", "asked")
+                    if stage != "preview"
                 },
             }
             for run in results.runs

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.accelerators.artefacts import PreflightVerdict
-from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.finetuning.finetuning_metrics import Finetuning
@@ -40,7 +39,6 @@ class RunResults:
     evaluation: EvaluationFigures
     fill_mask: FillMask
     preview: Preview | None = None
-    asked: Asked | None = None
     finetune: Finetuning | None = None
     preflight: PreflightVerdict | None = None
 
@@ -55,7 +53,6 @@ OF_RUNS = {
     "training": Training,
     "evaluation": EvaluationFigures,
     "fill_mask": FillMask,
-    "asked": Asked,
     "finetune": Finetuning,
     "preflight": PreflightVerdict,
 }
@@ -135,7 +132,7 @@ def _number(cell: str) -> float | None:
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
     """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
-    of which preview, asked, finetune and preflight may be left out."""
+    of which preview, finetune and preflight may be left out."""
     made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
     digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
     return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)

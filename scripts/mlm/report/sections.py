@@ -295,16 +295,6 @@ def fill_mask(results: Results) -> dict | None:
     return {"prompts": prompts, "runs": [r.name for r in results.runs]} if prompts else None
 
 
-def asked(results: Results) -> dict | None:
-    """What each run was shown near its prompts and samples; without the text, why not."""
-    found = [(run.name, run.asked) for run in results.runs if run.asked]
-    groups = [{"run": run, "texts": asked.texts} for run, asked in found if asked.texts]
-    too_large = found[0][1].too_large if found else None
-    if not groups and not too_large:
-        return None
-    return {"groups": groups, "too_large": too_large}
-
-
 _FINETUNING_PARTS = {
     "all": "all passages",
     "unseen": "passages that pretraining never trained on",
@@ -357,7 +347,6 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "runs": ("Runs compared", runs),
     "evaluation": ("Evaluation", evaluation),
     "fill_mask": ("Fill in the mask", fill_mask),
-    "asked": ("The nearest training text", asked),
     "finetune": ("Fine-tuning", finetune),
     "provenance": ("Provenance", provenance),
 }
