@@ -107,11 +107,7 @@ def numbers_of(results: Results) -> dict[str, Any]:
                     column: [row[column] for row in run.curves]
                     for column in (run.curves[0] if run.curves else ())
                 },
-                **{
-                    stage: as_json(made)
-                    for stage, made in run.artefacts()
-                    if stage != "preview"
-                },
+                **{stage: as_json(made) for stage, made in run.artefacts() if stage != "preview"},
             }
             for run in results.runs
         },
