@@ -34,7 +34,8 @@ def code_that_is_remembered():
         yield
 
 
-@pytest.mark.parametrize("engine", ["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
 def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(
     root, tmp_path, monkeypatch, engine
 ):

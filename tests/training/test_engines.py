@@ -76,7 +76,8 @@ def begin_twice(root, engine: str) -> None:
     assert all(np.array_equal(weights[name], begun[0][name]) for name in weights)
 
 
-@pytest.mark.parametrize("engine", ["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
 def test_the_model_before_its_first_step_is_the_one_that_its_training_begins_with(root, engine):
     spawn = multiprocessing.get_context("spawn")
     child = spawn.Process(target=begin_twice, args=(root, engine))
@@ -91,7 +92,6 @@ def test_the_model_before_its_first_step_is_the_one_that_its_training_begins_wit
         ("roberta-prelayernorm", "adamw", 30),
         pytest.param("roberta-prelayernorm", "muon", 200, marks=pytest.mark.slow),
         pytest.param("bert", "adamw", 200, marks=pytest.mark.slow),
-        pytest.param("roberta", "muon", 200, marks=pytest.mark.slow),
     ],
 )
 def test_both_engines_have_the_same_losses(root, family, case, steps):

@@ -129,6 +129,7 @@ def test_the_three_files_of_a_published_encoder_are_enough(root, tmp_path):
     assert found[1].vocabulary.begun("copy")[: len(SPECIAL)].all()
 
 
+@pytest.mark.slow
 def test_the_model_before_its_first_step_is_not_made_of_another_checkpoint(root, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(saved(tmp_path), checkpoint)

@@ -49,7 +49,11 @@ def test_five_updates_are_those_of_the_definition():
 
 
 @pytest.mark.parametrize(
-    "family", ["roberta-prelayernorm", "roberta", "bert", "distilbert", "electra"]
+    "family",
+    [
+        "roberta-prelayernorm",
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("bert", "distilbert", "electra")),
+    ],
 )
 def test_of_a_models_matrices_all_decay_and_the_hidden_ones_are_muons(family):
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

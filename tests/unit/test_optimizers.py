@@ -1,10 +1,10 @@
 import math
 
 import pytest
+from tests.conftest import refusal
 
 from mlm.config import optimizers
 from mlm.config.optimizers import Optimizer
-from mlm.foundations.errors import MlmError
 from mlm.training import in_jax, in_tensorflow
 from mlm.training.in_jax.optimizers import first_moments
 from mlm.training.in_tensorflow.optimizers import LearningRate, build_optimizer
@@ -52,8 +52,7 @@ def test_numbers_of_steps_go_before_shares_of_the_schedule():
 
 
 def test_a_warmup_and_a_decay_that_overlap_are_refused():
-    with pytest.raises(MlmError, match="rises for 30 steps and falls for 80, but the schedule has"):
-        settings(warmup_steps=30, decay_ratio=0.8)
+    assert "pretraining.optimizer" in refusal(settings, warmup_steps=30, decay_ratio=0.8)
 
 
 def test_both_engines_have_the_optimizers_of_the_configuration_and_their_moments():
@@ -63,12 +62,9 @@ def test_both_engines_have_the_optimizers_of_the_configuration_and_their_moments
         assert max(len(r.moments) for r in rules) == optimizers.OPTIMIZERS[name].moments
 
 
-@pytest.mark.parametrize("name, hint", [("moun", "did you mean 'muon'?"), ("x", "adamw, muon")])
 @pytest.mark.parametrize(
-    "engine, build",
-    [("jax", lambda s: first_moments({}, s, {})), ("tensorflow", lambda s: build_optimizer(s, []))],
+    "build", [lambda s: first_moments({}, s, {}), lambda s: build_optimizer(s, [])]
 )
-def test_an_engine_refuses_an_optimizer_that_it_does_not_have(engine, build, name, hint):
-    with pytest.raises(MlmError, match=f"the engine {engine} has no optimizer '{name}'") as caught:
-        build(settings().model_copy(update={"name": name}))
-    assert hint in str(caught.value)
+def test_an_engine_refuses_an_optimizer_that_it_does_not_have(build):
+    unknown = settings().model_copy(update={"name": "moun"})
+    assert "pretraining.optimizer.name" in refusal(build, unknown)
