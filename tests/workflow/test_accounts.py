@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import ended
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 RESULT = "results/runs/base/evaluation.json"
 
