@@ -153,7 +153,7 @@ def test_a_document_that_is_kept_as_is_is_one_that_the_filters_leave_unchanged()
     for form, kept in {"none": {"abc", "e\u0301c", "\xe9cd"}, "NFC": {"abc"}}.items():
         filters = Filters({"normalisation": form, "min_characters": 3, "max_characters": 8})
         assert {raw for raw in raws if filters.keep_as_is(raw)} == kept
-        assert all(filters.judged(raw) == (raw, None, 0, 0, {}) for raw in kept)
+        assert all(filters.judged(raw) == (raw, None, 0, 0, 0, {}) for raw in kept)
     with_rules = {"min_characters": 1, "max_characters": None, "quality": {"min_words": 2}}
     assert not Filters({"normalisation": "none"} | with_rules).keep_as_is("abc")
 
@@ -175,6 +175,8 @@ def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_pa
 def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
     plan = from_files(tmp_path, {"train": ["only one"]})
     assert "corpus.held_out.validation: 0.25" in refusal(build, plan, 3, tmp_path / "out")
+    message = refusal(build, from_files(tmp_path, {"train": ["one"] * 50}), 3, tmp_path / "out")
+    assert "49 of 50 documents are duplicates" in message and "raise it" not in message
     plan = from_files(tmp_path, {"train": ["a", "b"], "validation": ["a"], "test": ["a"]})
     assert "validation is left without" in refusal(build, plan, 3, tmp_path / "out")
 

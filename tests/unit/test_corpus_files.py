@@ -1,4 +1,6 @@
+import bz2
 import gzip
+import lzma
 import os
 import random
 from pathlib import Path
@@ -68,6 +70,10 @@ REFUSALS = [
         gzip.compress(b"abc\n", mtime=0) + b"\0\0garbage",
         ["damaged", "Not a gzipped file"],
     ),
+    ("txt.xz", lzma.compress(b"abc\n" * 99)[:-3], ["train.txt.xz", "cut off"]),
+    ("txt.bz2", bz2.compress(b"abc\n" * 99)[:-3], ["train.txt.bz2", "cut off"]),
+    ("json", b'[{"text": "a"}]', ["train.json, line 1", "jq -c '.[]'"]),
+    ("json", b'[\n{"text": "a"}\n]', ["train.json, line 1", "jq -c '.[]'"]),
     ("txt.zst", zstandard.compress(b"abc\n" * 99)[:-3], ["train.txt.zst", "cut off"]),
     ("jsonl", b'{"text": "a"}\n{"text": "b\\u0000"}', ["train.jsonl, line 2", "NUL"]),
     ("jsonl", b'{"text": "\\ud83d"}', ["line 1", "surrogate (U+D83D)"]),
@@ -77,7 +83,7 @@ REFUSALS = [
     ("jsonl", b'{"text": "a"}\n{"text": 5}\n', ["line 2", "a number"]),
     ("csv", b"id,body\n1,a\n", ["train.csv, line 1", "'text'", "'id', 'body'"]),
     ("csv", b"id,text\n1,a\n2,b,c\n", ["line 3", "3 fields", "names 2"]),
-    ("csv", b'text\na\n"b\nc\n', ["train.csv, line 4", "quote"]),
+    ("csv", b'text\na\n"b\nc\n', ["train.csv, line 3", "quote"]),
     ("csv", b"text,id,text\na,1,b\n", ["2 columns", "'text'"]),
     ("csv", b"text\na\rb\nc\n", ["line 2", "carriage return"]),
     ("parquet", b"PAR1 nonsense", ["train.parquet", "no whole parquet file"]),
@@ -139,6 +145,12 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
     assert len(lines) == len(names)
     for name in names:
         assert sum(name in line for line in lines) == 1, name
+
+
+@pytest.mark.parametrize("pattern", ["~/a.txt", "$HOME/a.txt", "a.{txt,jsonl}"])
+def test_what_a_shell_expands_is_said_to_be_no_pattern(pattern):
+    Path("a.txt").write_text("text\n")
+    assert "are not expanded" in refusal(matched_files, {"train": [pattern]})
 
 
 @pytest.mark.parametrize("pattern", ["**/*.parquet", "results/corpus/*.parquet", "{}/**/*.parquet"])

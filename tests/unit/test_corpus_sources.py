@@ -1,7 +1,9 @@
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import re
 from pathlib import Path
 
@@ -46,7 +48,9 @@ WRITERS = {
     "tsv": lambda texts: as_separated(texts, "\t"),
     "parquet": as_parquet,
 }
+WRITERS["json"] = WRITERS["jsonl"]
 COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+COMPRESSORS |= {".xz": lzma.compress, ".bz2": bz2.compress}
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -126,18 +130,45 @@ def test_a_document_is_a_line_a_paragraph_between_blank_lines_or_a_file(per, tex
 
 
 def test_a_csv_field_may_hold_separators_quotes_and_line_ends():
-    Path("train.tsv").write_bytes(b'id\ttext\n1\t"open\n2\t"Yes" he said\n')
-    assert "quoted_fields" in refused(files("train.tsv"))
-    unquoted = files("train.tsv", files={"quoted_fields": False})
-    assert build(unquoted)["train"] == ['"open', '"Yes" he said']
+    Path("train.csv").write_bytes(b'id,text\n1,a\n2,b "c" d\n3,"e\n')
+    assert "quoted_fields" in refused(files("train.csv"))
+    unquoted = files("train.csv", files={"quoted_fields": False})
+    assert build(unquoted)["train"] == ["a", 'b "c" d', '"e']
+    Path("train.csv").write_bytes(b'id,text\n1,a\n2,b "c" d\n')
+    assert build(files("train.csv"))["train"] == ["a", 'b "c" d']
     Path("train.csv").write_bytes(b'id,text\n1,"a, ""b""\nc"\n\n2,d\n')
     assert build(files("train.csv"))["train"] == ['a, "b"\nc', "d"]
 
 
+@pytest.mark.parametrize("opening", [3, 9])
+def test_a_stray_quote_joins_no_rows(opening):
+    texts = [f"line {n}" for n in range(10)]
+    texts[opening], texts[6] = f'"Open, {opening}', texts[6] + '"'
+    texts[1], texts[8] = 'a "quoted" word', '"Yes," he said.'
+    rows = [f"{n}\t{text}" for n, text in enumerate(texts)]
+    # As csv.writer has it: in quotes, these doubled, with line ends and tabs.
+    rows += ['10\t"the ""end"""', '11\t"one\n\ntwo"', '12\t"a\tb"']
+    Path("train.tsv").write_text("\n".join(["id\ttext", *rows, ""]))
+    expected = [*texts, 'the "end"', "one\n\ntwo", "a\tb"]
+    assert build(files("train.tsv"))["train"] == expected
+
+
+def test_a_stray_quote_in_commas_is_refused_with_its_line():
+    rows = [f"{n},line {n},x" for n in range(9)]
+    rows[3], rows[5] = '3,"Open the gate,x', '5,he said",x'
+    Path("train.csv").write_text("\n".join(["id,text,more", *rows, ""]))
+    message = refused(files("train.csv"))
+    assert "train.csv, lines 5 to 7" in message and "corpus.files.quoted_fields" in message
+    # A field that is meant to have lines shows that quotes are used so here.
+    rows += ['9,"one\ntwo, and\nthree",x']
+    Path("train.csv").write_text("\n".join(["id,text,more", *rows, ""]))
+    assert build(files("train.csv"))["train"][-1] == "one\ntwo, and\nthree"
+
+
 def test_members_and_frames_one_after_the_other_are_one_file_and_zeros_are_padding():
-    for name, compress in (("train.txt.gz", gzip.compress), ("train.txt.zst", zstandard.compress)):
-        Path(name).write_bytes(compress(b"one\n") + compress(b"two\n"))
-        assert build(files(train=name))["train"] == ["one", "two"]
+    for ending, compress in COMPRESSORS.items():
+        Path(f"train.txt{ending}").write_bytes(compress(b"one\n") + compress(b"two\n"))
+        assert build(files(train=f"train.txt{ending}"))["train"] == ["one", "two"]
     padded = gzip.compress(b"one\n") + b"\0" * 70_000 + gzip.compress(b"two\n") + b"\0"
     Path("train.txt.gz").write_bytes(padded)
     assert build(files(train="train.txt.gz"))["train"] == ["one", "two"]
@@ -157,10 +188,32 @@ def test_a_parquet_column_that_is_no_text_is_refused():
         assert "train.parquet" in message and told in message
 
 
+def test_byte_order_marks_of_joined_files_are_removed_and_counted():
+    mark = "\ufeff"
+    Path("train.txt").write_text(f"{mark}one\n{mark}two\nsay {mark}three\n{mark}one\n")
+    assert build(files())["train"] == ["one", "two", f"say {mark}three"]
+    assert described("train")["encoding"]["byte_order_marks"] == 2
+    Path("train.txt").unlink()
+    Path("train.jsonl").write_text('{"text": "one"}\n' + mark + '{"text": "two"}\n')
+    assert build(files())["train"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "parquet"])
+def test_what_was_not_fetched_is_no_text(ending):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab12\nsize 734003200\n"
+    page = "\n<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>\n"
+    for content, remedy in ((pointer, "git lfs pull"), (page, "an HTML page")):
+        Path(f"train.{ending}").write_text(content)
+        message = refused(files())
+        assert f"train.{ending}" in message and remedy in message
+
+
 def test_replacing_is_counted_in_the_split_it_happened_in():
     Path("train.txt").write_bytes(b"good\nb\xff\xfed\nn\0l \xed\x95\n" + "a \ufffd".encode())
     assert build(files(encoding_errors="replace"))["train"] == [
         *("good", "b\ufffd\ufffdd", "n\ufffdl \ufffd\ufffd", "a \ufffd")
     ]
-    assert described("train")["encoding"] == {"replaced_bytes": 4, "nul_bytes": 1}
-    assert described("test")["encoding"] == {"replaced_bytes": 0, "nul_bytes": 0}
+    assert described("train")["encoding"] == {
+        **{"replaced_bytes": 4, "nul_bytes": 1, "byte_order_marks": 0}
+    }
+    assert not any(described("test")["encoding"].values())

@@ -159,3 +159,15 @@ def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
     places = [f"a.jsonl, line {n}: " for n in range(1, 5)] + ["b.tsv, line 1: ", "c.tsv, line 2: "]
     places += ["d.jsonl: holds no pair", "e.tsv: cannot be read", "missing.tsv: cannot be read"]
     assert all(place in told for place in places) and told.count("\n  - ") == len(places)
+
+
+def test_quotes_in_a_table_of_tabs_join_no_pairs(tmp_path):
+    pairs = [
+        ("The ship sails.", "The ship sail."),
+        ('"The ship sails," she.', '"The ship sail," she.'),
+    ]
+    pairs += [('"Yes, the crews row.', '"Yes, the crews rows.'), ("It waits.", "It wait.")]
+    rows = ["\t".join((*pair, '"agreement' if n == 1 else "x")) for n, pair in enumerate(pairs)]
+    (tmp_path / "a.tsv").write_text("\n".join(["sen\twrong_sen\tphenomenon", *rows, ""]))
+    read = read_pair_files([tmp_path / "a.tsv"])
+    assert [(pair.acceptable, pair.unacceptable) for pair in read] == pairs

@@ -20,14 +20,16 @@ _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 class Files(Section):
     train: list[Text] = []
     """Glob patterns of the files of train, relative to the working directory, read in the order of
-    their paths. By ending: .txt .jsonl .csv .tsv .parquet, each plain or compressed (.gz, .zst)."""
+    their paths. By ending: .txt, .jsonl or .json (an object a line), .csv, .tsv, .parquet, each plain
+    or compressed (.gz, .zst, .xz, .bz2)."""
     validation: list[Text] = []
     """The same for validation. Without it, held_out carves it from train."""
     test: list[Text] = []
     document_per: Literal["line", "paragraph", "file"] = "line"
     """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file."""
     quoted_fields: bool = True
-    """In .csv and .tsv, double quotes around a field let it contain separators and line ends."""
+    """In .csv and .tsv, double quotes around a field let it contain separators and line ends. A line
+    of a .tsv with the header's number of tabs is a row, whatever its quotes."""
 
 
 class HubSplits(Section):

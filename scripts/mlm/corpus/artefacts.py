@@ -117,10 +117,12 @@ CorpusSource = Annotated[
 
 @dataclass(frozen=True)
 class Encoding:
-    """Bytes that were no UTF-8, and NULs, that were replaced."""
+    """Bytes that were no UTF-8, and NULs, that were replaced; byte-order marks at the start of
+    lines, removed."""
 
     replaced_bytes: int
     nul_bytes: int
+    byte_order_marks: int
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from mlm.foundations.errors import MlmError
 #: The longest line, paragraph or file that is taken as one document.
 LONGEST_DOCUMENT = 256 << 20
 _REPLACEMENT = "\ufffd"
+BYTE_ORDER_MARK = "\ufeff"
+_MARK = re.compile(f"^{BYTE_ORDER_MARK}+", re.M)
 _UTF_8 = "utf-8"
 _SURROGATE, _UNCLEAN = re.compile("[\ud800-\udfff]"), re.compile("[\0\ud800-\udfff]")
 _ADVICE = (
@@ -21,27 +23,32 @@ _ADVICE = (
 
 
 class CleanText(NamedTuple):
-    """A document's text, and what was replaced in it."""
+    """A document's text, and what was replaced in it or removed from it."""
 
     text: str
     replaced_bytes: int
     nul_bytes: int
+    byte_order_marks: int
 
 
 def is_clean(text: str) -> bool:
-    """Whether `text` has neither NULs nor lone surrogates."""
-    return "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)
+    """Whether `text` has neither NULs, lone surrogates nor byte-order marks."""
+    if "\0" in text:
+        return False
+    return text.isascii() or not (BYTE_ORDER_MARK in text or _SURROGATE.search(text))
 
 
 def clean(text: str) -> CleanText:
-    """`text` with lone surrogates (invalid bytes) and NULs replaced by U+FFFD."""
+    """`text` with lone surrogates (invalid bytes) and NULs replaced by U+FFFD, and without the
+    byte-order marks at the start of lines, which joined files have."""
     nul = text.count("\0")
     if nul:
         text = text.replace("\0", _REPLACEMENT)
-    replaced = 0
+    replaced = marks = 0
     if not text.isascii():
         text, replaced = _SURROGATE.subn(_REPLACEMENT, text)
-    return CleanText(text, replaced, nul)
+        text, marks = _MARK.subn("", text)
+    return CleanText(text, replaced, nul, marks)
 
 
 def refuse_unclean(text: str, where: str) -> None:

@@ -1,6 +1,7 @@
 """Which files glob patterns name, and which settings a source uses; light, for Snakemake."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,12 +31,19 @@ class Format:
 FORMATS = {
     "txt": Format(columns=False, divisible=True),
     "jsonl": Format(divisible=True),
+    # With an object a line, as C4's.
+    "json": Format(divisible=True),
     # Fields may hold line ends.
     "csv": Format(),
     "tsv": Format(),
     "parquet": Format(divisible=True),
 }
-COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
+#: How a pointer of Git LFS begins, and how much of a file is looked at for it.
+_LFS_POINTER, _BEGINNING = b"version https://git-lfs.github.com/spec/", 512
+_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html)\b", re.I)
+#: Larger ones are no error pages.
+_PAGE_BYTES = 1 << 20
 
 
 def file_format(path: str) -> tuple[str, str | None]:
@@ -47,8 +55,8 @@ def file_format(path: str) -> tuple[str, str | None]:
     if not endings or endings[-1] not in FORMATS:
         raise MlmError(
             f"{path}: what it holds cannot be told from its name; expected one of "
-            f"{', '.join('.' + f for f in FORMATS)}, plain or followed by .gz or .zst. Rename "
-            "it, or narrow the pattern"
+            f"{', '.join('.' + f for f in FORMATS)}, plain or followed by "
+            f"{', '.join('.' + c for c in COMPRESSIONS)}. Rename it, or narrow the pattern"
         )
     return endings[-1], compression
 
@@ -118,7 +126,25 @@ def _problem(path: str, pattern: str) -> str | None:
         return f"{shown} {problem}"
     if Path(path).stat().st_size == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
-    return format_problem
+    return not_fetched(path) or format_problem
+
+
+def not_fetched(path: str) -> str | None:
+    """What a file is that is another one than was meant, and the remedy; None: it may be right."""
+    with open(path, "rb") as file:
+        beginning = file.read(_BEGINNING)
+    shown = _shown(path)
+    if beginning.startswith(_LFS_POINTER):
+        return (
+            f"{shown} is a pointer of Git LFS, not the file. Fetch that: git lfs pull --include "
+            f"{shlex.quote(shown)}"
+        )
+    if _HTML.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
+        return (
+            f"{shown} is an HTML page, such as a server sends instead of a file that it does not "
+            "have. Fetch the file again; pages that are text to train on go into a .jsonl file"
+        )
+    return None
 
 
 def _closed_directories(pattern: str) -> list[str]:
@@ -168,10 +194,12 @@ def _no_match(pattern: str) -> str:
     while has_magic(str(where)) or not os.path.exists(where):
         where = where.parent
     closed = not os.access(where, os.R_OK | os.X_OK, effective_ids=True)
+    is_for_shells = pattern.startswith("~") or "$" in pattern or "{" in pattern
+    shell = "; ~, $NAME and {a,b} are not expanded: write the paths out" if is_for_shells else ""
     return (
         f"no file matches {pattern!r} (looked in {where}"
         f"{', which this user may not read' if closed else ''}). To see what is there: ls {where}. "
-        "Patterns are relative to the directory that Snakemake works in"
+        f"Patterns are relative to the directory that Snakemake works in{shell}"
     )
 
 

@@ -19,6 +19,7 @@ class Judged(NamedTuple):
     refusal: str | None
     replaced_bytes: int
     nul_bytes: int
+    byte_order_marks: int
     taken: dict[str, TakenByRule]
 
 
@@ -30,6 +31,7 @@ class SplitCounts:
     rules: dict[str, TakenByRule]
     replaced_bytes: int = 0
     nul_bytes: int = 0
+    byte_order_marks: int = 0
 
     def add(self, judged: Judged | None) -> None:
         """Count a document that was read; None: it was kept as it is."""
@@ -38,6 +40,7 @@ class SplitCounts:
             return
         self.replaced_bytes += judged.replaced_bytes
         self.nul_bytes += judged.nul_bytes
+        self.byte_order_marks += judged.byte_order_marks
         add_taken(self.rules, judged.taken)
         if judged.refusal:
             self.filters[judged.refusal] += 1
@@ -71,7 +74,7 @@ class Filters:
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared and filtered."""
-        text, replaced, nul = prepared(raw, self._normalisation)
+        text, *counts = prepared(raw, self._normalisation)
         taken: dict[str, TakenByRule] = {}
         refusal = self._refusal(text)
         for name, family in self._rules.items():
@@ -82,7 +85,7 @@ class Filters:
                     refusal = name
                 elif text != before:
                     refusal = self._refusal(text)
-        return Judged(text, refusal, replaced, nul, taken)
+        return Judged(text, refusal, *counts, taken)
 
     def _refusal(self, text: str) -> str | None:
         # Lengths are in characters (code points); a document of white space alone is empty.

@@ -1,10 +1,11 @@
 """Readers of the file formats of documents (null is an empty text); each raises MlmError with file
 and line (or row) for what it cannot read."""
 
-import csv
+import bz2
 import gzip
 import io
 import json
+import lzma
 import shutil
 import tempfile
 import zlib
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.decoding import (
+    BYTE_ORDER_MARK,
     LONGEST_DOCUMENT,
     document_begin,
     refuse_unclean,
@@ -28,32 +30,31 @@ from mlm.corpus.decoding import (
 )
 from mlm.corpus.document_groups import Document, group_name
 from mlm.corpus.file_patterns import file_format
+from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
 from mlm.foundations.errors import MlmError
 
 _ROWS = 1024
+_DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
 _BUFFER = 1 << 16
-_QUOTES_ADVICE = (
-    "A field that holds the separator, a line end, a carriage return or a double quote must be in "
-    "double quotes, and a double quote in it is doubled; if quotes are ordinary characters, set "
-    "corpus.files.quoted_fields to false"
-)
+_JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
+_QUOTES_REMEDY = "; if quotes are ordinary characters, set corpus.files.quoted_fields to false"
 
 
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream;
+    """The bytes of the open `file` (of COMPRESSIONS, or None), all members or frames as one stream;
     MlmError for damaged and for empty data."""
     if compression is None:
         yield file
         return
-    gzipped = compression == "gzip"
-    bare = gzip.open(file) if gzipped else pa.CompressedInputStream(file, compression)
+    opener = _DECOMPRESSORS.get(compression)
+    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
     try:
         with bare, io.BufferedReader(bare, _BUFFER) as stream:
             if not stream.peek(1):
                 raise MlmError(f"{file.name}: nothing is in it. Fill it or leave it out")
             yield stream
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if getattr(error, "errno", None):
             raise
         raise MlmError(
@@ -138,6 +139,7 @@ def _json_documents(
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
             # A blank line, or NaN or half a pair of surrogates, which Python takes for JSON.
+            line = line.removeprefix(BYTE_ORDER_MARK)
             if line.isspace():
                 continue
             record = _decoded(line, where, settings.text_column)
@@ -149,6 +151,7 @@ def _json_document(record: object, where: str, settings: Corpus) -> Document:
     if not isinstance(record, dict):
         raise MlmError(
             f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
+            f"{_JQ if isinstance(record, list) else ''}"
         )
     if column not in record or (group_by is not None and group_by not in record):
         check_columns(where, sorted(record), settings)
@@ -164,42 +167,36 @@ def _decoded(line: str, where: str, column: str) -> object:
     except (ValueError, RecursionError) as error:
         raise MlmError(
             f"{where}: no valid JSON ({error}). Expected one object a line, such as "
-            f'{{"{column}": "..."}}'
+            f'{{"{column}": "..."}}{_JQ if line.lstrip().startswith(("[", "{")) else ""}'
         ) from None
 
 
 def _separated_documents(
     separator: str, stream: BinaryIO, name: str, settings: Corpus, *_whole
 ) -> Iterator[Document]:
-    csv.field_size_limit(LONGEST_DOCUMENT)
-    rows = csv.reader(
-        (line for _, line in text_lines(stream, name, settings)),
-        delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if settings.files.quoted_fields else csv.QUOTE_NONE,
-        strict=True,
-    )
-    try:
-        header = next(rows, [])
-        check_columns(f"{name}, line 1", header, settings)
-        column = header.index(settings.text_column)
-        group = header.index(settings.group_by) if settings.group_by else None
-        for row in filter(None, rows):
-            where = f"{name}, line {rows.line_num}"
-            if len(row) != len(header):
-                raise MlmError(
-                    f"{where}: {len(row)} fields, but the header names {len(header)}. "
-                    f"{_QUOTES_ADVICE}"
-                )
-            own = None if group is None else group_name(row[group], where, settings)
-            yield Document(row[column], own)
-    except csv.Error as error:
-        raise MlmError(f"{name}, line {rows.line_num}: {error}. {_QUOTES_ADVICE}") from None
+    lines, quoted = text_lines(stream, name, settings), settings.files.quoted_fields
+    rows = table_rows(lines, name, separator, _QUOTES_REMEDY, quoted)
+    _, header = next(rows, (1, []))
+    check_columns(f"{name}, line 1", header, settings)
+    column = header.index(settings.text_column)
+    group = header.index(settings.group_by) if settings.group_by else None
+    for number, row in rows:
+        where = f"{name}, line {number}"
+        if len(row) != len(header):
+            raise MlmError(
+                f"{where}: {len(row)} fields, but the header names {len(header)}. "
+                f"{QUOTES_ADVICE}{_QUOTES_REMEDY}"
+            )
+        own = None if group is None else group_name(row[group], where, settings)
+        yield Document(row[column], own)
 
 
 def _parquet_documents(
     stream: BinaryIO, name: str, settings: Corpus, start: int, stop: int | None
 ) -> Iterator[Document]:
-    if isinstance(getattr(stream, "raw", None), gzip.GzipFile | pa.NativeFile):
+    if isinstance(
+        getattr(stream, "raw", None), gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File | pa.NativeFile
+    ):
         # Parquet is read from its end, so a compressed file is unpacked to disk first.
         with tempfile.TemporaryFile() as unpacked:
             shutil.copyfileobj(stream, unpacked, 1 << 20)
@@ -228,6 +225,7 @@ def _parquet_documents(
 _READERS: dict[str, Callable[..., Iterator[Document]]] = {
     "txt": partial(_documents_in_lines, _text_documents),
     "jsonl": partial(_documents_in_lines, _json_documents),
+    "json": partial(_documents_in_lines, _json_documents),
     "csv": partial(_separated_documents, ","),
     "tsv": partial(_separated_documents, "\t"),
     "parquet": _parquet_documents,

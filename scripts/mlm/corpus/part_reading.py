@@ -42,7 +42,7 @@ def read_part(settings: dict, part: Mapping, files: PartFiles) -> None:
     splits = {
         split: ReadSplit(
             filters=count.filters,
-            encoding=Encoding(count.replaced_bytes, count.nul_bytes),
+            encoding=Encoding(count.replaced_bytes, count.nul_bytes, count.byte_order_marks),
             batches=tuple(spools[split].rows),
             source=source.described[split],
             rules=count.rules or None,

@@ -1,7 +1,7 @@
 """What the corpus stage says of each split, and what it refuses: empty ones, and useless groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,7 @@ def described_splits(
             characters=sum(file.characters for file in files),
             words=sum(file.words for file in files),
             filters=documents_by_reason(corpus, split),
-            encoding=Encoding(sum(e.replaced_bytes for e in read), sum(e.nul_bytes for e in read)),
+            encoding=Encoding(*map(sum, zip(*map(astuple, read), strict=True))),
             files=tuple(file.file for file in files),
             rules=corpus.rules(split),
             near_duplicates=corpus.near[split] if corpus.near else None,
@@ -122,6 +122,13 @@ def _emptied(corpus: SpooledCorpus, split: str) -> str | None:
         line += f" Of the rules, corpus.filters.{most} took most: {taken}."
     if split not in part.carved:
         return f"{line} Look at corpus.filters and at what was read"
+    counts = [documents_by_reason(corpus, name) for name in SPLITS]
+    read, same = (sum(one[key] for one in counts) for key in ("read", "duplicate"))
+    if 2 * same > read:
+        return (
+            f"{line} {same:,} of {read:,} documents are duplicates of others, and what is left "
+            "does not suffice for three splits. Use a corpus with more different documents"
+        )
     groups = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
     return (
         f"{line} It is carved from train by corpus.held_out.{split}: {part.carved[split]}{groups}; "

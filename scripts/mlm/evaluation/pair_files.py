@@ -1,13 +1,13 @@
 """Files of minimal pairs: JSONL with the fields of BLiMP (Warstadt et al., 2020), TSV with the
 columns of MultiBLiMP (Jumelet, Weissweiler and Bisazza, 2025)."""
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.corpus.separated_values import table_rows
 from mlm.foundations.errors import MlmError, listed
 
 #: By ending: the acceptable sentence, the unacceptable one, and the phenomenon, the first there is.
@@ -39,8 +39,10 @@ def read_pair_files(paths: Iterable[str | os.PathLike]) -> list[Pair]:
             for where, row in _rows(path):
                 pair = _pair(Path(path), where, row)
                 (problems if isinstance(pair, str) else pairs).append(pair)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+        except (OSError, UnicodeDecodeError) as error:
             problems.append(f"{path}: cannot be read ({error}); expected UTF-8 text")
+        except MlmError as error:
+            problems.append(str(error))
         if before == (len(pairs), len(problems)):
             problems.append(f"{path}: holds no pair")
     if len({(pair.file, pair.phenomenon) for pair in pairs}) > _PHENOMENA:
@@ -60,14 +62,14 @@ def _rows(path: str) -> Iterator[tuple[str, dict | str]]:
                 if line.strip():
                     yield f"{path}, line {number}", _object(line)
             return
-        rows = csv.reader(file, delimiter="\t", strict=True)
-        header = next(rows, [])
+        rows = table_rows(enumerate(file, 1), path, "\t")
+        _, header = next(rows, (1, []))
         *sentences, _ = COLUMNS[".tsv"]
         if missing := [name for name in sentences if name not in header]:
             yield f"{path}, line 1", f"no column {' and no column '.join(missing)} in the header"
             return
-        for row in filter(None, rows):
-            where, count = f"{path}, line {rows.line_num}", len(row)
+        for number, row in rows:
+            where, count = f"{path}, line {number}", len(row)
             wrong = f"{count} fields, but the header names {len(header)}"
             yield where, wrong if count != len(header) else dict(zip(header, row, strict=True))
 

@@ -4,7 +4,6 @@ The year task asks which year a passage is from: its target is (year - 1900) / 5
 year and president share subject and wording, so that these are the groups that folds keep together.
 """
 
-import csv
 import hashlib
 import io
 import math
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
+from mlm.corpus.separated_values import table_rows
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.tables import Example, write_rows
@@ -177,22 +177,9 @@ def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
         raise MlmError(f"finetune.data.file: {file} does not exist") from None
     except UnicodeDecodeError as error:
         raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    reader, number = csv.reader(io.StringIO(text, newline=""), strict=True), 0
-    while True:
-        place = f"row {number} (line {reader.line_num + 1})" if number else "header"
-        where = f"{file}, {place}"
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise MlmError(
-                f"{where}: a quote is not closed, or is inside a cell ({error}, line "
-                f"{reader.line_num}). Close it, and write a quote inside quotes twice"
-            ) from None
-        if row is None:
-            return
-        if row:
-            yield where, row
-            number += 1
+    rows = table_rows(enumerate(io.StringIO(text, newline=""), 1), file, ",")
+    for number, (line, row) in enumerate(rows):
+        yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row
 
 
 def _not_learnable(target: str) -> str | None:
