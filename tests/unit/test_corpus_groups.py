@@ -26,7 +26,7 @@ def write(path: Path, rows: list[tuple]) -> Path:
     kind, names = path.suffix[1:], ("text", "author")
     if kind == "parquet":
         pq.write_table(pa.table(list(zip(*rows, strict=True)), names), path)
-    elif kind == "jsonl":
+    elif kind in ("jsonl", "json"):
         path.write_text(
             "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
         )

@@ -20,8 +20,8 @@ _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 class Files(Section):
     train: list[Text] = []
     """Glob patterns of the files of train, relative to the working directory, read in the order of
-    their paths. By ending: .txt, .jsonl or .json (an object a line), .csv, .tsv, .parquet, each plain
-    or compressed (.gz, .zst, .xz, .bz2)."""
+    their paths. By ending: .txt, .jsonl or .json (an object a line), .csv, .tsv, .parquet, each
+    plain or compressed (.gz, .zst, .xz, .bz2)."""
     validation: list[Text] = []
     """The same for validation. Without it, held_out carves it from train."""
     test: list[Text] = []
