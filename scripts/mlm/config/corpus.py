@@ -28,8 +28,8 @@ class Files(Section):
     document_per: Literal["line", "paragraph", "file"] = "line"
     """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file."""
     quoted_fields: bool = True
-    """In .csv and .tsv, double quotes around a field let it contain separators and line ends. A line
-    of a .tsv with the header's number of tabs is a row, whatever its quotes."""
+    """In .csv and .tsv, double quotes around a field let it contain separators and line ends. A
+    line of a .tsv with the header's number of tabs is a row, whatever its quotes."""
 
 
 class HubSplits(Section):
