@@ -6,7 +6,7 @@ from job_adapter import Done, run_as_job
 from mlm.foundations.digests import value_sha256
 from mlm.report.other_runs import OtherRun
 from mlm.report.page import write_report
-from mlm.report.report_inputs import OF_RUNS, Results, read_run, read_shared
+from mlm.report.report_inputs import OF_RUNS, Results, check_settings, read_run, read_shared
 
 
 @run_as_job
@@ -25,6 +25,8 @@ def main(job):
         ],
         also=[OtherRun.read(*other) for other in params.report["also"].items()],
     )
+    for one in results.runs:
+        check_settings(one, params.config)
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(results, job.output.page, job.output.numbers, drawings)
     return Done(str(job.output.page))

@@ -89,8 +89,9 @@ def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_in
     difference = found["test"]["hidden"]["loss"] - found["train"]["hidden"]["loss"]
     assert gap["difference"] == pytest.approx(difference)
     assert gap["difference_interval"][0] < difference < gap["difference_interval"][1]
+    assert found["gap_beyond_unigram"]["difference"] != gap["difference"]
     without = as_json(_evaluation(root, train_samples=0))
-    assert without["train"] is without["gap"] is None
+    assert without["train"] is without["gap"] is without["gap_beyond_unigram"] is None
     assert without["settings"]["train_samples"] == 0
 
 
@@ -200,6 +201,11 @@ def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, ra
     assert 15 < found["test"]["num_samples"] <= 20
     (said,) = [v for v in found["verdicts"] if "Evaluated on" in v["text"]]
     assert said["tone"] == "plain" and "20 of the test split's 70" in said["text"]
+
+
+def test_a_test_split_of_visible_targets_alone_has_no_headline(root):
+    said = refusal(_evaluation, root, mask_token=1e-9)
+    assert "all of them stayed visible" in said and "evaluation.mlm_probability" in said
 
 
 @pytest.mark.parametrize("fault", ["a byte of a shard", "no samples", "a weight"])

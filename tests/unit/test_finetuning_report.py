@@ -118,6 +118,18 @@ def test_the_page_says_what_the_intervals_hold(tmp_path, kind, groups, seeds, sa
     assert ("which year" in page) == (kind == "embedded")
 
 
+def test_a_class_without_passages_and_values_that_do_not_vary_have_no_figure(tmp_path):
+    classes, values = metrics(task="classification", kind="csv"), metrics()
+    none = {name: [[3, 1], [0, 0]] for name in NAMES}
+    same = {"true": [0.5, 0.5], **{name: [0.1, 0.9] for name in NAMES}}
+    for found, shown, said in (
+        (classes, replace(classes.shown, **none), "b none held out"),
+        (values, replace(values.shown, **same), "no correlation"),
+    ):
+        drawn = figures(results_with(tmp_path, replace(found, shown=shown)))
+        assert said in drawn["finetuning_predictions"].alternative
+
+
 def test_classes_are_shown_as_text(tmp_path):
     _, drawn, page = page_with(tmp_path, metrics(task="classification", kind="csv"))
     assert "<b>a" not in page

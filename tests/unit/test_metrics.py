@@ -77,6 +77,16 @@ def test_a_paired_difference_is_sharper_than_the_two_intervals():
     assert found.difference == pytest.approx(-0.1, abs=0.02)
 
 
+def test_of_nothing_there_is_no_figure_and_of_one_sample_no_interval_and_no_verdict():
+    assert bits_per_character(2.0, None) is None and bits_per_character(2.0, 0.0) is None
+    nothing = calibration_of(np.array([]), np.array([]), 10)
+    assert nothing.expected_calibration_error is None
+    loss = np.array([1.0, 2.0, 3.0])
+    found = paired_difference(np.zeros(3, int), loss, loss + 1, RESAMPLING)
+    assert (found.difference, found.difference_interval, found.tone) == (-1, None, "even")
+    assert paired_difference(np.arange(3), loss, loss + 1, RESAMPLING).tone == "better"
+
+
 def test_two_texts_are_resampled_independently():
     ids = np.random.default_rng(0).integers(5, 9, (50, 4))
     asked = positions_of(ids, np.ones_like(ids), ids, np.ones_like(ids))
@@ -84,6 +94,11 @@ def test_two_texts_are_resampled_independently():
     found = gap_between(scored, scored, RESAMPLING)
     low, high = found.difference_interval
     assert found.difference == 0 and low < -0.05 < 0.05 < high
+    # A text that is harder for the unigram as well is no gap.
+    harder = Scored(asked, _scores(scored.scores.loss + 2))
+    unigram = np.full(200, 6.0), np.full(200, 4.0)
+    assert gap_between(harder, scored, RESAMPLING, less=unigram).tone == "even"
+    assert gap_between(harder, scored, RESAMPLING).tone == "worse"
 
 
 def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():

@@ -1,5 +1,6 @@
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -9,18 +10,22 @@ import pytest
 import report_artefacts as made
 from report_results import hostile as hostile_results
 from report_results import page_of, results_in, written
+from test_finetuning_report import metrics
+from tests.conftest import refusal
 
 from mlm.accelerators.artefacts import Finding, Memory, PreflightVerdict, Step, Target
+from mlm.config.merging import merged
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
 from mlm.evaluation.artefacts import Difference, EvaluationFigures, FurtherText, Verdict
 from mlm.foundations.artefacts import write_artefact
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import HIDDEN, MlmError
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.glossary import FIGURES
 from mlm.report.other_runs import OtherRun
-from mlm.report.page import numbers_of
-from mlm.report.report_inputs import read_curves, read_run
+from mlm.report.page import numbers_of, render
+from mlm.report.plots import figures
+from mlm.report.report_inputs import check_settings, read_curves, read_run
 from mlm.report.run_comparison import with_short_names
 from mlm.report.template_filters import count, decimal, percent, rate, short, size, value
 
@@ -299,6 +304,51 @@ def test_hostile_text_is_there_to_be_read_and_control_characters_by_name(hostile
     assert all(name in text for name in ("U+202E", "U+0000", "U+001B"))
 
 
+def test_hostile_names_leave_every_figure_well_formed_and_the_page_readable(tmp_path):
+    """Names of runs and classes reach the figures, unlike texts."""
+    name = "a\x00\x1b<b>&\u202eb\ud800\n"
+    tuned = replace(metrics(task="classification", kind="csv"), run=name)
+    tuned = replace(tuned, shown=replace(tuned.shown, classes=[name, "$x$"]))
+    results = hostile_results(tmp_path)
+    (run,) = results.runs
+    results = replace(results, runs=[replace(run, name=name, finetune=tuned), run])
+    drawn = figures(results)
+    for figure in drawn.values():
+        assert ElementTree.fromstring(figure.svg).tag.endswith("svg")
+    html = render(results, drawn)
+    assert not HIDDEN.search(html) and "‹U+202E›" in html
+
+
+def test_results_of_other_settings_than_those_of_the_configuration_are_refused(tmp_path):
+    results = results_in(tmp_path)
+    (run,) = results.runs
+    config = resolve(
+        {
+            "evaluation": {
+                "bootstrap": {"resamples": 200},
+                "prompts": [one.prompt for one in run.fill_mask.prompts],
+            },
+            "pretraining": {"masking": {"mlm_probability": 0.15}},
+        }
+    )
+    section = config["pretraining"]["optimizer"]
+    known = {key: section[key] for key in ("name", "learning_rate", "weight_decay")}
+    run = replace(run, training=replace(run.training, optimizer=known))
+    check_settings(run, config)
+    for changed, file, key, values in (
+        ({"evaluation": {"seed": 5}}, "evaluation", "evaluation.seed", "is 0, but .* has 5"),
+        ({"evaluation": {"prompts": ["[MASK]."]}}, "fill_mask", "evaluation.prompts", "life"),
+        ({"pretraining": {"seed": 7}}, "training", "pretraining.seed", "is 0, but .* has 7"),
+        (
+            {"pretraining": {"optimizer": {"learning_rate": 0.5}}},
+            *("training", "pretraining.optimizer.learning_rate", "has 0.5"),
+        ),
+    ):
+        said = refusal(check_settings, run, merged(config, changed))
+        assert f"results/runs/base/{file}.json: {key} " in said and "rm results/runs/base" in said
+        assert re.search(values, said)
+
+
 def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     """What a tiny test split leaves out: no figures of a part, no sample, no curve."""
     nothing = {"loss": None, "accuracy": None, "num_predictions": 0}
@@ -306,7 +356,7 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
         "base",
         train=None,
         frequency_bands=[nothing | {"label": "1 to 10", "first_rank": 1, "last_rank": 10}],
-        calibration={"expected_calibration_error": 0.0, "bins": []},
+        calibration={"expected_calibration_error": None, "bins": []},
         verdicts=[],
     )
     fill_mask = made.fill_mask("base", [])

@@ -155,6 +155,15 @@ def test_a_directory_without_results_is_named_and_a_near_one_proposed(tmp_path, 
     assert "expected such as other/results/runs/base" in said
 
 
+def test_files_of_two_trainings_are_no_run_of_another_directory(tmp_path):
+    files = made.write_run(tmp_path, "base")
+    other = made.training("base")
+    digests = replace(other.digests, model=made.sha("another model"))
+    replace(other, digests=digests).write(files["training"])
+    said = refusal(OtherRun.read, "there", str(tmp_path / "results/runs/base"))
+    assert "report.also.there" in said and files["training"] in said and files["evaluation"] in said
+
+
 def test_a_damaged_file_of_another_directory_is_named_with_the_command_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made.write_run(tmp_path / "other", "base")

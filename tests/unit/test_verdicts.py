@@ -17,6 +17,7 @@ from mlm.evaluation.verdicts import (
 
 AHEAD = (-0.5, (-0.6, -0.4)), (0.05, (0.04, 0.06))
 BEHIND = (0.5, (0.4, 0.6)), (-0.05, (-0.06, -0.04))
+ALONE = (-0.5, None), (0.05, None)
 TIED = (-0.004, (-0.02, 0.01)), (-0.003, (-0.01, 0.004))
 TIE = (
     "cannot be told apart in loss (−0.004 nats, 95 %: −0.020 to +0.010), "
@@ -32,6 +33,7 @@ TIE = (
         (AHEAD[0], BEHIND[1], "even", "), behind in accuracy by 5.0 points (4.0 to 6.0)."),
         (TIED[0], TIED[1], "even", f"Against the X: {TIE}."),
         (BEHIND[0], TIED[1], "even", "cannot be told apart in accuracy"),
+        (ALONE[0], ALONE[1], "even", "in loss (−0.500 nats, 95 %: no interval), cannot"),
     ],
 )
 def test_loss_and_accuracy_are_judged_by_their_intervals_and_only_two_losses_are_bad_news(
@@ -51,7 +53,8 @@ def test_loss_and_accuracy_are_judged_by_their_intervals_and_only_two_losses_are
 @pytest.mark.parametrize(
     ("test", "train", "interval", "tone", "words"),
     [
-        (6.0, 1.0, (4.8, 5.2), "worse", "Memorised: the loss on train is 5.000 nats below the"),
+        (6.0, 1.0, (4.8, 5.2), "worse", "Memorised"),
+        (6.0, 1.0, None, "even", "Whether train is known better was not measured"),
         (4.0, 3.9, (0.05, 0.15), "even", "Slightly better on train"),
         (4.0, 3.99, (-0.05, 0.06), "better", "No gap"),
         (4.0, 4.5, (-0.7, -0.3), "even", "Better on test"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from mlm.config.fields import MaskedShares
+from mlm.evaluation.bootstrap import Interval
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
 from mlm.training.artefacts import ACCURACY, LOSS
@@ -13,7 +14,6 @@ from mlm.training.artefacts import ACCURACY, LOSS
 #: and what another processor or batch size changes in the last bits of float32 is not shown.
 DIGITS = 7
 
-Interval = tuple[float, float]
 Tone = Literal["better", "worse", "even"]
 
 
@@ -82,8 +82,8 @@ class Means:
 class MeansOfModel(Means):
     top5_accuracy: float = _metric("Top 5", "top5", compared=False)
     num_predictions: int
-    loss_interval: Interval
-    accuracy_interval: Interval
+    loss_interval: Interval | None
+    accuracy_interval: Interval | None
 
 
 METRICS: dict[str, Metric] = {
@@ -106,15 +106,16 @@ class Summary(MeansOfModel):
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference, of two losses in nats unless said, and its confidence interval."""
+    """A mean difference, of two losses in nats unless said, and its confidence interval, None if
+    there is only one group or sample to resample."""
 
     difference: float
-    difference_interval: Interval
+    difference_interval: Interval | None
 
     @property
     def tone(self) -> Tone:
         """Whether the first loss is better beyond chance, worse beyond chance, or neither."""
-        low, high = self.difference_interval
+        low, high = self.difference_interval or (0, 0)
         return "better" if high < 0 else "worse" if low > 0 else "even"
 
 
@@ -140,7 +141,7 @@ class Baseline(Difference):
     the model's accuracy minus its own."""
 
     accuracy_difference: float
-    accuracy_difference_interval: Interval
+    accuracy_difference_interval: Interval | None
     bits_per_character: float | None
     hidden: Means
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
@@ -148,7 +149,7 @@ class Baseline(Difference):
     @property
     def accuracy_tone(self) -> Tone:
         """The tone of the difference in accuracy, where more is better."""
-        low, high = self.accuracy_difference_interval
+        low, high = self.accuracy_difference_interval or (0, 0)
         return Difference(-self.accuracy_difference, (-high, -low)).tone
 
     @property
@@ -183,7 +184,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    expected_calibration_error: float
+    expected_calibration_error: float | None
     bins: list[Bin]
 
 
@@ -208,9 +209,9 @@ class PairFigures:
     num_pairs: int
     num_ties: int
     accuracy: float
-    accuracy_interval: Interval
+    accuracy_interval: Interval | None
     margin: float
-    margin_interval: Interval
+    margin_interval: Interval | None
     bigram_accuracy: float
 
 
@@ -234,7 +235,7 @@ class BitsOfGroup:
 
     name: str
     bits_per_character: float
-    bits_per_character_interval: Interval
+    bits_per_character_interval: Interval | None
     num_predictions: int
     num_samples: int
     num_groups: int
@@ -266,14 +267,17 @@ class GroupSums:
 class EvaluationFigures(_Rounded):
     """Every figure of a run's model on the test split, where the answer is hidden except in
     `shown_as` and directly in a summary; None or left out is what is turned off or not known: no
-    sample of train, shards without groups, text of one group. `settings` are those that the figures
-    depend on, `digests` the sha256 of model, tokenizer, manifest, and of the `text` if known."""
+    sample of train, shards without groups, text of one group. `gap` is the loss on test less that
+    on train; `gap_beyond_unigram` leaves out the unigram's, by which one text is the harder one.
+    `settings` are those that the figures depend on, `digests` the sha256 of model, tokenizer,
+    manifest, and of the `text` if known."""
 
     format_version: int = field(default=5, kw_only=True)
     run: str
     test: Summary
     train: Summary | None
     gap: Difference | None
+    gap_beyond_unigram: Difference | None
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
     shown_as: dict[str, Subset]

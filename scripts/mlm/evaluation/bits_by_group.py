@@ -125,11 +125,11 @@ def bits_by_group(
         chosen, (own_tokens, own_characters) = np.isin(asked.group, members), texts.of(members)
         part, own = asked[chosen], loss[chosen]
         to_bits = own_tokens.sum() / own_characters.sum() / math.log(2)
-        low, high = resampling.interval(resampling.means(part.unit, own)[:, 0])
+        ends = resampling.interval(resampling.means(part.unit, own)[:, 0])
         return BitsOfGroup(
             name=name,
             bits_per_character=float(own.mean() * to_bits),
-            bits_per_character_interval=(float(low * to_bits), float(high * to_bits)),
+            bits_per_character_interval=ends and tuple(float(end * to_bits) for end in ends),
             num_predictions=len(own),
             num_samples=len(np.unique(part.sample)),
             num_groups=len(np.unique(part.group)),

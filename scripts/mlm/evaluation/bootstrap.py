@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+Interval = tuple[float, float]
+
 #: Draws held in memory at a time.
 _BLOCK = 4_000_000
 
@@ -29,7 +31,7 @@ class Resampling:
         totals, counts = sums_by_unit(unit, *figures)
         return resampled_means(totals, counts, self.resamples, self.seed + (text << 64))
 
-    def interval(self, means: np.ndarray) -> tuple[float, float]:
+    def interval(self, means: np.ndarray) -> Interval | None:
         """The `interval` of `means` [resamples]."""
         return interval(means, self.confidence)
 
@@ -40,14 +42,14 @@ def resampled_means(
     """Means over predictions in `resamples` bootstrap samples: float64 [resamples, figures].
 
     `totals` [groups, figures] are sums over each group's predictions and `counts` [groups] their
-    number; groups without one are left out. Calls with the same seed and counts draw the same
-    groups, so that differences pair.
+    number; groups without one are left out. One group alone cannot be resampled: all are then NaN.
+    Calls with the same seed and counts draw the same groups, so that differences pair.
     """
     totals = np.asarray(totals, np.float64)
     kept = np.asarray(counts) > 0
     table = np.column_stack([totals[kept], np.asarray(counts, np.float64)[kept]])
     size = len(table)
-    if size == 0:
+    if size < 2:
         return np.full((resamples, totals.shape[1]), np.nan)
     generator = np.random.Generator(np.random.Philox(key=seed))
     means = np.empty((resamples, totals.shape[1]))
@@ -61,8 +63,11 @@ def resampled_means(
     return means
 
 
-def interval(means: np.ndarray, confidence: float) -> tuple[float, float]:
-    """The percentile interval of resampled means [resamples] that holds `confidence`."""
+def interval(means: np.ndarray, confidence: float) -> Interval | None:
+    """The percentile interval of resampled means [resamples] that holds `confidence`; None if they
+    are NaN."""
+    if np.isnan(means).any():
+        return None
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)

@@ -88,9 +88,10 @@ def evaluated(manifest: Manifest, max_tokens: int) -> int:
 
 def tokens_per_character(manifest: Manifest, characters: int | None) -> float | None:
     """Text tokens of a split, without the two around each document, over the `characters` of its
-    text; None if these are not known."""
+    text; None if these are not known, or there are none."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
-    return (manifest.num_tokens - frame) / characters if characters else None
+    tokens = manifest.num_tokens - frame
+    return tokens / characters if characters and tokens else None
 
 
 def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:

@@ -48,7 +48,8 @@ def on_further_texts(
         read, kept = _Documents(paths, texts["reading"]), _Kept()
         tokens = write_packed(packing, encoder, read, range(0), kept)[0] - 2 * read.documents
         samples = kept.samples(most) if read.documents else ()
-        if not len(samples) or not len((scored := scorer.score(samples, name)).positions):
+        scored = scorer.score(samples, name) if len(samples) else None
+        if scored is None or not len(scored.where_hidden(mask_id).positions):
             raise MlmError(
                 f"evaluation.also.{name}: {read.documents} documents with {read.characters} "
                 f"characters are too few to predict anything in; name more text"

@@ -1,7 +1,7 @@
 """The figures of an evaluation, from per-position arrays alone."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,7 +28,7 @@ MOST_GROUP_SUMS = 2000
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
     """Loss of all the text's tokens in bits, over its characters, by which tokenizers compare. A
     pseudo-likelihood: it does not compare with left-to-right models."""
-    return tokens_per_character and loss / math.log(2) * tokens_per_character
+    return loss / math.log(2) * tokens_per_character if tokens_per_character else None
 
 
 def means_over(scores: Answers) -> dict[str, float]:
@@ -55,13 +55,13 @@ def summary_of(
     """The figures over all predictions; their intervals resample `Positions.unit`."""
     hidden = scored.where_hidden(mask_id)
     headline = MeansOfModel(**_measured(hidden, resampling))
-    low, high = (bits_per_character(x, tokens_per_character) for x in headline.loss_interval)
+    ends = [bits_per_character(end, tokens_per_character) for end in headline.loss_interval or ()]
     return Summary(
         **_measured(scored, resampling),
         num_samples=len(np.unique(hidden.positions.sample)),
         num_groups=len(np.unique(hidden.positions.group)),
         bits_per_character=bits_per_character(headline.loss, tokens_per_character),
-        bits_per_character_interval=tokens_per_character and (low, high),
+        bits_per_character_interval=tuple(ends) if tokens_per_character and ends else None,
         hidden=headline,
     )
 
@@ -85,16 +85,18 @@ def paired_difference(
     return Difference(float(np.mean(difference)), resampling.interval(means))
 
 
-def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Difference:
-    """How much higher the loss on test is than on train, the two texts drawn independently."""
+def gap_between(
+    test: Scored, train: Scored, resampling: Resampling, less: Sequence[np.ndarray] = (0, 0)
+) -> Difference:
+    """How much higher the loss on test is than on train, the two texts drawn independently; `less`
+    is subtracted from the losses on test and on train, [predictions] each."""
+    losses = [scored.scores.loss - other for scored, other in zip((test, train), less, strict=True)]
     on_test, on_train = (
-        resampling.means(scored.positions.unit, scored.scores.loss, text=number)[:, 0]
-        for number, scored in enumerate((test, train))
+        resampling.means(scored.positions.unit, loss, text=number)[:, 0]
+        for number, (scored, loss) in enumerate(zip((test, train), losses, strict=True))
     )
-    return Difference(
-        float(np.mean(test.scores.loss) - np.mean(train.scores.loss)),
-        resampling.interval(on_test - on_train),
-    )
+    difference = float(np.mean(losses[0]) - np.mean(losses[1]))
+    return Difference(difference, resampling.interval(on_test - on_train))
 
 
 def part(scores: Answers, chosen: np.ndarray) -> Subset:
@@ -139,7 +141,7 @@ def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Ca
         curve.append(Bin(i / bins, (i + 1) / bins, *means, num_predictions=int(n)))
         if n:
             gaps.append(int(n) * abs(means[0] - means[1]))
-    return Calibration(sum(gaps) / len(confidence) if gaps else 0.0, curve)
+    return Calibration(sum(gaps) / len(confidence) if gaps else None, curve)
 
 
 def group_sums(test: Scored, texts: TextOfGroups | None = None) -> GroupSums:

@@ -9,7 +9,7 @@ from typing import Any
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
-from mlm.evaluation.baselines import baselines
+from mlm.evaluation.baselines import baselines, unigram_answers
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import (
@@ -41,6 +41,8 @@ from mlm.samples.manifests import Manifest
 #: Settings that the figures depend on and the file records.
 _SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed")
 _SHOWN += ("frequency_bands", "calibration_bins")
+#: What is known only with a sample of train.
+_BESIDE_TRAIN = ("train", "gap", "gap_beyond_unigram")
 
 
 def evaluate(
@@ -73,20 +75,26 @@ def evaluate(
     how_scored = section, tokenizer, data.sequence_length
     scorer = Scorer(_opened(model, within, accelerator, section.seed), *how_scored)
     test = scorer.score(data.test, "test")
-    if not len(test.positions):
+    hidden, beside_train = test.where_hidden(mask_id), dict.fromkeys(_BESIDE_TRAIN)
+    if not len(hidden.positions):
         raise MlmError(
-            f"No token of the test split's {len(data.test)} samples was chosen for prediction. "
+            f"No token of the test split's {len(data.test)} samples was hidden from the model: "
+            f"{len(test.positions)} were chosen for prediction, and all of them stayed visible. "
             "Raise evaluation.mlm_probability, or give the split more text."
         )
     how = Resampling(section.bootstrap.resamples, section.bootstrap.confidence, section.seed)
     density = {s: tokens_per_character(splits[s], characters.get(s)) for s in ("train", "test")}
-    hidden, on_train, gap = test.where_hidden(mask_id), None, None
-    answers = hidden.scores
-    if data.train is not None and len((train := scorer.score(data.train, "train")).positions):
-        on_train = summary_of(train, mask_id, density["train"], how)
-        gap = gap_between(hidden, train.where_hidden(mask_id), how)
-    mixtures = NeighbourMixtures(data.counts, special)
+    answers, mixtures = hidden.scores, NeighbourMixtures(data.counts, special)
     mixtures.fit(data.fitted)
+    if data.train is not None:
+        train = scorer.score(data.train, "train")
+        known = train.where_hidden(mask_id)
+        if len(known.positions):
+            truths = [scored.positions.truth for scored in (hidden, known)]
+            unigram = [unigram_answers(mixtures.unigram, truth).loss for truth in truths]
+            summary = summary_of(train, mask_id, density["train"], how)
+            gaps = gap_between(hidden, known, how), gap_between(hidden, known, how, less=unigram)
+            beside_train = dict(zip(_BESIDE_TRAIN, (summary, *gaps), strict=True))
     scoring = PairScoring(
         tokenizer,
         data.sequence_length,
@@ -105,8 +113,7 @@ def evaluate(
     figures = EvaluationFigures(
         run=run,
         test=summary_of(test, mask_id, density["test"], how),
-        train=on_train,
-        gap=gap,
+        **beside_train,
         baselines=baselines(mixtures, hidden, density["test"], how),
         frequency_bands=frequency_bands(
             hidden.positions.truth, answers, data.counts.unigram, section.frequency_bands

@@ -72,10 +72,8 @@ class Scored:
     scores: Scores
 
     def where_hidden(self, mask_id: int) -> Self:
-        """The predictions whose answer the model was not shown; if there is none, all."""
+        """The predictions whose answer the model was not shown."""
         hidden = self.positions.shown_as(mask_id) != SHOWN_AS.index("kept")
-        if not hidden.any():
-            return self
         return type(self)(self.positions[hidden], self.scores[hidden])
 
 

@@ -28,9 +28,9 @@ def verdicts_on(figures: EvaluationFigures, num_samples: int, of_samples: int) -
     `of_samples` were evaluated."""
     confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [against_baseline(n, figures.baselines[n], confidence) for n in BASELINES]
-    if figures.gap is not None:
+    if figures.gap_beyond_unigram is not None:
         losses = test.hidden.loss, figures.train.hidden.loss
-        found.append(between_train_and_test(*losses, figures.gap, confidence))
+        found.append(between_train_and_test(*losses, figures.gap_beyond_unigram, confidence))
     found.append(on_few_groups(figures.group_by, test.num_groups))
     found.append(on_calibration(figures.calibration, test.hidden.accuracy))
     if num_samples != of_samples:
@@ -44,8 +44,8 @@ def verdicts_on(figures: EvaluationFigures, num_samples: int, of_samples: int) -
 
 def against_baseline(name: str, found: Baseline, confidence: float) -> Verdict:
     """Whether the model is ahead of the baseline in loss and in accuracy, beyond chance."""
-    share, ends = found.accuracy_difference, found.accuracy_difference_interval
-    points = Difference(100 * share, (100 * ends[0], 100 * ends[1]))
+    ends = found.accuracy_difference_interval
+    points = Difference(100 * found.accuracy_difference, ends and (100 * ends[0], 100 * ends[1]))
     loss = _standing("loss", found.tone, found, " nats", f"{100 * confidence:g} %: ")
     accuracy = _standing("accuracy", found.accuracy_tone, points, " points")
     return Verdict(found.tones, f"Against the {name}: {loss}, {accuracy}.")
@@ -53,13 +53,12 @@ def against_baseline(name: str, found: Baseline, confidence: float) -> Verdict:
 
 def _standing(what: str, tone: str, found: Difference, unit: str, level: str = "") -> str:
     """Ahead or behind, and by how much; a difference that may be chance keeps its sign."""
-    low, high = found.difference_interval
     digits = 3 if what == "loss" else 1
     if tone == "even":
-        ends = f"{_signed(low, digits)} to {_signed(high, digits)}"
-        numbers = f"{_signed(found.difference, digits)}{unit}, {level}{ends}"
+        ends = " to ".join(_signed(end, digits) for end in found.difference_interval or ())
+        numbers = f"{_signed(found.difference, digits)}{unit}, {level}{ends or 'no interval'}"
         return f"cannot be told apart in {what} ({numbers})"
-    low, high = sorted((abs(low), abs(high)))
+    low, high = sorted(map(abs, found.difference_interval))
     by = f"{abs(found.difference):.{digits}f}{unit} ({level}{low:.{digits}f} to {high:.{digits}f})"
     return f"{'ahead' if tone == 'better' else 'behind'} in {what} by {by}"
 
@@ -68,32 +67,24 @@ def _signed(number: float, digits: int = 3) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def _interval(found: Difference, confidence: float) -> str:
-    """The interval of the size of a difference, for the end of a sentence."""
-    low, high = found.difference_interval
-    if found.difference < 0:
-        low, high = -high, -low
-    ends = f"{low:.3f} to {high:.3f}".replace("-", "−")
-    return f"{100 * confidence:g} % interval of the difference {ends}"
-
-
 def between_train_and_test(
     test: float, train: float, gap: Difference, confidence: float
 ) -> Verdict:
-    """`gap` is the loss on `test` minus the loss on a sample of `train`."""
-    low, high = gap.difference_interval
-    size, interval = f"{abs(gap.difference):.3f} nats", _interval(gap, confidence)
-    figures = f"({train:.3f} on train, {test:.3f} on test, {interval})"
-    tone, said = "better", f"No gap between train and test beyond chance {figures}."
+    """`gap` is the loss on `test` less that on a sample of `train`, both less the unigram's."""
+    low, high = gap.difference_interval or (0, 0)
+    ends = f"{100 * confidence:g} % interval {_signed(low)} to {_signed(high)}"
+    figures = f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
+    figures += f"{_signed(gap.difference)}, {ends if gap.difference_interval else 'no interval'})"
     if low > 0 and gap.difference > _MEMORISED * test:
-        tone, said = "worse", f"Memorised: the loss on train is {size} below the loss on test "
-        said += f"{figures}; the model knows its training text better than the language."
-    elif low > 0:
-        tone, said = "even", f"Slightly better on train than on test, by {size} {figures}."
-    elif high < 0:
-        said = f"Better on test than on train, by {size} {figures}: the two texts differ."
-        tone = "even"
-    return Verdict(tone, said)
+        said = f"Memorised: the loss on train is far below the loss on test {figures}; the model "
+        return Verdict("worse", f"{said}knows its training text better than the language.")
+    if low > 0:
+        return Verdict("even", f"Slightly better on train than on test {figures}.")
+    if high < 0:
+        return Verdict("even", f"Better on test than on train {figures}: the two texts differ.")
+    if gap.difference_interval is None:
+        return Verdict("even", f"Whether train is known better was not measured {figures}.")
+    return Verdict("better", f"No gap between train and test beyond chance {figures}.")
 
 
 def on_overlap(overlap: WordOverlap) -> Verdict:
@@ -142,7 +133,7 @@ def with_few_groups(interval: str, groups: int, rows: int) -> str:
 def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:
     """A sentence if the model is over- or underconfident, else None."""
     error = found.expected_calibration_error
-    if error <= _MISCALIBRATED:
+    if error is None or error <= _MISCALIBRATED:
         return None
     bins = [one for one in found.bins if one.num_predictions]
     confidence = sum(one.confidence * one.num_predictions for one in bins)

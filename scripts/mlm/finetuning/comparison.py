@@ -40,8 +40,8 @@ class Comparison:
         score, resampled = self._scores[name], self._resampled[name]
         if beside is not None:
             score, resampled = score - self._scores[beside], resampled - self._resampled[beside]
-        low, high = self._interval(resampled)
-        return Measured(round(score, 6), (round(low, 6), round(high, 6)))
+        ends = self._interval(resampled)
+        return Measured(round(score, 6), ends and (round(ends[0], 6), round(ends[1], 6)))
 
 
 def finetuning_verdicts(
@@ -52,9 +52,10 @@ def finetuning_verdicts(
     asked = [(d, p) for d in differences for p in _PARTS if getattr(d, p) is not None]
     for difference, part in asked:
         measured, size = getattr(difference, part), parts[part]
-        low, high = measured.interval
+        low, high = measured.interval or (0, 0)
         interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
         interval = with_few_groups(interval, size.groups, size.examples)
+        interval = interval if measured.interval else "no interval: one group"
         tone, said = "even", "not told apart from"
         if not low <= 0 <= high:
             tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"

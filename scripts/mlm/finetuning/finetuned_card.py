@@ -16,8 +16,8 @@ def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/
     rows = []
     for name, model in metrics.models.items():
         scored = model.all
-        low, high = scored.interval
-        rows.append((name_of(name), f"{scored.score:.3f}", f"{low:.3f} to {high:.3f}"))
+        ends = " to ".join(f"{end:.3f}" for end in scored.interval or ()) or "not measured"
+        rows.append((name_of(name), f"{scored.score:.3f}", ends))
     return card(
         ModelCardData(
             license="other",

@@ -24,10 +24,10 @@ def name_of(model: str) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """A score with its interval."""
+    """A score with its interval, None if there is only one group or example to resample."""
 
     score: float
-    interval: Interval
+    interval: Interval | None
 
 
 @dataclass(frozen=True, kw_only=True)

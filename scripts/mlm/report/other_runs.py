@@ -40,6 +40,12 @@ class OtherRun:
                 f"configuration of its directory: snakemake --cores 2 --directory {root} "
                 f"--configfile FILE --allowed-rules evaluate --force {file}"
             ) from None
+        if made["evaluation"].digests["model"] != made["training"].digests.model:
+            raise MlmError(
+                f"report.also.{name}: {files['evaluation']} is not of the model that "
+                f"{files['training']} describes; is the run still under way? Wait for it to end, "
+                "then run the same command"
+            )
         digests = {f"report.also.{name}: {f.name}": file_sha256(f) for f in files.values()}
         return cls(name, digests, **made)
 

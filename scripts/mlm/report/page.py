@@ -63,6 +63,8 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
+        # The net below the filters: no text shows a control character as itself.
+        finalize=lambda text: plain(text) if type(text) is str else text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

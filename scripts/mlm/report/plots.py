@@ -25,6 +25,7 @@ from mlm.report.theming import (
     short_labels,
     themed,
 )
+from mlm.report.visible_text import plain
 from mlm.tokenizer.artefacts import TokenizerStatistics
 
 Runs = Sequence[RunResults]
@@ -234,14 +235,15 @@ def _calibration(axes: Axes, runs: Runs) -> str:
         calibration = run.evaluation.calibration
         bins = [b for b in calibration.bins if b.num_predictions]
         points[run.name] = [b.confidence for b in bins], [b.accuracy for b in bins]
-        errors[run.name] = calibration.expected_calibration_error
-    legend = {name: f"error {error:.3f}" for name, error in errors.items()}
+        error = calibration.expected_calibration_error
+        errors[run.name] = "not measured" if error is None else f"{error:.3f}"
+    legend = {name: f"error {error}" for name, error in errors.items()}
     _lines(axes, points, legend, marker="o", markersize=5, linewidth=1.6)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
-    said = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+    said = ", ".join(f"{name} {error}" for name, error in errors.items())
     return (
         "Reliability plot: share of right guesses by confidence, beside the diagonal of perfect "
         f"calibration. Expected calibration error: {said}."
@@ -264,7 +266,7 @@ def _finetuning_curves(axes: Axes, runs: Runs) -> str:
         epochs = [row.epoch for row in curve]
         look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
         own = len(runs) > 1 and start in ("pretrained", "random")
-        label = f"{labels[run.name]}, {start}" if own else start
+        label = f"{labels[run.name]}, {start}" if own else plain(start)
         held_out = [row.validation_loss for row in curve]
         axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
         look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}
@@ -288,28 +290,31 @@ def _finetuning_predictions(axes: Axes, runs: Runs) -> str:
 
 
 def _scatter(axes: Axes, metrics: Finetuning) -> str:
-    true, said = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
+    true, predicted = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
     year = metrics.data.source.kind == "embedded"
     if year:
-        true, said = 1900 + 50 * true, 1900 + 50 * said
-    low, high = float(min(true.min(), said.min())), float(max(true.max(), said.max()))
+        true, predicted = 1900 + 50 * true, 1900 + 50 * predicted
+    both = np.concatenate([true, predicted])
+    low, high = float(both.min()), float(both.max())
     _diagonal(axes, low, high, "right")
     # One path of markers for all points keeps the page small.
     look = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
     look |= {"alpha": 0.45, "color": series_colour(0)}
-    axes.plot(true, said, **look, label="a passage, from the pretrained start")
+    axes.plot(true, predicted, **look, label="a passage, from the pretrained start")
     what = " year" if year else ""
     axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
-    correlation = float(np.corrcoef(true, said)[0, 1]) if true.std() and said.std() else 0.0
-    return (
-        f"Scatter plot of {len(true)} held-out passages, predicted against true; correlation "
-        f"{correlation:.2f}."
-    )
+    said = "no correlation, since one of them does not vary"
+    if true.std() and predicted.std():
+        said = f"correlation {np.corrcoef(true, predicted)[0, 1]:.2f}"
+    return f"Scatter plot of {len(true)} held-out passages, predicted against true; {said}."
 
 
 def _confusion(axes: Axes, metrics: Finetuning) -> str:
-    counts, classes = np.array(metrics.shown.pretrained, float), metrics.shown.classes
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    classes = [plain(name) for name in metrics.shown.classes]
+    counts = np.array(metrics.shown.pretrained, float)
+    sums = counts.sum(axis=1, keepdims=True)
+    # A class without passages has no bar.
+    shares = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
     bottom = np.zeros(len(classes))
     for i, name in enumerate(classes):
         look = {"color": series_colour(i), "label": name}
@@ -317,5 +322,6 @@ def _confusion(axes: Axes, metrics: Finetuning) -> str:
         bottom += shares[:, i]
     axes.set_xticks(range(len(classes)), classes)
     axes.set(xlabel="true class", ylabel="share predicted as")
-    right = "; ".join(f"{c} {shares[i, i]:.0%} right" for i, c in enumerate(classes))
-    return f"Stacked bars of the predicted classes by the true class: {right}."
+    right = [f"{shares[i, i]:.0%} right" if sums[i] else "none held out" for i in range(len(sums))]
+    said = "; ".join(f"{name} {words}" for name, words in zip(classes, right, strict=True))
+    return f"Stacked bars of the predicted classes by the true class: {said}."

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.accelerators.artefacts import PreflightVerdict
+from mlm.config.resolution import run_section
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import EvaluationFigures, FillMask
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, listed, remedy
 from mlm.foundations.typed_artefacts import Artefact
 from mlm.report.other_runs import OtherRun
+from mlm.report.template_filters import value
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -136,6 +139,44 @@ def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults
     made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
     digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
     return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)
+
+
+def check_settings(run: RunResults, config: dict) -> None:
+    """Raise MlmError, naming file, key and both values, if an artefact of `run` recorded another
+    setting than the one in `config`: Snakemake keeps a result whose input is missing."""
+    evaluation = run_section(config, run.name, "evaluation")
+    training = run_section(config, run.name, "pretraining")
+    recorded = run.evaluation.settings
+    pairs = [
+        ("evaluation", f"evaluation.{key}", recorded[key], evaluation[key])
+        for key in recorded
+        # The number of samples that there are.
+        if key != "train_samples"
+    ]
+    prompts = [one.prompt for one in run.fill_mask.prompts]
+    pairs.append(("fill_mask", "evaluation.prompts", prompts, evaluation["prompts"]))
+    seed = config["seed"] if training["seed"] is None else training["seed"]
+    pairs.append(("training", "pretraining.seed", run.training.seed, seed))
+    for section in ("masking", "optimizer"):
+        known = getattr(run.training, section)
+        pairs += [
+            ("training", f"pretraining.{section}.{key}", known[key], value)
+            for key, value in training[section].items()
+            # What is null is decided when the training begins.
+            if key in known and value is not None
+        ]
+    wrong = [
+        (stage, f"{key} is {value(made)}, but the configuration has {value(asked)}")
+        for stage, key, made, asked in pairs
+        if rounded(made) != rounded(asked)
+    ]
+    if wrong:
+        files = {stage: f"results/runs/{run.name}/{stage}.json" for stage, _ in wrong}
+        said = listed(f"{files[stage]}: {words}" for stage, words in wrong)
+        raise MlmError(
+            f"Results of other settings than those of the configuration:\n{said}\n"
+            f"{remedy(*files.values())}"
+        )
 
 
 def read_shared(files: Mapping[str, Sequence[str]]) -> dict:

@@ -264,7 +264,8 @@ def _groups(run: RunResults) -> dict | None:
     if found is None:
         return None
     rows = [*(("source", one) for one in found.sources), *(("group", one) for one in found.groups)]
-    drawn = [end for _, one in rows for end in one.bits_per_character_interval]
+    bits = [(one.bits_per_character, one.bits_per_character_interval or ()) for _, one in rows]
+    drawn = [number for value, ends in bits for number in (value, *ends)]
     return {
         "run": run.name,
         "rows": rows,

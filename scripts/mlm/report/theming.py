@@ -20,6 +20,7 @@ from markupsafe import escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+from mlm.report.visible_text import plain
 
 #: Stand-in colour -> (CSS variable, colour where the variable is not set).
 INK, MUTED, GRID, BASELINE = "#010101", "#020202", "#030303", "#040404"
@@ -74,7 +75,7 @@ def short_labels(names: Iterable[str], longest: int = 30) -> dict[str, str]:
         begun = "".join(column[0] for column in columns)
         begun = begun[: begun.rfind("_") + 1]
     for name in names:
-        label = f"…{name.removeprefix(begun)}" if begun else name
+        label = plain(f"…{name.removeprefix(begun)}" if begun else name)
         if len(label) > longest:
             label = f"{label[: longest - end - 1]}…{label[-end:]}"
         labels[name] = label
@@ -122,7 +123,7 @@ def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:
     for stand_in, (variable, colour) in (ROLES | _STAND_INS).items():
         svg = svg.replace(stand_in, f"var({variable}, {colour})")
     words = f'style="{_LINES}" role="img" aria-labelledby="{name}-words"'
-    label = f'<title id="{name}-words">{escape(alternative)}</title>'
+    label = f'<title id="{name}-words">{escape(plain(alternative))}</title>'
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)
     known = (FIGURES | FINETUNING_FIGURES)[name]
