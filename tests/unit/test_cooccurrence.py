@@ -1,5 +1,4 @@
 from collections import Counter
-from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from math import log
@@ -7,7 +6,6 @@ from math import log
 import numpy as np
 import pytest
 
-from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
 from mlm.model.cooccurrence import (
     STRENGTHS,
@@ -137,11 +135,3 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
     assert np.array_equal(after[:, :32], before[:, :32])
     assert (after[5:, 32:] != before[5:, 32:]).all()
     assert after[5:, 32:].std() == pytest.approx(before[5:, 32:].std(), rel=0.1)
-
-
-def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
-    (tmp_path / "torn").write_bytes(open(speeches.blocks[0].path, "rb").read()[:1000])
-    torn = replace(speeches.blocks[0], path=tmp_path / "torn")
-    with pytest.raises(MlmError, match="could not be counted"):
-        found_in(replace(speeches, blocks=(torn,)))
-    assert "train: block 0" in capfd.readouterr().err
