@@ -184,7 +184,7 @@ def trained(**changes):
         "per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "sequence_length": LENGTH,
         "steps": run.steps,
-        "initialisation": run.model.beginning(),
+        "initialisation": run.model.initialisation.model_dump(),
         "slots": run.plan.slots,
         "masking": run.pretraining.masking.model_dump(),
         "optimizer": {"gradient_accumulation_steps": 1},

@@ -69,7 +69,7 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(published):
     fewer = Architecture.of(tiny_config("bert", num_hidden_layers=1))
     fresh = {n: np.zeros(s, "f") for n, s in parameter_shapes(fewer).items()}
     rows = CarriedVocabulary(tuple(((i, 1.0),) for i in range(fewer.vocabulary)), same=True)
-    start = WarmStart("some", Checkpoint.read(str(place)), rows, "pieces")
+    start = WarmStart("some", Checkpoint.read(str(place)), rows)
     words = f"{fewer.names.words}.weight"
     with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
         start.over(fresh, words, ())

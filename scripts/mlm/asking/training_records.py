@@ -91,7 +91,7 @@ def values_of(run: Run, files: RunFiles, memory: FileMemory) -> dict[str, Any]:
     """Those of a record that `run`, its `files` and the code would have now."""
     settings = run.pretraining.model_dump() | {
         "masking": vars(run.plan),
-        "initialisation": run.model.beginning(),
+        "initialisation": run.model.initialisation.model_dump(),
     }
     manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
     code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))

@@ -72,9 +72,6 @@ class Initialisation(Section):
     """neighbour_heads: heads that look at neighbouring tokens at first. standard: the family's."""
     embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
     """cooccurrence: from counts of neighbouring tokens in the train split. random: the family's."""
-    carry_over: Literal["pieces", "mean", "copy"] = "pieces"
-    """How a piece begins that the vocabulary of start_from lacks. pieces: the weighted mean of
-    those that its text falls into there. mean: the mean of all. copy: as embeddings says."""
 
 
 class Model(Section):
@@ -125,10 +122,6 @@ class Model(Section):
             return content_of(self._file) if self._file else {}
         except ValueError:
             return {}
-
-    def beginning(self) -> dict[str, Any]:
-        """Section `initialisation` as records have it: with carry_over where it says something."""
-        return self.initialisation.model_dump(exclude=set() if self.start_from else {"carry_over"})
 
     def _beside_checkpoint(self) -> Iterator[str]:
         """A line for what is set beside `start_from` that it decides, or that it cannot have."""

@@ -3,8 +3,7 @@
 Pieces are compared by their bytes and by whether a word starts with them, however their tokenizers
 mark that. What both have is copied. Another piece is the mean of those that its text falls into,
 weighted by their characters (as Fast Vocabulary Transfer, Gee et al., 2022, arXiv 2402.09977, has
-it unweighted), or the mean of all (Hewitt, "Initializing New Word Embeddings for Pretrained
-Language Models", 2021).
+it unweighted).
 """
 
 import json
@@ -146,34 +145,33 @@ class CarriedVocabulary:
     def _counts(self) -> np.ndarray:
         return np.array([len(ids) for ids in self.parts])
 
-    def begun(self, how: str) -> np.ndarray:
-        """Which new ids begin with something old, bool [vocabulary], by `how` of section
-        `initialisation`, carry_over."""
-        return {"pieces": self._counts > 0, "copy": self._counts == 1}.get(how, self._counts >= 0)
+    @property
+    def begun(self) -> np.ndarray:
+        """Which new ids begin with something old, bool [vocabulary]."""
+        return self._counts > 0
 
-    def ways(self, how: str) -> dict[str, int]:
+    def ways(self) -> dict[str, int]:
         """How many pieces came by which way."""
-        copied, begun = int((self._counts == 1).sum()), int(self.begun(how).sum())
-        means = {"pieces": "mean of pieces", "mean": "mean of all", "copy": "mean"}
-        found = {"copied": copied, means[how]: begun - copied, "left": len(self.parts) - begun}
-        return {way: count for way, count in found.items() if count}
+        ways = {
+            "copied": int((self._counts == 1).sum()),
+            "mean of pieces": int((self._counts > 1).sum()),
+            "left": int((self._counts == 0).sum()),
+        }
+        return {way: count for way, count in ways.items() if count}
 
-    def table(self, old: np.ndarray, fresh: np.ndarray, how: str) -> np.ndarray:
+    def table(self, old: np.ndarray, fresh: np.ndarray) -> np.ndarray:
         """The new embeddings, [vocabulary, width], of the `old` ones; those that do not begin with
         any are the `fresh` ones. Means stay shorter than others: of the usual norm,
         they begin at a higher loss."""
-        found, begun = np.zeros(fresh.shape, np.float64), self.begun(how)
+        means = np.zeros(fresh.shape, np.float64)
         for i, ids in enumerate(self.parts):
             for part, weight in ids:
-                found[i] += weight * old[part]
-        if how == "mean":
-            found[self._counts != 1] = old.mean(axis=0, dtype=np.float64)
-        return np.where(begun[:, np.newaxis], found, fresh).astype(fresh.dtype)
+                means[i] += weight * old[part]
+        return np.where(self.begun[:, np.newaxis], means, fresh).astype(fresh.dtype)
 
-    def bias(self, old: np.ndarray, how: str) -> np.ndarray:
+    def bias(self, old: np.ndarray) -> np.ndarray:
         """The new output bias, [vocabulary], of the `old` one: a piece is no more frequent than the
         rarest of its parts. Others have the mean: nothing would be a large probability."""
-        known = self.begun("pieces" if how == "pieces" else "copy")
-        pairs = zip(self.parts, known, strict=True)
-        found = [min(old[i] for i, _ in ids) if given else old.mean() for ids, given in pairs]
-        return np.array(found, old.dtype)
+        mean = old.mean()
+        rarest = [min((old[i] for i, _ in ids), default=mean) for ids in self.parts]
+        return np.array(rarest, old.dtype)

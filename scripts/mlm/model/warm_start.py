@@ -31,13 +31,11 @@ class Begun:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The checkpoint that a run begins with, and how its vocabulary becomes the run's, by `how` of
-    section `initialisation`, carry_over."""
+    """The checkpoint that a run begins with, and how its vocabulary becomes the run's."""
 
     name: str
     checkpoint: Checkpoint
     vocabulary: CarriedVocabulary
-    how: str
 
     @classmethod
     def of(cls, model: ModelOfRun, encoder: Encoder, tokenizer_json: str) -> "WarmStart | None":
@@ -74,7 +72,7 @@ class WarmStart:
         # Of a directory, the place is nobody's business.
         place = Path(model.start_from)
         name = place.name if place.is_dir() else model.start_from
-        return cls(name, checkpoint, vocabulary, model.initialisation.carry_over)
+        return cls(name, checkpoint, vocabulary)
 
     def basis(self) -> dict[str, Any]:
         """What the weights that it gives follow from, JSON-like."""
@@ -116,9 +114,9 @@ class WarmStart:
         for name in sorted(fresh.keys() & stored.keys()):
             value = stored[name]
             if name == words:
-                value = self.vocabulary.table(value, fresh[name], self.how)
+                value = self.vocabulary.table(value, fresh[name])
             elif name in biases:
-                value = self.vocabulary.bias(value, self.how)
+                value = self.vocabulary.bias(value)
             if value.shape != fresh[name].shape:
                 raise MlmError(
                     f"model.start_from: {self.name}: {name}: found {value.shape}, expected "
@@ -128,7 +126,7 @@ class WarmStart:
         return found, Begun(
             missing=missing,
             unexpected=sorted(stored.keys() - fresh.keys()),
-            left=~self.vocabulary.begun(self.how),
+            left=~self.vocabulary.begun,
             # Counts of a new vocabulary say more of it than the bias of another's pieces.
             biased=self.vocabulary.same and not set(biases) & set(missing),
         )

@@ -202,7 +202,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
         attend=section.attend,
-        initialisation=run.model.beginning(),
+        initialisation=run.model.initialisation.model_dump(),
         head=engine.head,
         slots=run.plan.slots,
         predictions=round(log.predictions),
@@ -239,6 +239,6 @@ def _warm_start(run: Run, engine: Engine, log: TrainingLog) -> WarmStartFigures 
         missing=engine.begun.missing,
         unexpected=engine.begun.unexpected,
         same_vocabulary=start.vocabulary.same,
-        pieces=start.vocabulary.ways(start.how),
+        pieces=start.vocabulary.ways(),
         validation_loss=round(log.first_loss, 6),
     )

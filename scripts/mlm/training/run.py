@@ -101,7 +101,7 @@ class Run:
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=outside_the_basis) | {
             "model": model,
-            "initialisation": self.model.beginning(),
+            "initialisation": self.model.initialisation.model_dump(),
             "masking": _plan_basis(self.plan),
             "validation_masking": _plan_basis(self.validation_plan),
         }
