@@ -232,13 +232,7 @@ def main() -> int:
     parser.add_argument("--documents", choices=["paragraphs", "pages"], default="paragraphs")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], metavar="N")
     parser.add_argument("--case", nargs="+", default=list(CASES), choices=list(CASES))
-    parser.add_argument(
-        "--peer",
-        type=float,
-        default=200,
-        metavar="MB",
-        help="datatrove runs on sizes up to this one; 0: never (default 200)",
-    )
+    parser.add_argument("--peer", type=float, default=200, metavar="MB", help="datatrove up to")
     options = parser.parse_args()
     highest, smaller = 0.0, {}
 

@@ -10,7 +10,6 @@ Each table is printed under the names of its pages; a test compares the pages wi
 import csv
 import json
 import statistics
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -250,4 +249,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -37,8 +37,9 @@ CASES = {
 DROPOUT, RATE, DECAY, LARGEST_NORM, SHARE = 0.1, 1e-3, 0.01, 1.0, 0.15
 
 
-def configuration(layers: int, width: int, vocabulary: int, sequence: int) -> dict:
+def configuration(case: tuple) -> dict:
     """config.json of the model, without RoBERTa's defaults."""
+    layers, width, vocabulary, _, sequence = case
     return {
         "model_type": "roberta",
         "vocab_size": vocabulary,
@@ -55,20 +56,15 @@ def configuration(layers: int, width: int, vocabulary: int, sequence: int) -> di
     }
 
 
-def masking_plan(case: tuple):
-    from mlm.samples.masking import MaskingPlan
-
-    return MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
-
-
-def optimizer_settings():
+def masks_and_optimizer(case: tuple) -> tuple:
+    """The engines' settings of the masks and of AdamW."""
     from mlm.config.optimizers import Optimizer
+    from mlm.samples.masking import MaskingPlan
     from mlm.training.learning_rate import with_lengths
 
-    settings = Optimizer(
-        name="adamw", learning_rate=RATE, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
-    )
-    return with_lengths(settings, 10_000)
+    plan = MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
+    adamw = {"learning_rate": RATE, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}
+    return plan, with_lengths(Optimizer(name="adamw", **adamw), 10_000)
 
 
 def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int, plain: bool):
@@ -88,18 +84,19 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int, pl
     from mlm.training.in_tensorflow.optimizers import build_optimizer
     from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
 
-    layers, width, vocabulary, size, sequence = case
-    config = configuration(layers, width, vocabulary, sequence)
-    model = build_model(RobertaConfig(**config), "standard", seed=0)
-    optimizer = build_optimizer(optimizer_settings(), model.trainable_variables)
-    batch = mask_batch(ids, np.ones_like(ids), np.arange(size), masking_plan(case), 0, 0)
+    *_, size, sequence = case
+    model = build_model(RobertaConfig(**configuration(case)), "standard", seed=0)
+    plan, settings = masks_and_optimizer(case)
+    optimizer = build_optimizer(settings, model.trainable_variables)
+    batch = mask_batch(ids, np.ones_like(ids), np.arange(size), plan, 0, 0)
     if not plain:
         batch |= {"weights": batch["weights"] / batch["weights"].sum()}
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        replica_step = replica_train_step(model, optimizer, optimizer_settings(), 1, None)
+        replica_step = replica_train_step(model, optimizer, settings, 1, None)
         step = distributed_train_step(strategy, replica_step)
         batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-        return lambda: float(step(batches, tf.constant(1))["loss"])
+        sums = ("loss", "predictions")
+        return lambda: float(tf.divide(*map(step(batches, tf.constant(1)).get, sums)))
     rows = np.nonzero(batch["weights"])
     labels = np.full((size, sequence), -100)
     labels[rows[0], batch["positions"][rows]] = batch["labels"][rows]
@@ -129,21 +126,18 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
     from mlm.training.in_jax.optimizers import first_moments, hidden_parts
     from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
 
-    layers, width, vocabulary, _, sequence = case
-    settings = optimizer_settings()
-    architecture = Architecture.of(configuration(layers, width, vocabulary, sequence))
+    plan, settings = masks_and_optimizer(case)
+    architecture = Architecture.of(configuration(case))
     mesh = data_mesh("cpu", None)
     whole, divided = shardings(mesh)
     computation = Computation(architecture, "sample", False, precision, 0)
-    step = jax.jit(
-        on_mesh(train_step(computation, masking_plan(case), settings, 0), mesh), donate_argnums=0
-    )
+    step = jax.jit(on_mesh(train_step(computation, plan, settings, 0), mesh), donate_argnums=0)
     weights = initial_parameters(architecture, jax.random.key(0))
     moments = first_moments(weights, settings, hidden_parts(architecture))
     state = {"parameters": weights, "moments": moments, "step": np.int32(0)}
     state = jax.jit(lambda tree: jax.tree.map(lambda x: x + 0, tree), out_shardings=whole)(state)
     batch = {
-        "tokens": packed(ids, np.ones_like(ids), vocabulary),
+        "tokens": packed(ids, np.ones_like(ids), case[2]),
         "index": np.arange(len(ids), dtype=np.uint32),
         "epoch": np.zeros(len(ids), np.uint32),
     }
@@ -162,16 +156,15 @@ def in_pytorch(case: tuple, ids: np.ndarray, precision: str, threads: int, compi
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    layers, width, vocabulary, size, sequence = case
-    config = configuration(layers, width, vocabulary, sequence)
+    config = configuration(case)
     config.pop("model_type")
     model = RobertaForMaskedLM(RobertaConfig(**config)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
-    predicted = np.random.default_rng(1).random(ids.shape).argsort(axis=1) < round(SHARE * sequence)
+    predicted = np.random.default_rng(1).random(ids.shape).argsort(axis=1) < round(SHARE * case[-1])
     inputs = {
         "input_ids": torch.tensor(np.where(predicted, 4, ids)),
         "labels": torch.tensor(np.where(predicted, ids, -100)),
-        "attention_mask": torch.ones((size, sequence), dtype=torch.int64),
+        "attention_mask": torch.ones(ids.shape, dtype=torch.int64),
     }
     called = torch.compile(model) if compiled else model
 

@@ -1,8 +1,5 @@
-"""Results in the formats of others: Croissant 1.0 for the shards, and checksums for
-`sha256sum -c`.
-
-Source: https://docs.mlcommons.org/croissant/docs/croissant-spec.html.
-"""
+"""Croissant 1.0 metadata (https://docs.mlcommons.org/croissant/docs/croissant-spec.html) of the
+shards, and checksums for `sha256sum -c`."""
 
 import re
 from collections.abc import Mapping

@@ -80,9 +80,8 @@ def publish_model(
     """Publish the model in `directory` with its training.json and evaluation.json; `prompt` is the
     card's example, if it has one."""
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
-    named = {key: metric.card for key, metric in METRICS.items() if metric.card}
     hidden, overall = (
-        {key: (name, getattr(figures, key)) for key, name in named.items()}
+        {key: (m.card, getattr(figures, key)) for key, m in METRICS.items() if m.card}
         for figures in (evaluated.test.hidden, evaluated.test)
     )
     base = trained.warm_start

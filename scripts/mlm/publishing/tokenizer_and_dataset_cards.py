@@ -58,8 +58,6 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
         (split, *(f"{n:,}" for n in (len(m.shards), m.num_samples, m.num_tokens, m.num_padding)))
         for split, m in manifests.items()
     ]
-    digest = first.tokenizer_sha256
-    made_with = f" (tokenizer.json: sha256 `{digest}`)" if digest else ""
     return card(
         DatasetCardData(
             license=publish.license,
@@ -75,7 +73,8 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
         "Each record holds `input_ids` and `attention_mask`, int64, "
         f"{first.sequence_length} of each, and `span_groups` and `span_lengths`: which runs of its "
         f"tokens are of one group ({first.group_by}). `manifests/` names every shard with its "
-        f"counts and sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
+        "counts and sha256; `tokenizer/` holds the tokenizer whose ids these are "
+        f"(tokenizer.json: sha256 `{first.tokenizer_sha256}`).",
         "## Use",
         _reading(publish.dataset, first.sequence_length),
         "## Source and licence",
