@@ -18,6 +18,7 @@ MODERN = {
 def described(root, target, **changes):
     """The steps of the small run, in JAX."""
     small_run.write_inputs(root)
+    changes["pretraining"] = {"engine": "jax"} | changes.get("pretraining", {})
     run, _ = small_run.small_run(root, changes)
     accelerator = small_run.small_job(root, overrides=changes)[0].accelerator
     return described_steps(run, accelerator, target, Evaluation(batch_size=16))
