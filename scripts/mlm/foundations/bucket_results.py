@@ -34,31 +34,21 @@ def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
 
 
 def objects_below(prefix: str | None) -> dict[str, Any]:
-    """The objects of results below the bucket's `prefix`, by their paths from results/ on.
-
-    Raises MlmError if there is no such bucket, which the storage plugin would make, or this
-    machine may not use it.
-    """
+    """The objects of results below the bucket's `prefix`, by their paths from results/ on. MlmError
+    if there is no such bucket, which the storage plugin would make, or it may not be used."""
     name, folder = bucket_and_folder(prefix)
     from google.cloud import storage
-    from google.cloud.exceptions import NotFound
 
     try:
         options = {"prefix": f"{folder}results/", "timeout": 30, "retry": None}
         blobs = storage.Client().list_blobs(name, **options)
         return {blob.name.removeprefix(folder): blob for blob in blobs}
-    except NotFound:
-        raise MlmError(
-            f"gs://{name}: there is no such bucket. Make it (gcloud storage buckets create "
-            f"gs://{name} --location=REGION), or correct --default-storage-prefix"
-        ) from None
     except Exception as error:  # The libraries below have no base class in common.
         raise MlmError(
             f"gs://{name}: cannot be used from here ({type(error).__name__}: {error}). Check the "
-            "network; log in with 'gcloud auth application-default login', or name a service "
-            "account's key file in GOOGLE_APPLICATION_CREDENTIALS; grant it "
-            "roles/storage.objectUser and roles/storage.legacyBucketReader on the bucket. Then "
-            "run the same command again: what is done stays done"
+            "bucket's name in --default-storage-prefix, the network and the login (gcloud auth "
+            "application-default login); docs/cluster.md shows how to create a bucket and which "
+            "roles are needed. Then run the same command again: what is done stays done"
         ) from error
 
 

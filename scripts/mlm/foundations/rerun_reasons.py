@@ -15,9 +15,8 @@ from mlm.foundations.differences import ABSENT, differing_leaves
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards): (.*)")
 _PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
-#: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
-_MEANING = re.compile("[0-9a-f]{12}")
-_IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
+#: Of a module's meaning or a file: see mlm.foundations.digests.
+_DIGEST = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}|\d+ bytes of \d+")
 #: The beginning of each of Snakemake's reasons.
 _KIND = re.compile(
     r"Missing output files|Updated input files|Input files updated by another job|"
@@ -115,11 +114,8 @@ def _keys(value: Any) -> set:
 
 
 def _changed(section: str, way: tuple[str, ...], old: Any, new: Any) -> str:
-    """One difference between two params: of a setting, of a module, or of a file."""
-    values = [value for value in (old, new) if value != ABSENT]
-    if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
-        return f"the code it uses was edited: {way[-1]}"
-    if all(isinstance(v, str) and _IDENTITY.fullmatch(v) for v in values):
+    """One difference between two params: of a setting, or of a module or a file with a digest."""
+    if all(value == ABSENT or _DIGEST.fullmatch(str(value)) for value in (old, new)):
         return f"{way[-1]} changed"
     return f"{section}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
 
