@@ -77,10 +77,6 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
     return content
 
 
-#: Levels of a configuration: Snakemake and pydantic call themselves for each.
-_DEEPEST = 50
-
-
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """Refuses keys that YAML takes silently for something else: one that a section sets twice, of
     which the last counts, and `no`, which is false."""
@@ -102,9 +98,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 def _read_yaml(text: str, where: str) -> Any:
     try:
-        content = yaml.load(text, _Loader)
-    except RecursionError:
-        raise _too_deep(where) from None
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         line = (error.problem_mark or error.context_mark).line + 1
         problem = " ".join(filter(None, (error.context, error.problem)))
@@ -112,20 +106,6 @@ def _read_yaml(text: str, where: str) -> Any:
     except (ValueError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise MlmError(f"{where}: not valid YAML ({problem})") from None
-    values = {id(content): content}
-    for _ in range(_DEEPEST):
-        inner = [v for v in values.values() if isinstance(v, dict | list)]
-        values = {id(w): w for v in inner for w in (v.values() if isinstance(v, dict) else v)}
-    if values:
-        raise _too_deep(where)
-    return content
-
-
-def _too_deep(where: str) -> MlmError:
-    return MlmError(
-        f"{where}: a section holds itself by an alias (&name, *name), or sections are nested more "
-        f"than {_DEEPEST} levels deep. Write the values out"
-    )
 
 
 def set_by_user(config: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
