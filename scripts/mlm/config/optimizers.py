@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlm.config import fields
-from mlm.config.fields import BelowOne, Count, Positive, Section, did_you_mean
+from mlm.config.fields import BelowOne, Count, Positive, Section
 from mlm.foundations.errors import MlmError
 
 
@@ -100,9 +100,8 @@ class Optimizer(Section):
 def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:
     """The updates of the optimizer `name` in `engine`; MlmError if that has none of this name."""
     if name not in optimizers:
-        hint = did_you_mean(name, optimizers, f"it has {', '.join(optimizers)}")
         raise MlmError(
-            f"pretraining.optimizer.name: the engine {engine} has no optimizer {name!r}; {hint}. "
-            "Set one that it has, or write it (docs/extending.md)"
+            f"pretraining.optimizer.name: the engine {engine} has no optimizer {name!r}. Set one of "
+            f"{', '.join(optimizers)}, or write it (docs/extending.md)"
         )
     return optimizers[name]
