@@ -101,7 +101,7 @@ def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:
     """The updates of the optimizer `name` in `engine`; MlmError if that has none of this name."""
     if name not in optimizers:
         raise MlmError(
-            f"pretraining.optimizer.name: the engine {engine} has no optimizer {name!r}. Set one of "
-            f"{', '.join(optimizers)}, or write it (docs/extending.md)"
+            f"pretraining.optimizer.name: the engine {engine} has no optimizer {name!r}. Set one "
+            f"of {', '.join(optimizers)}, or write it (docs/extending.md)"
         )
     return optimizers[name]
