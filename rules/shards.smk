@@ -41,25 +41,6 @@ rule manifest:
         "../scripts/jobs/manifest.py"
 
 
-rule verify:
-    """Read every shard again: checksums, counts, lengths, ids, digests. A target."""
-    input:
-        **TOKENIZER,
-        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        shards=[file for split in SPLITS for file in shard_files(split)],
-    output:
-        "results/verification.json",
-    resources:
-        mem_mb=2000,
-        runtime=240,
-    params:
-        sequence_length=settings["shards"]["sequence_length"],
-        # A new value each time: who asks again wants the shards to be read again.
-        asked=lambda wildcards: time.time_ns(),
-    script:
-        "../scripts/jobs/verify.py"
-
-
 rule masked_samples:
     """Decode a few samples of the train split, before and after the run's masking."""
     input:

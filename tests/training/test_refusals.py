@@ -48,7 +48,6 @@ def problems(encoder, *model) -> list[str]:
     [
         ("bert", {"vocab_size": 400}, ["vocab_size"]),
         ("distilbert", {"num_attention_heads": 3}, ["attention heads"]),
-        ("deberta-v2", {}, ["hidden_dropout_prob", "attention_probs_dropout_prob"]),
         ("bert", {"vocab_size": 400, "num_attention_heads": 3}, ["vocab_size", "attention heads"]),
         ("bert", {"hiden_size": 64, "num_layer": 3}, ["'hidden_size'", "num_layer"]),
     ],

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from mlm.config import configuration
-from mlm.config.families import REFUSED_FAMILIES, TENSORFLOW_FAMILIES, engine_for
+from mlm.config.families import engine_for
 from mlm.config.resolution import model_of_run, resolve
 from mlm.foundations.errors import ConfigError
 
@@ -28,12 +28,6 @@ def config_file(tmp_path):
     return path
 
 
-def test_the_families_are_those_of_the_pinned_transformers():
-    from transformers.models.auto.modeling_tf_auto import TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES
-
-    assert {*TENSORFLOW_FAMILIES, *REFUSED_FAMILIES} == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
-
-
 def test_jobs_get_the_content_of_a_config_file_and_what_the_user_sets_beside_it(config_file):
     file, size = {"config_file": str(config_file)}, {"config": {"hidden_size": 128}}
     assert model(file)["config_file"] == {"model_type": "bert", **SIZES}
@@ -45,13 +39,6 @@ def test_jobs_get_the_content_of_a_config_file_and_what_the_user_sets_beside_it(
         assert model(of_run | of_all)["config"] == expected
         assert model(of_all, "other", other={"model": of_run})["config"] == expected
         assert model(of_all, "base", other={"model": of_run})["config"]["hidden_size"] == 128
-
-
-def test_a_null_field_is_left_to_the_family_and_deberta_may_have_no_token_types():
-    assert "hidden_size" not in model({"config": {"hidden_size": None}})["config"]
-    deberta = {"family": "deberta", "initialisation": {"attention": "standard"}}
-    fields = model(deberta | {"config": {"type_vocab_size": 0}})["config"]
-    assert fields["type_vocab_size"] == 0
 
 
 @pytest.mark.parametrize(

@@ -6,34 +6,14 @@ from typing import Any
 from mlm.config.fields import did_you_mean
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
-ROBERTA_FAMILY = (
-    *("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert", "longformer", "mpnet"),
-)
-
-#: Every model_type whose TensorFlow masked language model, in the pinned transformers, exports to
-#: weights that PyTorch opens with the same logits. Held here since the import of transformers'
-#: own list takes longer than all other checks.
+ROBERTA_FAMILY = ("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert")
+#: Those that TensorFlow trains, by the classes of transformers.
 TENSORFLOW_FAMILIES = (
-    *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "flaubert"),
-    *("layoutlm", "longformer", "mobilebert", "mpnet", "rembert", "roberta"),
-    *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
+    *("albert", "bert", "camembert", "distilbert", "electra", "roberta"),
+    *("roberta-prelayernorm", "xlm-roberta"),
 )
 #: Those that the encoder in JAX (`mlm.model`) has.
 JAX_FAMILIES = ("bert", "modernbert", "roberta", "roberta-prelayernorm", "xlm-roberta")
-
-#: Families with such a model that are refused, and why.
-REFUSED_FAMILIES = {
-    "convbert": "its separable convolutions are exported in a shape that PyTorch does not open",
-    "esm": "two of its weights have one name in the exported file",
-    "funnel": "the exported weights give other logits in PyTorch",
-    "tapas": "it reads tables, not text",
-}
-
-#: Families whose code branches on tensors, which TensorFlow's AutoGraph has to rewrite.
-BRANCHING_FAMILIES = ("longformer",)
-#: Families whose dropout draws from a generator that no saved state can hold, and that may have no
-#: embedding of token types.
-DEBERTA_FAMILY = ("deberta", "deberta-v2")
 
 #: Families that `model.initialisation.attention: neighbour_heads` is made for: a table of
 #: absolute positions, or rotary ones, and a first layer of its own.
@@ -54,8 +34,6 @@ def engine_for(asked: str, family: str) -> str:
 
 def unfit_family(family: str, asked: str) -> str | None:
     """Why the engine asked for trains no model of this model_type, in words; None: it does."""
-    if family in REFUSED_FAMILIES:
-        return f"{family!r} is not supported: {REFUSED_FAMILIES[family]}; choose another"
     engine = engine_for(asked, family)
     trained = {"jax": JAX_FAMILIES, "tensorflow": TENSORFLOW_FAMILIES}
     if family in trained[engine]:

@@ -12,11 +12,8 @@ from mlm.config.model import ModelOfRun
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.config.tokenizer import expected_vocabulary
 
-#: Parameters and ids of a model whose sizes are not known: about those of deberta-v2-xxlarge,
-#: and those of rembert, the largest of a family that is trained here.
+#: Parameters and ids of a model whose sizes are not known: more than published encoders have.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
-#: Families with tables or layers that their common sizes do not show.
-_UNUSUAL_FAMILIES = ("layoutlm", "mobilebert", "rembert")
 #: Matrices of a layer's inner values: a gated layer has three.
 _MATRICES = defaultdict(lambda: 2, modernbert=3)
 
@@ -47,7 +44,7 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     """At least as many parameters as the model has; `vocabulary` is None if unknown."""
     fields = model.architecture() | model.overrides()
     width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
-    if not width or not layers or model.model_type in _UNUSUAL_FAMILIES:
+    if not width or not layers:
         return LARGEST_MODEL
     inner = _size(fields, "intermediate_size", 4 * width)
     # A model with another vocabulary than its tokenizer's is refused.

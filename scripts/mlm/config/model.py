@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from mlm.config.families import (
-    DEBERTA_FAMILY,
     JAX_FAMILIES,
     engine_for,
     first_position,
@@ -248,7 +247,7 @@ def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
     yield from checked(_KnownFields, fields)[1]
     for name in (name for name in _SIZES if isinstance(fields.get(name), str | float)):
         yield f"{name}: found {fields[name]!r}, expected an integer"
-    if fields.get("type_vocab_size") == 0 and family not in DEBERTA_FAMILY:
+    if fields.get("type_vocab_size") == 0:
         yield "type_vocab_size: found 0, expected integer from 1 to 1000000000"
     for name in (name for name in _DECODERS if fields.get(name)):
         yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"

@@ -12,46 +12,18 @@ _COMMON = frozenset(
         *("initializer_range", "layer_norm_eps", "max_position_embeddings", "type_vocab_size"),
     )
 )
-_DEBERTA = _COMMON | {
-    *("embedding_size", "max_relative_positions", "pos_att_type", "position_biased_input"),
-    "relative_attention",
-}
-_XLM = frozenset(
-    (
-        *("emb_dim", "hidden_size", "n_heads", "num_attention_heads", "n_layers"),
-        *("num_hidden_layers", "n_words", "vocab_size", "dropout", "hidden_dropout_prob"),
-        *("attention_dropout", "attention_probs_dropout_prob", "gelu_activation", "n_langs"),
-        *("use_lang_emb", "lang_id", "embed_init_std", "init_std", "layer_norm_eps"),
-        *("max_position_embeddings", "mask_token_id", "pad_index", "eos_index"),
-    )
-)
 #: By model_type, the fields that its network reads, under all their names.
 _READ = {
     **dict.fromkeys(
         ("bert", "camembert", "roberta", "roberta-prelayernorm", "xlm-roberta"), _COMMON
     ),
     "albert": _COMMON | {"embedding_size", "inner_group_num", "num_hidden_groups"},
-    "deberta": _DEBERTA | {"talking_head"},
-    "deberta-v2": _DEBERTA
-    | {
-        *("attention_head_size", "conv_act", "conv_groups", "conv_kernel_size", "norm_rel_ebd"),
-        *("position_buckets", "share_att_key"),
-    },
     "distilbert": _COMMON - {"hidden_act", "layer_norm_eps", "type_vocab_size"}
     | {
         *("activation", "attention_dropout", "dim", "dropout", "hidden_dim", "n_heads"),
         "n_layers",
     },
     "electra": _COMMON | {"embedding_size"},
-    "flaubert": _XLM - {"eos_index"} | {"layerdrop", "pre_norm"},
-    "layoutlm": _COMMON | {"max_2d_position_embeddings"},
-    "longformer": _COMMON | {"attention_window"},
-    "mobilebert": _COMMON
-    | {
-        *("embedding_size", "intra_bottleneck_size", "key_query_shared_bottleneck"),
-        *("normalization_type", "num_feedforward_networks", "trigram_input", "true_hidden_size"),
-        *("use_bottleneck", "use_bottleneck_attention"),
-    },
     "modernbert": _COMMON - {"hidden_act", "layer_norm_eps", "type_vocab_size"}
     | {
         *("attention_bias", "attention_dropout", "classifier_activation", "classifier_bias"),
@@ -59,10 +31,6 @@ _READ = {
         *("global_rope_theta", "hidden_activation", "local_attention", "local_rope_theta"),
         *("mlp_bias", "mlp_dropout", "norm_bias", "norm_eps"),
     },
-    "mpnet": _COMMON - {"type_vocab_size"} | {"relative_attention_num_buckets"},
-    "rembert": _COMMON | {"input_embedding_size", "output_embedding_size"},
-    "roformer": _COMMON | {"embedding_size", "rotary_value"},
-    "xlm": _XLM,
 }
 #: Fields that would make another network than the one that is trained here, unless they have
 #: this value: PyTorch would build that other network around the exported weights.

@@ -8,9 +8,9 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.exported_model import load_model
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.foundations.tensorflow_setup import make_deterministic, tf
+from mlm.foundations.tensorflow_setup import as_written, make_deterministic, tf
 from mlm.training.in_tensorflow.devices import open_strategy
-from mlm.training.in_tensorflow.prediction import masked_logits, traceable
+from mlm.training.in_tensorflow.prediction import masked_logits
 
 
 def open_model(directory: Path, accelerator: Accelerator, seed: int) -> AnsweringModel:
@@ -39,7 +39,7 @@ def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
     def step(**batch):
         return answers_from_logits(masked_logits(model, batch, training=False), batch["labels"])
 
-    return traceable(model, step)
+    return as_written(step)
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:

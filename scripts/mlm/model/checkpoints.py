@@ -27,8 +27,6 @@ _ON_HUB = (_CONFIG, "model*.safetensors", INDEX, _CARD, *SOURCE_FILES)
 #: What a family calls its encoder in PyTorch, where it is not its model_type.
 _ENCODERS = {
     **dict.fromkeys(("xlm-roberta", "camembert"), "roberta"),
-    **dict.fromkeys(("xlm", "flaubert"), "transformer"),
-    "deberta-v2": "deberta",
     "modernbert": "model",
 }
 #: How names begin that are beside the encoder: heads.

@@ -1,6 +1,6 @@
 """The model's architecture, from the configuration and checked against the data."""
 
-from mlm.config.families import DEBERTA_FAMILY, ROBERTA_FAMILY, engine_for, first_position
+from mlm.config.families import ROBERTA_FAMILY, engine_for, first_position
 from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
@@ -11,19 +11,17 @@ _NOT_THE_MODEL = (
     *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
 )
 
-_SHORT_DROPOUT = {
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-}
 #: Fields of most families under the names that others gave them, by model_type.
 _OWN_NAMES = {
     "modernbert": {
         "hidden_dropout_prob": "mlp_dropout",
         "attention_probs_dropout_prob": "attention_dropout",
     },
-    "distilbert": {"intermediate_size": "hidden_dim"} | _SHORT_DROPOUT,
-    "xlm": _SHORT_DROPOUT,
-    "flaubert": _SHORT_DROPOUT,
+    "distilbert": {
+        "intermediate_size": "hidden_dim",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
 }
 
 
@@ -91,12 +89,4 @@ def _misfits(config) -> list[str]:
     width, heads = config.hidden_size, config.num_attention_heads
     if heads < 1 or width % heads:
         problems.append(f"model.config: {heads} attention heads do not divide width {width}")
-    if family in DEBERTA_FAMILY:
-        problems += [
-            f"model.config.{name}: {getattr(config, name)}; the dropout of {family} draws from a "
-            "generator that no saved state holds, so that a resumed training would end in other "
-            "weights. Set it to 0.0"
-            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
-            if getattr(config, name)
-        ]
     return problems

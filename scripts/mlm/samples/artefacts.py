@@ -1,4 +1,4 @@
-"""The artefacts of the samples: summaries of shards, verification, a run's masks."""
+"""The artefacts of the samples: summaries of shards, a run's masks."""
 
 from dataclasses import dataclass
 
@@ -28,26 +28,6 @@ class ShardSummary(Artefact):
     block_offsets: tuple[int, ...]
     special_literals: int
     tokenizer_sha256: str
-
-
-@dataclass(frozen=True)
-class SplitVerification:
-    """What the shards of a split hold, as counted by reading them, and every problem."""
-
-    split: str
-    shards: int
-    num_samples: int
-    num_tokens: int
-    num_padding: int
-    num_bytes: int
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Verification(Artefact):
-    """results/verification.json: the outcome by split."""
-
-    splits: dict[str, SplitVerification]
 
 
 @dataclass(frozen=True)

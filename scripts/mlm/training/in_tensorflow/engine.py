@@ -5,6 +5,7 @@ import numpy as np
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.export import ExportedModel
+from mlm.model.sampled_softmax import head_in_words
 from mlm.samples.input_pipeline import (
     reading_in_words,
     replica_shares,
@@ -22,7 +23,6 @@ from mlm.training.in_tensorflow.model import (
     vocabulary_weights,
 )
 from mlm.training.in_tensorflow.optimizers import build_optimizer
-from mlm.training.in_tensorflow.prediction import head_of_family
 from mlm.training.in_tensorflow.train_step import (
     distributed_train_step,
     distributed_validation_step,
@@ -67,7 +67,7 @@ class Engine:
         self._state = trackable_state(self.model, built)
         self.parameters = number_of_parameters(self.model)
         config, classes = run.model_config, run.pretraining.softmax_classes
-        self.head = head_of_family(config.model_type, config.vocab_size, classes)
+        self.head = head_in_words(config.vocab_size, classes)
         self.step = 0
         how = devices.arithmetic["lanes"], classes, run.seed
         step = replica_train_step(self.model, built, optimizer, *how)

@@ -1,11 +1,9 @@
 """Logits at the masked positions only, as in BERT's first release: hidden states are gathered
-before the head. Families whose head cannot be called apart get full logits, gathered afterwards."""
+before the head."""
 
 from collections.abc import Callable
 
-from mlm.config.families import BRANCHING_FAMILIES
-from mlm.foundations.tensorflow_setup import as_written, tf
-from mlm.model.sampled_softmax import head_in_words
+from mlm.foundations.tensorflow_setup import tf
 
 #: A head before its last product, states · tableᵀ + bias: `states` [batch, slots, width] in the
 #: precision of the products, `table` [vocabulary, width] and `bias` [vocabulary], float32.
@@ -50,13 +48,6 @@ _HEADS: dict[str, Callable[[tf.keras.Model, tf.Tensor], Projection]] = {
     "albert": _albert,
     "electra": _electra,
 }
-
-
-def head_of_family(model_type: str, vocabulary: int, softmax_classes: int | None) -> str:
-    """Which head a family gets, for the log and the report."""
-    if model_type in _HEADS:
-        return head_in_words(vocabulary, softmax_classes)
-    return f"plain head over all positions ({model_type} has no head that can be called apart)"
 
 
 def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tensor:
@@ -106,16 +97,9 @@ def _attended(attention, hidden, positions, settings: dict) -> tf.Tensor:
     return attention.dense_output(hidden_states=found, input_tensor=at(hidden), training=training)
 
 
-def traceable(model, step: Callable) -> Callable:
-    """`step`, which calls `model` and branches on no tensor, as TensorFlow can trace it."""
-    return step if model.config.model_type in BRANCHING_FAMILIES else as_written(step)
-
-
-def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Projection | None:
-    """The head at `batch["positions"]`; None if it cannot be called apart."""
+def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Projection:
+    """The head at `batch["positions"]`."""
     model_type = model.config.model_type
-    if model_type not in _HEADS:
-        return None
     encoder = getattr(model, model.base_model_prefix)
     if model_type in _BERT_LAYERS and not model.config.is_decoder:
         hidden = _hidden_at_positions(model, encoder, batch, training)
@@ -129,11 +113,6 @@ def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Pro
 def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tensor:
     """Logits [batch, slots, vocabulary] float32 at `batch["positions"]` [batch, slots] int32, of
     `input_ids` and `attention_mask` [batch, sequence]."""
-    projection = masked_projection(model, batch, training)
-    if projection is not None:
-        states, table, bias = projection
-        products = tf.einsum("bsw,vw->bsv", states, tf.cast(table, states.dtype))
-        return tf.cast(products, tf.float32) + bias
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    logits = model(inputs, training=training).logits
-    return tf.cast(tf.gather(logits, batch["positions"], batch_dims=1), tf.float32)
+    states, table, bias = masked_projection(model, batch, training)
+    products = tf.einsum("bsw,vw->bsv", states, tf.cast(table, states.dtype))
+    return tf.cast(products, tf.float32) + bias

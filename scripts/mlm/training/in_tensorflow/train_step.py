@@ -1,10 +1,10 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
 from mlm.config.optimizers import Optimizer
-from mlm.foundations.tensorflow_setup import tf
+from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.model.sampled_softmax import strata
 from mlm.training.in_tensorflow.optimizers import clipped
-from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
+from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection
 
 
 @tf.custom_gradient
@@ -45,15 +45,15 @@ def projected_cross_entropy(states, table, bias, labels, classes, counts):
 
 def weighted_sums(model, batch: dict, training: bool, drawn=None) -> tuple[tf.Tensor, tf.Tensor]:
     """Weighted sums over a batch, float32: cross-entropy in nats, and correct predictions; of all
-    classes, or of those `drawn` and their counts if the head can be called apart."""
+    classes, or of those `drawn` and their counts."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
-    projection = None if drawn is None else masked_projection(model, batch, training)
-    if projection is None:
+    if drawn is None:
         logits = masked_logits(model, batch, training)
         logits = tf.reshape(logits, [-1, logits.shape[-1]])
         loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         right = tf.gather(logits, labels, batch_dims=1) == tf.reduce_max(logits, axis=-1)
     else:
+        projection = masked_projection(model, batch, training)
         states, table, bias = map(tf.convert_to_tensor, projection)
         states = tf.reshape(states, [-1, states.shape[-1]])
         loss, right = projected_cross_entropy(states, table, bias, labels, *drawn)
@@ -92,6 +92,7 @@ def replica_train_step(
         ]
         return [*gradients, loss, right]
 
+    @as_written
     def step(batch: dict) -> dict[str, tf.Tensor]:
         variables, parts = model.trainable_variables, settings.gradient_accumulation_steps
         places = tf.random.stateless_uniform(sizes.shape, tf.stack([seed, optimizer.iterations]))
@@ -113,7 +114,7 @@ def replica_train_step(
         names = ("loss", "accuracy", "predictions", "overflow")
         return dict(zip(names, (loss, right, predictions, overflow), strict=True))
 
-    return traceable(model, step)
+    return step
 
 
 def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor]:
@@ -158,11 +159,12 @@ def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
 def replica_validation_step(model):
     """The function of a replica's batch that gives its loss, right answers and predictions."""
 
+    @as_written
     def step(batch: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         loss, right = weighted_sums(model, batch, training=False)
         return loss, right, tf.reduce_sum(batch["weights"])
 
-    return traceable(model, step)
+    return step
 
 
 def distributed_validation_step(strategy: tf.distribute.Strategy, model):
