@@ -208,7 +208,7 @@ def test_a_test_split_of_visible_targets_alone_has_no_headline(root):
     assert "all of them stayed visible" in said and "evaluation.mlm_probability" in said
 
 
-@pytest.mark.parametrize("fault", ["a byte of a shard", "no samples", "a weight"])
+@pytest.mark.parametrize("fault", ["a byte of a shard", "test", "validation", "a weight"])
 def test_inputs_that_are_damaged_or_empty_are_refused(root, tmp_path, fault):
     copy = shutil.copytree(root, tmp_path / "copy")
     if fault == "a byte of a shard":
@@ -216,9 +216,10 @@ def test_inputs_that_are_damaged_or_empty_are_refused(root, tmp_path, fault):
         data = bytearray(shard.read_bytes())
         data[-10] ^= 1
         shard.write_bytes(data)
-    elif fault == "no samples":
-        said, none = "test split has no samples", dict.fromkeys(COUNTS, 0)
-        replace(Manifest.read(root / "test.json"), shards=(), **none).write(copy / "test.json")
+    elif fault in ("test", "validation"):
+        said, none = f"{fault} split has no ", dict.fromkeys(COUNTS, 0)
+        empty = replace(Manifest.read(root / f"{fault}.json"), shards=(), **none)
+        empty.write(copy / f"{fault}.json")
     else:
         file, said = copy / "random" / "model.safetensors", "lacks 1 weights"
         weights = load_file(file)

@@ -309,16 +309,18 @@ def test_results_of_other_settings_than_those_of_the_configuration_are_refused(t
                 "prompts": [one.prompt for one in run.fill_mask.prompts],
             },
             "pretraining": {"masking": {"mlm_probability": 0.15}},
+            "finetune": {"epochs": 2, "seeds": 2},
         }
     )
     section = config["pretraining"]["optimizer"]
     known = {key: section[key] for key in ("name", "learning_rate", "weight_decay")}
-    run = replace(run, training=replace(run.training, optimizer=known))
+    run = replace(run, training=replace(run.training, optimizer=known), finetune=metrics())
     check_settings(run, config)
     for changed, file, key, values in (
         ({"evaluation": {"seed": 5}}, "evaluation", "evaluation.seed", "is 0, but .* has 5"),
         ({"evaluation": {"prompts": ["[MASK]."]}}, "fill_mask", "evaluation.prompts", "life"),
         ({"pretraining": {"seed": 7}}, "training", "pretraining.seed", "is 0, but .* has 7"),
+        ({"finetune": {"epochs": 9}}, "finetune/metrics", "finetune.epochs", "is 2, but .* has 9"),
         (
             {"pretraining": {"optimizer": {"learning_rate": 0.5}}},
             *("training", "pretraining.optimizer.learning_rate", "has 0.5"),

@@ -106,10 +106,11 @@ def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
 def _text_positions(manifest: Manifest, root, special_ids: list[int]) -> Positions:
     """Every text token of samples spread over the split, each with its neighbours."""
     samples = spread_samples(manifest, root, _FITTED_TOKENS // manifest.sequence_length + 1)
-    if not len(samples):
-        raise MlmError(
-            "The validation split has no samples; the baselines are fitted on it. Raise "
-            "corpus.held_out.validation, or give the split more text."
-        )
     ids, mask = samples.input_ids, samples.attention_mask
-    return positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids))
+    positions = positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids))
+    if not len(positions):
+        raise MlmError(
+            f"The validation split has no token of text in {len(samples)} samples; the baselines "
+            "are fitted on it. Raise corpus.held_out.validation, or give the split more text."
+        )
+    return positions

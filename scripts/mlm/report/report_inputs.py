@@ -165,6 +165,13 @@ def check_settings(run: RunResults, config: dict) -> None:
             # What is null is decided when the training begins.
             if key in known and value is not None
         ]
+    if run.finetune:
+        known = run.finetune.settings
+        pairs += [
+            ("finetune/metrics", f"finetune.{key}", known[key], config["finetune"][key])
+            for key in ("epochs", "folds", "learning_rate", "max_length", "resamples", "seeds")
+            if key in known
+        ]
     wrong = [
         (stage, f"{key} is {value(made)}, but the configuration has {value(asked)}")
         for stage, key, made, asked in pairs

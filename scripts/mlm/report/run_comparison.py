@@ -116,7 +116,8 @@ def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
         sums, test = evaluation.group_sums, evaluation.test
         losses = drawn(sums.loss, sums.predictions)
         if sums.characters is None:
-            return losses * (test.bits_per_character / test.hidden.loss)
+            # Of a loss of 0 all are 0.
+            return losses * (test.bits_per_character / (test.hidden.loss or 1))
         return losses / math.log(2) * drawn(sums.tokens, sums.characters)
 
     difference = one.test.bits_per_character - best.test.bits_per_character
