@@ -2,6 +2,7 @@
 
 from job_adapter import run_as_job
 from mlm.foundations.atomic import write_text
+from mlm.foundations.terminal import answer
 from mlm.samples.artefacts import Preview
 from mlm.samples.preview import preview_text
 
@@ -9,5 +10,5 @@ from mlm.samples.preview import preview_text
 @run_as_job
 def main(job):
     text = preview_text([Preview.read(path) for path in job.input.samples])
-    print(text)
+    answer(text)
     write_text(job.output[0], text)

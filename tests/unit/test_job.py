@@ -16,6 +16,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.job import run
 from mlm.foundations.job_log import stage_name
 from mlm.foundations.snakemake_output import shorten
+from mlm.foundations.terminal import answer
 
 
 class Files(dict):
@@ -197,6 +198,12 @@ def test_of_a_failed_job_snakemake_shows_what_the_job_did_not_say_and_its_log(ho
     logger.info("rule y:", extra={"event": LogEvent.JOB_INFO})
     logger.error("Exiting because a job execution failed. Look above for error messages")
     assert stream.getvalue() == is_shown * f"{cause}\n" + "Failed: x, log: x.log\n"
+
+
+def test_an_answer_is_printed_and_in_the_log_and_cannot_control_the_terminal(tmp_path, capsys):
+    run(lambda _job: answer("\x1b]0;title\x07"), job(tmp_path))
+    assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
+    assert "\\x1b]0;title" in (tmp_path / "logs" / "x.log").read_text()
 
 
 def test_a_stage_is_named_in_words():

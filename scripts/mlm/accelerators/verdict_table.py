@@ -4,6 +4,7 @@ from mlm.accelerators.artefacts import ForwardReport, PreflightVerdict, Target, 
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.phrasing import in_binary_bytes, in_exact_time
+from mlm.foundations.terminal import answer
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
@@ -80,7 +81,7 @@ def show_and_require(reports: list[str], passed: str) -> None:
     """
     verdicts = [PreflightVerdict.read(path) for path in reports]
     text = "\n\n".join(map(table, verdicts)) + "\n"
-    print(text)
+    answer(text)
     reasons = [f"{v.run}: {finding.in_words()}" for v in verdicts for finding in failed(v.findings)]
     if reasons:
         raise MlmError(f"The preflight did not pass:\n{listed(reasons)}")

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import sys
 import tempfile
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
-from mlm.foundations.errors import MlmError, error_in_words, listed, printable
+from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.phrasing import in_bytes, in_time
+from mlm.foundations.terminal import answer
 from mlm.model.architecture import FAMILIES
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
@@ -230,24 +230,22 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
 
 def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
-    print(printable("\n".join(forecast.lines)))
+    lines = list(forecast.lines)
     if forecast.stages:
-        print(f"\n{_table(forecast.stages)}")
-        print(
+        lines += [
+            f"\n{_table(forecast.stages)}",
             f"Times are of a run from nothing with --cores {usable_cores()}, on a machine as busy "
-            "as now."
-        )
-        print()
-    for warning in forecast.warnings:
-        print(printable(f"Note: {warning}."))
+            "as now.\n",
+        ]
+    lines += [f"Note: {warning}." for warning in forecast.warnings]
+    answer("\n".join(lines))
     if forecast.problems:
         count = len(forecast.problems)
-        sys.stdout.flush()
         raise MlmError(
             f"{count} thing{'s' if count > 1 else ''} to change before a run can succeed:\n"
             f"{listed(forecast.problems)}"
         )
-    print("No problem was found.")
+    answer("No problem was found.")
 
 
 def _table(stages: list[Stage]) -> str:

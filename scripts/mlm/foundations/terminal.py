@@ -38,6 +38,13 @@ def show(text: str) -> None:
         _write(sys.stderr, f"{printable(text)}\n")
 
 
+def answer(text: str) -> None:
+    """Print what a target is asked for on standard output and, in a job, in its log."""
+    print(printable(text), flush=True)
+    if _Job.stream is not None:
+        _write(sys.stderr, f"{printable(text)}\n")
+
+
 def draws() -> bool:
     """Whether progress can be drawn in place."""
     return (_Job.stream or sys.stderr).isatty()
