@@ -2,22 +2,12 @@
 
 import json
 import re
-import sys
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import report_artefacts as made
 from in_pytorch import python_of_pytorch, run_in_pytorch
-from small_run import LENGTH, SPECIAL, VOCABULARY, run_child, write_inputs, write_tokenizer
+from small_run import LENGTH, run_child, write_inputs
 from tests.conftest import ended, users_environment
-from tiny_encoder import tiny_config, tiny_encoder
-
-from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.foundations.atomic import write_weights
-from mlm.tokenizer import tokenizer_files
-from mlm.training.model_card import model_card
 
 pytestmark = pytest.mark.slow
 
@@ -44,9 +34,8 @@ def trained(place: Path, family: str) -> Path:
     return place
 
 
-def in_place(place: Path, *command, python: Path | str = "") -> str:
-    how = {"cwd": place, "env": users_environment()}
-    return ended(python or python_of_pytorch(), *command, **how).stdout
+def in_place(place: Path, *command) -> str:
+    return ended(python_of_pytorch(), *command, cwd=place, env=users_environment()).stdout
 
 
 def agrees(place: Path) -> None:
@@ -70,26 +59,3 @@ def test_every_block_of_the_page_runs_and_agrees_with_pytorch(tmp_path, family):
     in_place(place, "-c", exported)
     assert len(in_place(place, "-c", used).splitlines()) == 5
     agrees(place)
-
-
-@pytest.mark.parametrize("library", ["pytorch", "tensorflow"])
-def test_the_example_of_the_card_of_every_family_works_as_pasted(tmp_path, library):
-    families = [f for f in JAX_FAMILIES if library == "pytorch" or f in TENSORFLOW_FAMILIES]
-    changes = {"vocab_size": VOCABULARY, "max_position_embeddings": LENGTH + 2}
-    program = []
-    for family in families:
-        place = tmp_path / family
-        _, parameters = tiny_encoder(family, **changes)
-        tokenizer = json.loads(write_tokenizer(place).read_text())
-        tokenizer_files.write_tokenizer(place, tokenizer, SPECIAL, None, LENGTH)
-        write_weights(
-            {k: np.asarray(v) for k, v in parameters.items()}, place / "model.safetensors"
-        )
-        (place / "config.json").write_text(json.dumps(tiny_config(family, **changes)))
-        training = replace(made.training("base"), model_type=family)
-        card = model_card(training, "files", place=str(place))
-        ((code,),) = [[c for language, c in blocks(card) if language == "python"]]
-        code += "\nassert len(fill(fill.tokenizer.mask_token)) == 5"
-        program.append(f"exec({code!r}, {{}})")
-    python = sys.executable if library == "tensorflow" else ""
-    in_place(tmp_path, "-c", "\n".join(program), python=python)

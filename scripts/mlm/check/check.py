@@ -75,7 +75,7 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         return
     encoder = Encoder.load(data.files.tokenizer)
     timed: dict[str, Steps | None] = {}
-    forecast.stages = [*data.stages]
+    forecast.stages, tuned = [*data.stages], []
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None})
@@ -93,8 +93,10 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         if examples and run.model.model_type in FAMILIES:
             forecast.lines.append(examples.truncated(run, encoder))
             size = estimated_size(settings, run) / steps.size if steps else 1
-            forecast.stages.append(examples.stage(run, size * steps.step if steps else None))
-    forecast.stages.append(together(forecast.stages))
+            tuned.append(examples.stage(run, size * steps.step if steps else None))
+    # Tuning that is not enabled is made by its own target alone.
+    total = together(forecast.stages + (tuned if settings["finetune"]["enabled"] else []))
+    forecast.stages += [*tuned, total]
     judge_machine(settings, forecast)
 
 
