@@ -20,6 +20,9 @@ from mlm.corpus.filters import prepared
 from mlm.foundations.errors import MlmError
 from mlm.samples.documents_in_samples import document_spans
 
+#: So many passages are named near a sentence that occurs nowhere.
+_NEAREST = 3
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -56,9 +59,9 @@ class Answer:
     format_version: int = 2
 
 
-def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: int = 3) -> Answer:
+def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
     """All that the results in the working directory say of the sentence, with the first `most`
-    passages, or else the `nearest`; MlmError for an empty sentence, an unknown run, missing
+    passages, or else the nearest; MlmError for an empty sentence, an unknown run, missing
     results, and another configuration, code or data than the training had."""
     sentence = prepared(sentence, settings["corpus"]["filters"]["normalisation"]).text.strip()
     if not sentence:
@@ -73,7 +76,7 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20, nearest: in
     if exact:
         stretches = stretches[:most]
     else:
-        stretches = documents.nearest(sentence, min(nearest, most))
+        stretches = documents.nearest(sentence, min(_NEAREST, most))
         count = len(stretches)
     described = {split: of_split for split, (of_split, _) in corpus.items()}
     sources = sources_of(stretches, documents, described, corpus_settings(settings))
