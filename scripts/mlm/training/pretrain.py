@@ -135,7 +135,7 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     if abandoned := states.abandoned():
         show(
             f"{run.name}: starts over. Saved states of other trainings of this run are not used; "
-            f"restore their settings to resume one:\n{listed(abandoned)}"
+            f"restore their settings to resume one, or delete it:\n{listed(abandoned)}"
         )
     log = TrainingLog()
     if run.model.initialisation.embeddings == "cooccurrence":

@@ -9,7 +9,6 @@ byte.
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,10 +18,8 @@ from typing import Any, Protocol
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, first_line
-from mlm.foundations.phrasing import in_bytes
 from mlm.foundations.terminal import show
 from mlm.training.gfile import (
-    bytes_below,
     errors_at,
     files_at,
     read_bytes,
@@ -127,13 +124,8 @@ class StateDirectory:
         return [o for o in found if o != self.path and StateDirectory(o, None).steps()]
 
     def abandoned(self) -> list[str]:
-        """In words, the `others`: their size, what differs, and the command that removes them."""
-        remove = "rm -r" if self._local else "gcloud storage rm --recursive"
-        return [
-            f"{other}: {in_bytes(bytes_below(other))}; {self.difference(other)}. To remove it: "
-            f"{remove} {shlex.quote(other)}"
-            for other in self.others()
-        ]
+        """In words, the `others` and what differs."""
+        return [f"{other}: {self.difference(other)}" for other in self.others()]
 
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
