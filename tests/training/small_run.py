@@ -23,29 +23,27 @@ VOCABULARY, LENGTH = 500, 16
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 
 
-def small_samples(count: int, length: int = LENGTH, first: int = 0) -> np.ndarray:
-    """Samples [count, length] that a model can learn: each token follows from the one before.
+def small_samples(count: int) -> np.ndarray:
+    """Samples [count, LENGTH] that a model can learn: each token follows from the one before.
 
     The first two ordinary tokens of a sample name it: 5 + index // 100 and 5 + index % 100.
     """
-    index = np.arange(first, first + count)
-    ids = np.empty((count, length), np.int64)
+    index = np.arange(count)
+    ids = np.empty((count, LENGTH), np.int64)
     ids[:, 0], ids[:, 1], ids[:, 2] = 0, 5 + index // 100, 5 + index % 100
     ids[:, 3] = 5 + index % (VOCABULARY - 5)
-    for place in range(4, length):
+    for place in range(4, LENGTH):
         ids[:, place] = 5 + (ids[:, place - 1] * 3 + 7) % (VOCABULARY - 5)
     ids[:, -1] = 2
     return ids
 
 
-def write_tokenizer(directory: Path, pre_tokenizer=None) -> Path:
+def write_tokenizer(directory: Path) -> Path:
     """A word-level tokenizer with 500 ids, as the tokenizer stage lays it out; its file."""
     words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
     )
-    if pre_tokenizer:
-        tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL.values()])
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / "tokenizer.json"))
@@ -60,28 +58,27 @@ def write_split(
     split: str,
     counts: tuple[int, ...],
     *,
-    length: int = LENGTH,
     tokenizer_sha256: str = "0" * 64,
     samples: np.ndarray | None = None,
 ) -> Manifest:
     """Shards with `counts` samples each, of `samples` or small ones; their manifest, with absolute
     paths."""
     if samples is None:
-        samples = small_samples(sum(counts), length)
+        samples = small_samples(sum(counts))
     entries, first = [], 0
     directory.mkdir(parents=True, exist_ok=True)
     written = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
     for i, count in enumerate(counts):
         path = directory / f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
         writer = SampleWriter(path)
-        writer.write(samples[first : first + count], np.full(count, length))
+        writer.write(samples[first : first + count], np.full(count, LENGTH))
         writer.close()
         first += count
         of_writer = (getattr(writer, field) for field in written)
         entries.append(ShardEntry(path.name, str(path), *of_writer))
     return Manifest(
         split=split,
-        sequence_length=length,
+        sequence_length=LENGTH,
         tokenizer_sha256=tokenizer_sha256,
         corpus_sha256="0" * 64,
         documents=0,
@@ -249,16 +246,13 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
     """Train in a new process to its end, good or bad; its exit status (negative: a signal)."""
-    return in_child(train_in_child, str(root), name, overrides or {}, fault or {})
-
-
-def in_child(target, *arguments) -> int:
-    """Call `target` in a new process; its exit status."""
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
     _CONTEXT.set_forkserver_preload(["mlm.training.pretrain", "small_run"])
-    child = _CONTEXT.Process(target=target, args=arguments)
+    child = _CONTEXT.Process(
+        target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
+    )
     with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(paths)}):
         child.start()
     child.join()
