@@ -48,7 +48,7 @@ def write_csv(path: Path, rows: int, classes: bool = False) -> None:
 
 def prepared(place: Path, rows: int, **section) -> Finetune:
     """The data of a task below `place`, with its model; gives the section in force."""
-    data = {"source": "csv", "file": str(place / "given.csv")}
+    data = {"source": "csv", "file": str(place / "given.csv"), "id_column": "id"}
     section = Finetune.model_validate(SECTION | section | {"data": data})
     write_csv(place / "given.csv", rows, classes=section.task == "classification")
     if not (place / "model").exists():
