@@ -46,13 +46,14 @@ _ONLY = {
     "legacy": True,
     "tf_legacy_loss": False,
 }
-#: Fields of the initialisation of transformers, which has this value in place of others here.
-_ONLY_AT_FIRST = {"initializer_cutoff_factor": 2.0}
+#: Fields of published files that no network here reads, with values that change nothing.
+_AS_PUBLISHED = {"modernbert": {"initializer_cutoff_factor": 2.0, "layer_norm_eps": 1e-5}}
 #: Fields of transformers 5, which say in their own way what a ModernBERT's other fields say.
 _OF_VERSION_5 = ("layer_types", "rope_parameters")
 #: Fields without effect on a masked language model: of other heads, of generating text, of
 #: loading and of the format.
 _WITHOUT_EFFECT = (
+    *("_attn_implementation_autoset", "max_vocab", "min_count", "same_enc_dec", "share_inout_emb"),
     *("_name_or_path", "architectures", "attention_mode", "bad_words_ids", "begin_suppress_tokens"),
     *("bos_index", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout"),
     *("classifier_dropout_prob", "classifier_pooling", "cls_dropout", "cls_token_id"),
@@ -94,7 +95,8 @@ _ACTIVATION_FIELDS = ("activation", "classifier_activation", "hidden_act", "hidd
 def unknown_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     """A line for each field that the network of `family` does not read, nor may have by it."""
     known = {*_READ[family], *_ONLY, *_OF_VERSION_5, *_WITHOUT_EFFECT}
-    known |= {name for name, only in _ONLY_AT_FIRST.items() if fields.get(name) == only}
+    published = _AS_PUBLISHED.get(family, {})
+    known |= {name for name, only in published.items() if fields.get(name) == only}
     for name in sorted(name for name, value in fields.items() if value is not None):
         if name in known:
             continue
