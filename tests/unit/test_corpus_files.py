@@ -13,8 +13,9 @@ from tests.conftest import refusal
 from mlm.config.corpus import Corpus, Files, refused_encoding
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.file_patterns import corpus_settings, matched_files, used_settings
 from mlm.corpus.formats import read_documents
+from mlm.corpus.parts import filter_files
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -145,6 +146,21 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
     assert len(lines) == len(names)
     for name in names:
         assert sum(name in line for line in lines) == 1, name
+
+
+LONG = "a" * 256
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0b/*.txt", LONG, f"{LONG}/*.txt", "d.csv"])
+def test_a_name_that_no_file_can_have_is_refused_by_its_key(name):
+    Path("d.csv").mkdir()
+    assert "corpus.files.train" in refusal(matched_files, {"train": [name]})
+    for filters in (
+        {"decontamination": {"against": [name]}},
+        {"language": {"model": name, "keep": ["en"]}},
+    ):
+        settings = corpus_settings(resolve({"corpus": {"filters": filters}}))
+        assert "corpus.filters." in refusal(filter_files, settings["filters"])
 
 
 @pytest.mark.parametrize("pattern", ["~/a.txt", "$HOME/a.txt", "a.{txt,jsonl}"])

@@ -4,7 +4,9 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +16,9 @@ import zstandard
 from corpus_files import build, described, files, refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import ended
 
+import mlm
 from mlm.config.corpus import Corpus
 from mlm.corpus.decoding import text_lines
 from mlm.corpus.formats import read_documents
@@ -206,6 +210,38 @@ def test_what_was_not_fetched_is_no_text(ending):
         Path(f"train.{ending}").write_text(content)
         message = refused(files())
         assert f"train.{ending}" in message and remedy in message
+
+
+PEAK = """
+import resource, sys
+from mlm.config.corpus import Corpus
+from mlm.corpus.formats import documents_of_file
+settings = Corpus(group_by="author")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+size = sum(len(d.text) + len(d.group) for d in documents_of_file(sys.argv[1], settings))
+print(size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_rows_of_parquet_take_memory_by_their_size_not_their_number():
+    """A thousand rows have one text and one group, in a file of a few hundred bytes."""
+    rows, size = 1000, 1 << 18
+    places = pa.array([0] * rows, pa.int32())
+    columns = {
+        name: pa.DictionaryArray.from_arrays(places, pa.array([letter * size]))
+        for name, letter in {"text": "x", "author": "y"}.items()
+    }
+    pq.write_table(pa.table(columns), "a.parquet")
+    environment = os.environ | {"PYTHONPATH": str(Path(mlm.__file__).parents[1])}
+    done = ended(sys.executable, "-c", PEAK, "a.parquet", env=environment)
+    total, kilobytes = map(int, done.stdout.split())
+    assert total == 2 * rows * size and kilobytes < 150_000
+
+
+def test_a_longer_document_than_memory_holds_is_refused_in_parquet_too(monkeypatch):
+    monkeypatch.setattr("mlm.corpus.formats.LONGEST_DOCUMENT", 1000)
+    pq.write_table(pa.table({"text": ["a" * 1000, "b" * 1001]}), "train.parquet")
+    assert "train.parquet, row 2" in refused(files())
 
 
 def test_replacing_is_counted_in_the_split_it_happened_in():

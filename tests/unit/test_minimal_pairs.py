@@ -151,13 +151,21 @@ def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
         "b.tsv": b"good\tbad\n1\t2\n",
         "c.tsv": b"sen\twrong_sen\nx\n",
         "d.jsonl": b"",
+        "f.jsonl": rb'{"sentence_good": "a\ud83d", "sentence_bad": "b"}',
+        "g.tsv": b"sen\twrong_sen\tsen\na\tb\tc\n",
         "e.tsv": b"sen\twrong_sen\n\xff\tx\n",
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     told = refusal(read_pair_files, [tmp_path / name for name in (*contents, "missing.tsv")])
     places = [f"a.jsonl, line {n}: " for n in range(1, 5)] + ["b.tsv, line 1: ", "c.tsv, line 2: "]
-    places += ["d.jsonl: holds no pair", "e.tsv: cannot be read", "missing.tsv: cannot be read"]
+    places += [
+        "f.jsonl, line 1: ",
+        "g.tsv, line 1: ",
+        "d.jsonl: holds no pair",
+        "e.tsv: cannot be read",
+        "missing.tsv: cannot be read",
+    ]
     assert all(place in told for place in places) and told.count("\n  - ") == len(places)
 
 

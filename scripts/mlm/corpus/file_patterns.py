@@ -80,6 +80,9 @@ def matched_files(
     for split, globs in patterns.items():
         found: set[str] = set()
         for pattern in globs:
+            if "\0" in pattern:
+                problems.append(f"{key}.{split}: {pattern!r} has a NUL, which no name has")
+                continue
             # pathlib's own glob takes no absolute pattern and shows hidden files.
             is_file = os.path.isfile(pattern)
             named = [pattern] if is_file else glob(pattern, recursive=True)

@@ -10,13 +10,15 @@ import shutil
 import tempfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import repeat
 from typing import BinaryIO
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.config.corpus import Corpus
@@ -33,7 +35,9 @@ from mlm.corpus.file_patterns import file_format
 from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
 from mlm.foundations.errors import MlmError
 
-_ROWS = 1024
+#: Rows of a table that are read together, and about how many bytes at most; texts that are larger
+#: together become strings one by one.
+_ROWS, _BATCH_BYTES, _TOGETHER = 1024, 64 << 20, 8 << 20
 _DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
 _BUFFER = 1 << 16
 _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
@@ -203,17 +207,22 @@ def _parquet_documents(
             yield from _parquet_documents(unpacked, name, settings, start, stop)
         return
     try:
-        file = pq.ParquetFile(stream, buffer_size=1 << 20)
-        check_schema(name, file.schema_arrow, settings)
+        check_schema(name, pq.read_schema(stream), settings)
+        columns = sorted({settings.text_column, settings.group_by} - {None})
+        # As dictionaries: a text that a thousand rows have is in memory once.
+        file = pq.ParquetFile(stream, buffer_size=1 << 20, read_dictionary=columns)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         first = [group.column(0) for group in groups]
         begins = [column.dictionary_page_offset or column.data_page_offset for column in first]
         row = sum(g.num_rows for g, begin in zip(groups, begins, strict=True) if begin < start)
         own = [n for n, at in enumerate(begins) if start <= at and (stop is None or at < stop)]
-        columns = sorted({settings.text_column, settings.group_by} - {None})
-        for batch in file.iter_batches(_ROWS, own, columns, use_threads=False):
-            yield from batch_documents(batch, name, row, settings)
-            row += batch.num_rows
+        for number in own:
+            group = groups[number]
+            rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+            rows = min(max(rows, 1), _ROWS)
+            for batch in file.iter_batches(rows, [number], columns, use_threads=False):
+                yield from batch_documents(batch, name, row, settings)
+                row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
@@ -237,15 +246,35 @@ def batch_documents(
 ) -> Iterator[Document]:
     """The documents of an Arrow batch whose first row is row `first_row` of `name`."""
     try:
-        texts = batch.column(settings.text_column).to_pylist()
-        groups = batch.column(settings.group_by).to_pylist() if settings.group_by else None
+        texts = _values(batch.column(settings.text_column), name, first_row)
+        by = settings.group_by
+        groups = _values(batch.column(by), name, first_row) if by else repeat(None, len(batch))
+        for number, (text, group) in enumerate(zip(texts, groups, strict=True)):
+            where = f"{name}, row {first_row + number + 1}"
+            group = group_name(group, where, settings) if by else None
+            yield Document(_text_value(text, where, settings), group)
     except UnicodeDecodeError as error:
         rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
         raise MlmError(f"{name}, {rows}: a text is not UTF-8 ({error}). Write it anew") from None
-    for number, text in enumerate(texts):
-        where = f"{name}, row {first_row + number + 1}"
-        group = None if groups is None else group_name(groups[number], where, settings)
-        yield Document(_text_value(text, where, settings), group)
+
+
+def _values(column: pa.Array, name: str, first_row: int) -> Iterable[object]:
+    """The values of a column; if they are large together, one is made at a time."""
+    is_dictionary = pa.types.is_dictionary(column.type)
+    values = column.dictionary if is_dictionary else column
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return column.to_pylist()
+    sizes = pc.binary_length(values)
+    sizes = sizes.take(column.indices) if is_dictionary else sizes
+    if (pc.max(sizes).as_py() or 0) > LONGEST_DOCUMENT:
+        row = first_row + pc.index(pc.greater(sizes, LONGEST_DOCUMENT), True).as_py() + 1
+        raise MlmError(
+            f"{name}, row {row}: a text of more than {LONGEST_DOCUMENT >> 20} MiB. A document must "
+            "fit into memory: divide it"
+        )
+    if (pc.sum(sizes).as_py() or 0) > _TOGETHER:
+        return (value.as_py() for value in column)
+    return (column.dictionary_decode() if is_dictionary else column).to_pylist()
 
 
 def _text_value(value: object, where: str, settings: Corpus) -> str:

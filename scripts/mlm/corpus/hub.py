@@ -2,9 +2,9 @@
 `datasets` by itself takes whatever version was cached last."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import datasets
 import huggingface_hub
@@ -79,7 +79,7 @@ def _documents(
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
     """The builder of the dataset at `revision`: from the Hub, or from the cache of `datasets`."""
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         raise MlmError(
             f"corpus.hub.dataset: {name!r} is a directory here, and would be read instead of "
             "the Hub's dataset. Set corpus.source to files to read it, or work elsewhere"

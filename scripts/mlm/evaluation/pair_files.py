@@ -3,10 +3,12 @@ columns of MultiBLiMP (Jumelet, Weissweiler and Bisazza, 2025)."""
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.corpus.file_patterns import not_fetched
 from mlm.corpus.separated_values import table_rows
 from mlm.foundations.errors import MlmError, listed
 
@@ -17,6 +19,7 @@ COLUMNS = {
 }
 #: Problems named at most, and phenomena of all files together.
 _NAMED, _PHENOMENA = 20, 1000
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,16 @@ def read_pair_files(paths: Iterable[str | os.PathLike]) -> list[Pair]:
     for path in dict.fromkeys(map(str, paths)):
         before = len(pairs), len(problems)
         try:
+            if problem := not_fetched(path):
+                problems.append(problem)
+                continue
             for where, row in _rows(path):
                 pair = _pair(Path(path), where, row)
                 (problems if isinstance(pair, str) else pairs).append(pair)
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{path}: cannot be read ({error}); expected UTF-8 text")
         except MlmError as error:
             problems.append(str(error))
+        except (OSError, ValueError) as error:
+            problems.append(f"{path}: cannot be read ({error}); expected UTF-8 text")
         if before == (len(pairs), len(problems)):
             problems.append(f"{path}: holds no pair")
     if len({(pair.file, pair.phenomenon) for pair in pairs}) > _PHENOMENA:
@@ -64,9 +70,12 @@ def _rows(path: str) -> Iterator[tuple[str, dict | str]]:
             return
         rows = table_rows(enumerate(file, 1), path, "\t")
         _, header = next(rows, (1, []))
-        *sentences, _ = COLUMNS[".tsv"]
+        *sentences, others = COLUMNS[".tsv"]
         if missing := [name for name in sentences if name not in header]:
             yield f"{path}, line 1", f"no column {' and no column '.join(missing)} in the header"
+            return
+        if twice := [name for name in (*sentences, *others) if header.count(name) > 1]:
+            yield f"{path}, line 1", f"several columns are called {twice[0]}; rename all but one"
             return
         for number, row in rows:
             where, count = f"{path}, line {number}", len(row)
@@ -89,6 +98,8 @@ def _pair(path: Path, where: str, row: dict | str) -> Pair | str:
     for name in names:
         if not isinstance(row.get(name), str) or not row[name].strip():
             return f"{where}: found {row.get(name)!r} as {name}, expected a sentence"
+        if not row[name].isascii() and _SURROGATE.search(row[name]):
+            return f"{where}: {name} has half a pair of surrogates, which no text has"
     good, bad = (row[name] for name in names)
     if good == bad:
         return f"{where}: {good!r} is on both sides of the pair"
