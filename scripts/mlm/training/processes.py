@@ -101,7 +101,8 @@ class Peers:
 
 def started_on_hosts(settings: Accelerator) -> bool:
     """Whether this command is one of those, one a host, that train together."""
-    return settings.together and (COORDINATOR in os.environ or settings.kind == "tpu")
+    on_tpus = settings.kind == "tpu" and not settings.virtual_replicas
+    return settings.together and (on_tpus or COORDINATOR in os.environ)
 
 
 def join(settings: Accelerator) -> Peers:
