@@ -5,7 +5,6 @@ import io
 import json
 import lzma
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -20,9 +19,7 @@ from tests.conftest import ended
 
 import mlm
 from mlm.config.corpus import Corpus
-from mlm.corpus.decoding import text_lines
 from mlm.corpus.formats import read_documents
-from mlm.foundations.errors import MlmError
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
@@ -90,30 +87,6 @@ def test_lines_end_with_line_feeds_alone(texts, end):
     lines = [text.replace("\n", " ").rstrip("\r").lstrip("\ufeff") for text in texts]
     stream = io.BytesIO(end.join([*lines, ""]).encode())
     assert [d.text for d in read_documents(stream, "any", "txt", Corpus())] == lines
-
-
-@given(st.lists(st.binary(max_size=6), max_size=12))
-@settings(deadline=None, max_examples=200)
-def test_the_place_that_is_named_is_that_of_the_first_bad_byte(parts):
-    data, message = b"\n".join(parts), ""
-    try:
-        list(text_lines(io.BytesIO(data), "any", Corpus()))
-    except MlmError as error:
-        message = str(error)
-    if b"\r" in data and b"\n" not in data:
-        assert "lines end in CR alone" in message
-        return
-    bad = {data.find(b"\0")} - {-1}
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        bad.add(error.start)
-    if not bad:
-        assert not message
-        return
-    found = re.match(r"any, line (\d+), byte offset (\d+):", message)
-    line = data.count(b"\n", 0, min(bad)) + 1
-    assert int(found[2]) in bad and int(found[1]) == line
 
 
 @pytest.mark.parametrize(

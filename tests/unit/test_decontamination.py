@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from corpus_files import SPLITS, build, described, files, outputs
+from test_corpus_parts import in_parts
 from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
@@ -118,6 +120,31 @@ def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_ask
         "decontamination.finetuning": 1,
     }
     assert made("finetuning")[0] == 4
+
+
+def test_a_source_of_a_mix_is_searched_for_its_own_texts_and_for_held_out_ones():
+    texts = {name: " ".join(f"{name}{n}" for n in range(13)) for name in ("a", "b", "held")}
+    Path("bench.txt").write_text(texts["a"] + "\n")
+    for name in ("one", "two"):
+        lines = [*(f"In {name}: {text}" for text in texts.values()), f"{name} alone"]
+        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
+    for name in ("validation", "test"):
+        Path(f"{name}.txt").write_text(f"Of {name}: {texts['held']}\n")
+    held_out = {"validation": ["validation.txt"], "test": ["test.txt"]}
+    sources = {
+        "one": {"files": {"train": ["one.txt"]} | held_out},
+        "two": {"files": {"train": ["two.txt"]}, "filters": {"decontamination": {"words": 5}}},
+    }
+    sources["one"]["filters"] = {"decontamination": {"against": ["bench.txt"]}}
+    corpus = {"source": "mix", "mix": {n: {"source": "files"} | s for n, s in sources.items()}}
+    corpus["filters"] = {"decontamination": {"also": ["test"]}}
+    in_parts(Path("out"), resolve({"corpus": corpus})["corpus"], 1)
+    train = pq.read_table("out/train.parquet")["text"].to_pylist()
+    assert train == [
+        *(f"In one: {texts['b']}", "one alone"),
+        *(f"In two: {texts[name]}" for name in ("a", "b")),
+        "two alone",
+    ]
 
 
 def test_what_cannot_be_looked_for_is_refused():

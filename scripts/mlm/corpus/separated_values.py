@@ -29,11 +29,12 @@ def table_rows(
 
     `lines` of the file `name` come with their numbers and ends; `remedy` follows the advice on
     quotes. A stray quote must not join rows. In a table of tabs, a line with the header's number of
-    fields is a row. In one of commas, a quoted field whose lines all have that number is refused at
-    the end, or only told if other fields have lines too. MlmError for quotes that do not fit.
+    fields is a row, and its quotes are text if they do not fit. In one of commas, MlmError is
+    raised for them, and at the end for a quoted field whose lines all have that number of fields,
+    unless the table has other fields of several lines; then it is only told.
     """
     csv.field_size_limit(LONGEST_DOCUMENT)
-    lines, width, joined, is_meant = iter(lines), 0, "", False
+    lines, width, joined, is_meant, is_told = iter(lines), 0, "", False, False
     consumed: list[tuple[int, str]] = []
 
     def are_rows() -> bool:
@@ -59,7 +60,10 @@ def table_rows(
             if separator != "\t" or not are_rows():
                 where = f"{name}, line {consumed[0][0]}"
                 raise MlmError(f"{where}: {error}. {QUOTES_ADVICE}{remedy}") from None
-            lines = chain(consumed[1:], lines)
+            if not is_told:
+                place = f"{name}, line {consumed[0][0]}"
+                print(f"Note: {place}: a double quote is taken as text", file=sys.stderr)
+            is_told, lines = True, chain(consumed[1:], lines)
             del consumed[1:]
             rows, fields = reader(), consumed[0][1].rstrip("\r\n").split(separator)
             row = [_unquoted(field) for field in fields]
