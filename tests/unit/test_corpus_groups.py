@@ -99,7 +99,7 @@ def test_a_heading_or_a_file_groups_its_lines(tmp_path, per, groups):
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=60, max_size=120), seed=st.integers(0, 2**32 - 1)
 )
-@hypothesis_settings(max_examples=15, deadline=None)
+@hypothesis_settings(max_examples=5, deadline=None)
 def test_no_group_is_on_both_sides_of_a_carved_split(tmp_path_factory, lengths, seed):
     directory = tmp_path_factory.mktemp("carved")
     rows = [(f"{i} {j}", f"author {i}") for i, n in enumerate(lengths) for j in range(n)]
