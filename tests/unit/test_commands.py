@@ -9,13 +9,6 @@ from tests.conftest import ended
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-@pytest.mark.parametrize("name", ["ask.py", "fill.py", "status.py"])
-def test_a_command_says_what_it_is_for(name):
-    done = ended(sys.executable, SCRIPTS / name, "--help")
-    said = (SCRIPTS / name).read_text().split('"""')[1].split("\n")[0]
-    assert said in " ".join(done.stdout.split()) and not done.stderr
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_an_encoding_lacks_is_printed_as_escapes(encoding):
     program = """

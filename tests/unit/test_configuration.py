@@ -171,8 +171,6 @@ WRONG = {
     ("seed", ""): [True],
     (SEED, ""): [-1],
     (RATE, ""): [float("nan")],
-    ("preflight.required", ""): ["no"],
-    ("evaluation.mlm_probability", ""): [1.0],
     ("pretraining.engine", ""): ["torch"],
     ("tokenizer.kind", ""): ["unigam"],
     ("runs.hot.pretraining.lr", ""): [1],
@@ -204,7 +202,6 @@ WRONG = {
     (f"{FILTERS}.language", "keep"): [
         *({"model": "m.ftz"}, {"keep": ["en"]}, {"model": "m", "keep": ["en"] * 2})
     ],
-    (f"{RULES}.max_bullet_lines", ""): [1.5],
     (f"{RULES}.max_wrods", "max_words"): [3],
     (RULES, "max_mean_word_length"): [{"min_mean_word_length": 5, "max_mean_word_length": 4}],
     (RULES, "stop_words"): [{"min_stop_words": 9}],
@@ -241,8 +238,6 @@ WRONG = {
     ("tokenizer.character_coverage", ""): [0.9],
     ("tokenizer", "byte_fallback"): [{"kind": "wordpiece", "byte_fallback": True}],
     ("tokenizer.special_tokens.mask", ""): ["mask", "[", "MASK]", "<1"],
-    ("model.config.vocab_size", ""): [10**30],
-    ("model.config.num_hidden_layers", ""): [2.5],
     ("model.config.layer_norm_eps", ""): [float("nan"), -1],
     ("model.config.is_decoder", ""): [True],
     ("model.config.pad_token_id", ""): [7],

@@ -14,7 +14,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from mlm.foundations.artefacts import made_from, record_job, write_artefact
 from mlm.foundations.errors import MlmError
 from mlm.foundations.job import run
-from mlm.foundations.job_log import stage_name
 from mlm.foundations.snakemake_output import shorten
 from mlm.foundations.terminal import answer
 
@@ -204,12 +203,6 @@ def test_an_answer_is_printed_and_in_the_log_and_cannot_control_the_terminal(tmp
     run(lambda _job: answer("\x1b]0;title\x07"), job(tmp_path))
     assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
     assert "\\x1b]0;title" in (tmp_path / "logs" / "x.log").read_text()
-
-
-def test_a_stage_is_named_in_words():
-    wildcards = {"split": "train", "shard": "00001", "shards": "00004"}
-    assert stage_name("shard", wildcards) == "shard train 2 of 4"
-    assert stage_name("keep_model", {"run": "base"}) == "keep model base"
 
 
 @pytest.mark.parametrize("value", ["a" * 5000, repr("a b's " * 1000), repr("'\"x " * 3000)])

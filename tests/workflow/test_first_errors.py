@@ -42,15 +42,6 @@ def snakemake(directory: Path, *words: str, config="", before="", prefix=(), lef
     return said(directory, *SNAKEMAKE, *words, prefix=prefix, left=left, **environment)
 
 
-def test_a_python_without_pip(tmp_path):
-    script = str(ROOT / "scripts" / "check_python.py")
-    hidden = "sys.modules['ensurepip'] = None; import os; os.environ['PATH'] = ''"
-    run = f"import runpy, sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); {hidden}; "
-    answer = said(tmp_path, "-c", run + f"runpy.run_path({script!r}, run_name='__main__')")
-    assert "cannot make environments: it comes without ensurepip" in answer
-    assert re.search(r"sudo apt-get install python3\..*-venv", answer)
-
-
 @pytest.mark.parametrize("place", ["a.txt", "results/corpus/train.json", "results/corpus"])
 def test_a_file_or_a_result_that_may_not_be_read(tmp_path, place):
     (tmp_path / "a.txt").write_text("A text.\n")

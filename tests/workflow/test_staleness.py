@@ -63,16 +63,8 @@ SETTINGS = [
     ("seed", 5, downstream("pretrain", "masked_samples")),
 ]
 MORE_SETTINGS = [
-    ("report.sections", ["summary", "evaluation"], {"report"}),
-    ("evaluation.prompts", ["We are [MASK]."], downstream("fill_mask")),
-    ("evaluation.bootstrap.resamples", 200, downstream("evaluate")),
-    ("pretraining.seed", 7, downstream("pretrain", "masked_samples")),
     ("pretraining.masking.mlm_probability", 0.2, downstream("pretrain", "masked_samples")),
-    ("model.initialisation.attention", "standard", downstream("pretrain")),
-    ("tokenizer.kind", "bpe", downstream("tokenizer")),
-    ("shards.sequence_length", 64, downstream("shard")),
     ("corpus.count.train", 2, ALL),
-    ("corpus.source", "embedded", ALL),
     ("corpus.files.train", ["data/train-a.txt"], ALL),
     ("accelerator.kind", "cpu", downstream("pretrain", "evaluate")),
 ]
