@@ -32,7 +32,7 @@ def test_a_run_prints_the_beginning_and_the_end_of_each_stage_and_little_more(bu
     assert f"{len(begun)} jobs: corpus, tokenizer, 4 × shard, " in shown
     assert len(shown.splitlines()) <= 2 * len(begun) + 8, shown
     assert not re.search(OF_LIBRARIES, shown), shown
-    for stage in ("tokenizer", "fill mask base", "asked base"):
+    for stage in ("tokenizer", "fill mask base", "evaluate base"):
         assert re.search(f"^{stage}: done in .+ \\(.+\\)$", shown, re.M), shown
     assert "The report: results/report.html\n" in shown
     (own,) = (built.path / ".snakemake/log").glob("*.log")
