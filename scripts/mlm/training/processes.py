@@ -131,7 +131,7 @@ def join(settings: Accelerator) -> Peers:
         ) from error
     if (devices := jax.local_device_count()) * settings.processes != jax.device_count():
         raise MlmError(
-            f"accelerator.virtual_replicas: {devices} devices in process {index}, but "
+            f"accelerator.virtual_replicas: {devices} devices in process {jax.process_index()}, but "
             f"{jax.device_count()} in all {settings.processes}; give each as many"
         )
     _connect_devices()
@@ -173,7 +173,7 @@ def run_together(script: str, request: dict, processes: int) -> None:
                 _end(started, _TO_STOP if signals else _AFTER_FAILURE)
             time.sleep(0.05)
     if any(p.returncode for p in started):
-        why = f"Stopped by {signals[0]}" if signals else "A process of this training was lost"
+        why = f"Stopped by {signals[0]}" if signals else "A process of this training failed"
         ends = ", ".join(f"process {i} {p.returncode}" for i, p in enumerate(started))
         raise MlmError(f"{why} (exit status: {ends}). The log says more. {_RESUMES}")
 
