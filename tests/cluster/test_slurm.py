@@ -68,9 +68,9 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
 def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_path):
     together = copy.deepcopy(SMALL)
     together["pretraining"] |= {"engine": "jax", "steps": 20}
+    together["accelerator"] = {"processes": 2}
     projects, model = {}, "results/runs/base/model/model.safetensors"
     for start_by in ("here", "srun"):
-        together["accelerator"] = {"processes": 2, "start": start_by}
         projects[start_by] = copy_of_the_repository(tmp_path / start_by)
         projects[start_by].write_config(together)
     start(projects["here"], "--cores", "2", model).finished()
@@ -78,6 +78,8 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
     on_slurm(projects["srun"], model, *tasks).finished()
     found = {name: project.digests() for name, project in projects.items()}
     assert found["srun"] == found["here"] and model.removeprefix("results/") in found["here"]
-    for project in projects.values():
+    for start_by, project in projects.items():
         log = (project.path / "logs" / "pretrain" / "base.log").read_text()
         assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
+        # Tasks meet at a node that others reach.
+        assert (" processes at 127.0.0.1" in log) == (start_by == "here")

@@ -129,13 +129,14 @@ def join(settings: Accelerator) -> Peers:
             f"({first_line(error)}). On every host set {COORDINATOR} to address and port of the "
             f"first, and {INDEX} to 0, 1, ..., unless JAX finds the hosts itself"
         ) from error
-    if (devices := jax.local_device_count()) * settings.processes != jax.device_count():
+    devices, total, rank = jax.local_device_count(), jax.device_count(), jax.process_index()
+    if devices * settings.processes != total:
         raise MlmError(
-            f"accelerator.virtual_replicas: {devices} devices in process {jax.process_index()}, but "
-            f"{jax.device_count()} in all {settings.processes}; give each as many"
+            f"accelerator.virtual_replicas: {devices} devices in process {rank}, but {total} in all "
+            f"{settings.processes}; give each as many"
         )
     _connect_devices()
-    return Peers(jax.process_count(), jax.process_index())
+    return Peers(jax.process_count(), rank)
 
 
 def _connect_devices() -> None:
