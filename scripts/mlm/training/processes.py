@@ -132,8 +132,8 @@ def join(settings: Accelerator) -> Peers:
     devices, total, rank = jax.local_device_count(), jax.device_count(), jax.process_index()
     if devices * settings.processes != total:
         raise MlmError(
-            f"accelerator.virtual_replicas: {devices} devices in process {rank}, but {total} in all "
-            f"{settings.processes}; give each as many"
+            f"accelerator.virtual_replicas: {devices} devices in process {rank}, but {total} in "
+            f"all {settings.processes}; give each as many"
         )
     _connect_devices()
     return Peers(jax.process_count(), rank)
