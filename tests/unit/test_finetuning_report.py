@@ -149,7 +149,7 @@ def test_published_encoders_are_rows_and_curves_with_their_digests(tmp_path):
         f"the published encoder {label}",
     ]
     assert f'<td class="words">the published encoder {label}</td><td>−0.1' in page
-    assert f"is better than the published encoder {label} on all passages" in page
+    assert f"is better than the published encoder {label} on all" in page.replace("<wbr>", "")
     assert (
         made.sha(label) in page
         and "Which of the passages its pretraining has read is unknown" in page

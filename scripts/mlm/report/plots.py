@@ -63,20 +63,15 @@ def figures(results: Results) -> dict[str, Figure]:
     return found
 
 
-def _piece_lengths(axes: Axes, tokenizer: TokenizerStatistics | None) -> str:
+def _piece_lengths(axes: Axes, tokenizer: TokenizerStatistics) -> str:
     """Bars of how many pieces of the vocabulary have how many characters."""
-    lengths = sorted(tokenizer.pieces_by_length.items()) if tokenizer else []
+    lengths = sorted(tokenizer.pieces_by_length.items())
     axes.bar([n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0))
     axes.grid(axis="x", visible=False)
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     axes.set(xlabel="characters, the mark of a word's beginning included", ylabel="pieces")
-    if not lengths:
-        return "Bar chart without data."
-    common = max(lengths, key=lambda x: x[1])[0]
-    return (
-        f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, most "
-        f"often {common}."
-    )
+    longest, (common, _) = lengths[-1][0], max(lengths, key=lambda x: x[1])
+    return f"Bars of the vocabulary's pieces by length: 1 to {longest}, most often {common}."
 
 
 def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:

@@ -63,9 +63,8 @@ OF_RUNS = {
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that the report shows. `code` is the digest of its own code; `corpus` and
-    `tokenizer` are empty for data that came as finished shards; `digests` has the sha256 of the
-    files that all runs share; `also` are the runs of other directories."""
+    """Everything that the report shows. `code` is the digest of its own code; `digests` has the
+    sha256 of the files that all runs share; `also` are the runs of other directories."""
 
     title: str
     sections: list[str]
