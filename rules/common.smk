@@ -44,7 +44,6 @@ from mlm.config.named_files import all_named_files
 from mlm.corpus.equal_shares import file_name, overlapping
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.parts import files_of_sources, filter_files
-from mlm.evaluation.further_files import further_texts
 from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.code_digests import job_digests
 from mlm.model.checkpoints import checkpoint_files
@@ -115,11 +114,10 @@ RUNS = list(settings["runs"])
 USED_BY_CORPUS = canonical(corpus_settings(settings))
 # Looked for before anything is planned: Snakemake takes the results of a missing file as done.
 with errors_in_words():
-    FILES_OF_SOURCES, FILTER_FILES, FURTHER, OTHER_RUNS = all_named_files(
+    FILES_OF_SOURCES, FILTER_FILES, OTHER_RUNS = all_named_files(
         settings if workflow.is_main_process else None,
         lambda: files_of_sources(settings["corpus"], told),
         files_of_filters,
-        lambda: {run: further_texts(settings, run) for run in RUNS},
         lambda: files_of_other_runs(settings["report"]["also"]),
     )
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)

@@ -7,7 +7,6 @@ rule evaluate:
         **{split: f"results/manifests/{split}.json" for split in SPLITS},
         staged=staged_shards("train", "validation", "test"),
         pairs=lambda wildcards: source(PAIR_FILES[wildcards.run]),
-        also=lambda w: source(FURTHER[w.run]["paths"]) + start_files_of(w),
         corpus=[f"results/corpus/{s}.json" for s in ("train", "test")],
         texts=corpus_files("test"),
     output:
@@ -20,8 +19,7 @@ rule evaluate:
         runtime=120,
     params:
         evaluation=of_run("evaluation", without=("prompts", "samples", "top_k")),
-        also=lambda wildcards: canonical(FURTHER[wildcards.run]),
-        files=lambda w: identities(PAIR_FILES[w.run] + FURTHER[w.run]["paths"]),
+        files=lambda w: identities(PAIR_FILES[w.run]),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
     script:

@@ -1,7 +1,6 @@
 """Rule `evaluate`: the figures of an exported model on the test split."""
 
 import sys
-from functools import partial
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
@@ -11,23 +10,6 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.evaluation.pair_files import Pair, read_pair_files
 from mlm.samples.manifests import project_root
-
-
-def model_before(job):
-    """The model before its first step, made on the devices of the evaluation."""
-    from mlm.config.accelerator import Accelerator
-    from mlm.config.resolution import RunConfiguration
-    from mlm.training.artefacts import Training
-    from mlm.training.run import RunFiles
-    from mlm.training.starting_model import starting_model
-
-    exact = job.params.accelerator | {"precision": "float32", "deterministic": True}
-    devices = Accelerator(**exact).model_dump()
-    own = job.params.also["start"] | {"name": job.wildcards.run, "accelerator": devices}
-    manifests = {split: job.input[split] for split in ("train", "validation")}
-    files = RunFiles(str(Path(job.input.model).with_name("tokenizer.json")), manifests)
-    began = Training.read(job.input.training).warm_start
-    return starting_model(RunConfiguration.of_param(own), files, began.sha256)
 
 
 @run_as_job
@@ -47,8 +29,6 @@ def main(job):
         job.params.pretraining["attend"],
         root=project_root(manifests["train"]),
         corpus=Path(job.input.corpus[1]),
-        further=job.params.also,
-        start=partial(model_before, job) if job.params.also["start"] else None,
     )
     figures.write(job.output[0])
     hidden = figures.test.hidden

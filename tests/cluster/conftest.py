@@ -20,7 +20,7 @@ from tests.workflow.conftest import (
     copy_of_the_repository,
     speeches,
     start,
-    write_further_files,
+    write_pairs,
 )
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
@@ -32,7 +32,7 @@ SMALL["pretraining"]["validation"] = {"every": 60, "samples": 16}
 
 def write_small_data(place: Path) -> None:
     """A speech for each file of the tiny corpus."""
-    write_further_files(place)
+    write_pairs(place)
     for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
         (place / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from small_run import LENGTH, result, run_child, small_job, small_results, small_run
+from small_run import LENGTH, result, run_child, small_job, small_run
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.masking import mask_batch
@@ -52,38 +52,6 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
         losses = [step["loss"] / step["predictions"] for step in sums]
         found[framework] = losses + list(engine.validate())
     (root / f"{name}.json").write_text(json.dumps(found))
-
-
-def begin_twice(root, engine: str) -> None:
-    """Fails unless `starting_model` has the weights that the training begins with."""
-    import mlm.training.pretrain as training
-    from mlm.training.starting_model import starting_model
-
-    counted = {"initialisation": {"embeddings": "cooccurrence"}}
-    overrides = {"model": counted, "pretraining": {"engine": engine, "steps": 1}}
-    config, files = small_job(root, f"begun-{engine}", overrides)
-    begun, started = [], training._restored_or_started
-
-    def watched(prepared, made):
-        log = started(prepared, made)
-        begun.append(made.exported().weights)
-        return log
-
-    training._restored_or_started = watched
-    training.pretrain(training.prepare(config, files), small_results(root, config.name))
-    weights = starting_model(config, files).weights
-    assert weights.keys() == begun[0].keys()
-    assert all(np.array_equal(weights[name], begun[0][name]) for name in weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
-def test_the_model_before_its_first_step_is_the_one_that_its_training_begins_with(root, engine):
-    spawn = multiprocessing.get_context("spawn")
-    child = spawn.Process(target=begin_twice, args=(root, engine))
-    child.start()
-    child.join()
-    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,24 @@
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fake_tokenizer import CharacterTokenizer
 from test_corpus_parts import in_parts
 
-from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.further_files import further_texts
-from mlm.evaluation.further_text import on_further_texts
-from mlm.evaluation.metrics import group_sums, summary_of
+from mlm.evaluation.metrics import group_sums
 from mlm.evaluation.predictions import Scored, Scores, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifest_merging import merged_manifest
 from mlm.samples.sharding import write_shard
 from mlm.samples.split_samples import spread_samples
-from mlm.tokenizer.encoding import Encoder
 
 RECORD = Path("results/corpus/test.json")
 HOW = Resampling(resamples=50, confidence=0.95, seed=0)
@@ -106,49 +101,3 @@ def test_a_text_that_the_shards_are_not_of_is_refused(made):
     _, manifest = made
     with pytest.raises(MlmError, match="is not the text that the test shards were made from"):
         TextOfGroups.read(RECORD.with_name("validation.json"), manifest, ".")
-
-
-def test_further_text_is_read_packed_and_masked_as_a_split_of_the_same_documents(made, monkeypatch):
-    kind, manifest = made
-    (rows,) = SplitDocuments.described(RECORD).batches(["text", "group"], 1000)
-    rows = [{"text": text, "by": by} for text, by in zip(*rows.to_pydict().values(), strict=True)]
-    text = "\n".join(map(json.dumps, [{"text": " ", "by": "nobody"}, *rows]))
-    Path("same.jsonl").write_text(text, encoding="utf-8")
-    corpus = {"source": "files", "files": {"train": ["unread"]}}
-    corpus |= {"group_by": "by"} if kind == "author" else {}
-    config = {"corpus": corpus, "evaluation": {"also": {"same": ["same*.jsonl"]}}}
-    texts = further_texts(resolve(config), "base")
-    monkeypatch.setattr(Encoder, "load", lambda path: CharacterTokenizer())
-    asked = []
-    scorer = SimpleNamespace(length=32, score=lambda *one: asked.append(one[0]) or _scored(*one))
-    found = on_further_texts(texts, Path(), Evaluation(), scorer, None, 4, HOW)["same"]
-    (samples,), split = asked, spread_samples(manifest)
-    for name in ("index", "input_ids", "attention_mask"):
-        assert np.array_equal(getattr(samples, name), getattr(split, name)), name
-    test = _scored(split)
-    assert (found.documents, found.tokens) == (len(rows), manifest.num_tokens - 2 * len(rows))
-    assert found.tokens == found.characters
-    # Groups have other ids, and other draws.
-    same, own = summary_of(test, 4, 1.0, HOW), found.model
-    for name in ("loss", "bits_per_character", "num_samples", "num_groups"):
-        assert getattr(own, name) == getattr(same, name), name
-    assert own.hidden.loss == same.hidden.loss != own.loss
-    low, high = own.bits_per_character_interval
-    assert low < own.bits_per_character == own.hidden.loss / math.log(2) < high
-    # A token's loss was twice as high.
-    worse = SimpleNamespace(length=32, score=lambda *one: _scored(*one, by=50))
-    few = on_further_texts(texts, Path(), Evaluation(max_tokens=64), scorer, worse, 4, HOW)["same"]
-    assert few.model.num_samples == 2 and few.tokens == found.tokens
-    assert found.before is None and few.before.loss == pytest.approx(2 * few.model.loss)
-    assert few.change.difference == pytest.approx(-few.model.bits_per_character)
-    low, high = few.change.difference_interval
-    assert low < few.change.difference < high < 0
-
-
-def test_further_text_too_short_to_be_asked_anything_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("empty.jsonl").write_text('{"text": " "}')
-    monkeypatch.setattr(Encoder, "load", lambda path: CharacterTokenizer())
-    texts = further_texts(resolve({"evaluation": {"also": {"news": ["empty.jsonl"]}}}), "base")
-    with pytest.raises(MlmError, match="news: 0 documents"):
-        on_further_texts(texts, Path(), Evaluation(), SimpleNamespace(length=32), None, 4, HOW)

@@ -217,7 +217,6 @@ WRONG = {
     ("sweep", ""): [3],
     ("evaluation.prompts", ""): [["no mask"], [f"{LONG}[MASK]"]],
     ("evaluation.minimal_pairs", ""): [[["same", "same"]], [["a", f"one {LONG}"]]],
-    ("evaluation.also", ""): [{"": ["a.txt"]}],
     ("evaluation", "mask_token"): [{"random_token": 0.3}, {"mask_token": 0.0, "random_token": 0.0}],
     ("finetune.task", "classification"): ["classification"],
     ("finetune.data", "file"): [{"source": "csv"}],

@@ -17,10 +17,9 @@ from mlm.accelerators.artefacts import Finding, PreflightVerdict, Step, Target
 from mlm.config.merging import merged
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
-from mlm.evaluation.artefacts import Difference, EvaluationFigures, FurtherText, Verdict
+from mlm.evaluation.artefacts import EvaluationFigures, Verdict
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.errors import HIDDEN, MlmError
-from mlm.foundations.typed_artefacts import as_json
 from mlm.report.glossary import FIGURES
 from mlm.report.other_runs import OtherRun
 from mlm.report.page import numbers_of, render
@@ -235,23 +234,6 @@ def test_of_a_run_of_another_vocabulary_the_page_shows_bits_and_never_nats_or_ac
     numbers = numbers_of(results)
     assert numbers["comparison"]["best"] == "base" and "coarse" in numbers["also"]
     assert numbers["comparison"]["standings"][1]["unpaired"].startswith("The held-out documents")
-
-
-def test_further_text_has_a_row_for_each_run_and_shows_what_was_forgotten(tmp_path):
-    model, before = (made.evaluation("base", loss).test for loss in (5.125, 4.5))
-    text = FurtherText(1234, 5678, 1500, "ab", model)
-    forgotten = replace(text, before=before, change=Difference(0.25, (0.125, 0.5)))
-    results = results_in(tmp_path, {"base": {}, "b": {"pretraining": {"seed": 1}}})
-    evaluations = [
-        made.evaluation("base", also={"<i>news": as_json(one)}) for one in (text, forgotten)
-    ]
-    pairs = zip(results.runs, evaluations, strict=True)
-    runs = [replace(run, evaluation=evaluation) for run, evaluation in pairs]
-    html = page_of(replace(results, runs=runs))
-    shown = " ".join(Page(html).text.split())
-    row, rest = "<i>news{}1.6071.557 to 1.657{}", "5.12520.0 %17,7001,2345,6784.825"
-    assert row.format("base", "––") + rest in shown
-    assert row.format("b", "1.4111.361 to 1.461+0.2500.125 to 0.500 worse") + rest in shown
 
 
 def test_every_artefact_has_its_digest_in_the_page(page):

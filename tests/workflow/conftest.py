@@ -39,7 +39,7 @@ pretraining:
    validation: {every: 6, samples: 16}}
 evaluation:
   {bootstrap: {resamples: 100}, train_samples: 32, samples: 2,
-   minimal_pair_files: [data/pairs.tsv], also: {further: [data/further.txt]}}
+   minimal_pair_files: [data/pairs.tsv]}
 """)
 
 
@@ -50,16 +50,12 @@ def speeches(count: int) -> list[str]:
     return [" ".join(p.read_text(encoding="utf-8").split())[:6000] for p in texts[:count]]
 
 
-def write_further_files(place: Path) -> None:
-    """What TINY evaluates beside the test split, unless it is there."""
-    for name, text in (
-        ("further.txt", "We have peace, and they have war.\n" * 40),
-        ("pairs.tsv", "sen\twrong_sen\nWe have peace.\tWe has peace.\n"),
-    ):
-        file = place / "data" / name
-        file.parent.mkdir(exist_ok=True)
-        if not file.exists():
-            file.write_text(text)
+def write_pairs(place: Path) -> None:
+    """The pairs that TINY names, unless they are there."""
+    file = place / "data" / "pairs.tsv"
+    file.parent.mkdir(exist_ok=True)
+    if not file.exists():
+        file.write_text("sen\twrong_sen\nWe have peace.\tWe has peace.\n")
 
 
 @dataclass(frozen=True)
@@ -69,9 +65,9 @@ class Project:
     path: Path
 
     def write_config(self, config: dict) -> None:
-        """Write it, with the further files that TINY names."""
+        """Write it, with the pairs that TINY names."""
         (self.path / "tiny.yaml").write_text(yaml.safe_dump(config))
-        write_further_files(self.path)
+        write_pairs(self.path)
 
     @contextlib.contextmanager
     def configured(self, config: dict):

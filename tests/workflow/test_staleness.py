@@ -139,7 +139,6 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         # As `mv`, `cp -a`, `rsync -a`, `tar` and a checkout of git leave it.
         ("data/train-b.txt", "1970", ALL),
         ("data/pairs.tsv", "1970", downstream("evaluate")),
-        ("data/further.txt", "1970", downstream("evaluate")),
         ("report/style.css", "1970", {"report"}),
         ("scripts/jobs/evaluate.py", "new", downstream("evaluate")),
         ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),

@@ -45,9 +45,6 @@ class Evaluation(fields.MaskedShares):
     """Masked samples of train to show in the report."""
     train_samples: fields.NotNegativeCount | None = None
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
-    also: dict[str, Annotated[list[Text], Field(min_length=1)]] = {}
-    """Further held-out text, by a name the glob patterns of its files, read as those of
-    corpus.files, such as {news: [news/*.txt]}. Nothing of it is searched for in train."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
     minimal_pair_files: list[Text] = []
@@ -64,8 +61,6 @@ class Evaluation(fields.MaskedShares):
         for first, second in self.minimal_pairs:
             if first == second:
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
-        if "" in self.also:
-            yield "also: a text without a name; give it one"
         yield from named_twice("minimal_pair_files", self.minimal_pair_files)
         for file in self.minimal_pair_files:
             if not file.endswith((".jsonl", ".tsv")):

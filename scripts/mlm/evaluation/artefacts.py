@@ -120,21 +120,6 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class FurtherText:
-    """Further held-out text (`evaluation.also`), its `tokens` without the two around each document,
-    `sha256` that of the documents and their groups, and the model's figures. Of one that starts
-    from a checkpoint, also those `before` the first step, and the `change` in bits a character."""
-
-    documents: int
-    characters: int
-    tokens: int
-    sha256: str
-    model: Summary
-    before: Summary | None = field(default=None, metadata=OPTIONAL)
-    change: Difference | None = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True)
 class Baseline(Difference):
     """A baseline at the model's positions, where the model is not shown the token itself, with the
     view that the model has: `difference` is the model's loss minus its own, `accuracy_difference`
@@ -289,7 +274,6 @@ class EvaluationFigures(_Rounded):
     settings: dict[str, Any]
     digests: dict[str, str]
     by_group: BitsByGroup | None = field(default=None, metadata=OPTIONAL)
-    also: dict[str, FurtherText] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def masked_as(self) -> str | None:

@@ -1,9 +1,8 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlm.config.accelerator import Accelerator
@@ -18,7 +17,6 @@ from mlm.evaluation.evaluation_data import (
     tokens_per_character,
 )
 from mlm.evaluation.exported_model import framework_of, load_tokenizer
-from mlm.evaluation.further_text import on_further_texts
 from mlm.evaluation.metrics import (
     calibration_of,
     frequency_bands,
@@ -35,7 +33,6 @@ from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.model.export import ExportedModel
 from mlm.samples.manifests import Manifest
 
 #: Settings that the figures depend on and the file records.
@@ -56,15 +53,12 @@ def evaluate(
     attend: str = "sample",
     root: Path = Path(),
     corpus: Path | None = None,
-    further: Mapping[str, Any] | None = None,
-    start: Callable[[], ExportedModel] | None = None,
 ) -> EvaluationFigures:
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
     are paths, with shards relative to `root`; `characters` those of the splits' text if known;
     `pairs` those of the configuration and of its files; `attend` what attention stayed within in
-    the training; `corpus` describes the text of test, if known; `further` is what `further_texts`
-    gives, and `start` the model before its first step. Raises MlmError if the inputs do not belong
-    together, or a split is empty."""
+    the training; `corpus` describes the text of test, if known. Raises MlmError if the inputs do
+    not belong together, or a split is empty."""
     splits = {split: Manifest.read(path) for split, path in manifests.items()}
     tokenizer = load_tokenizer(model)
     special, mask_id = sorted(set(tokenizer.all_special_ids)), tokenizer.mask_token_id
@@ -72,8 +66,8 @@ def evaluate(
         splits, root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     within = tokenizer.cls_token_id if attend == "document" else None
-    how_scored = section, tokenizer, data.sequence_length
-    scorer = Scorer(_opened(model, within, accelerator, section.seed), *how_scored)
+    opened = _opened(model, within, accelerator, section.seed)
+    scorer = Scorer(opened, section, tokenizer, data.sequence_length)
     test = scorer.score(data.test, "test")
     hidden, beside_train = test.where_hidden(mask_id), dict.fromkeys(_BESIDE_TRAIN)
     if not len(hidden.positions):
@@ -104,12 +98,6 @@ def evaluate(
     )
     texts = TextOfGroups.read(corpus, splits["test"], root) if corpus else None
     shown = test.positions.shown_as(mask_id)
-    before = None
-    if start is not None:
-        with TemporaryDirectory() as place:
-            start().write(place)
-            opened = _opened(Path(place), within, accelerator, section.seed)
-            before = Scorer(opened, *how_scored)
     figures = EvaluationFigures(
         run=run,
         test=summary_of(test, mask_id, density["test"], how),
@@ -128,7 +116,6 @@ def evaluate(
         group_sums=group_sums(hidden, texts),
         **_recorded(section, data, model, manifests["test"], texts),
         by_group=bits_by_group(hidden, texts, how) if texts else None,
-        also=further and on_further_texts(further, model, section, scorer, before, mask_id, how),
     )
     said = verdicts_on(figures, len(data.test), splits["test"].num_samples)
     return replace(figures, verdicts=said)

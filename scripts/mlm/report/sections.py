@@ -249,7 +249,6 @@ def evaluation(results: Results) -> dict:
         "shown": shown if len(shown) > len(results.runs) else [],
         "columns": METRICS,
         "groups": _groups(best_run(results.runs)),
-        "further": _further_texts(results.runs),
     }
 
 
@@ -274,17 +273,6 @@ def _groups(run: RunResults) -> dict | None:
         "ends": (min(drawn), max(drawn)),
         "whole": whole if whole and min(drawn) <= whole <= max(drawn) else None,
     }
-
-
-def _further_texts(runs: list[RunResults]) -> dict | None:
-    """Rows of further held-out text: name, run, figures; of runs that start from a checkpoint, bits
-    per character before and after are drawn (`ends` are None without any)."""
-    of_runs = [(run.name, run.evaluation.also or {}) for run in runs]
-    names = dict.fromkeys(name for _, also in of_runs for name in also)
-    rows = [(name, run, also[name]) for name in names for run, also in of_runs if name in also]
-    both = [made for *_, text in rows if text.before for made in (text.before, text.model)]
-    bits = [made.bits_per_character for made in both]
-    return {"rows": rows, "ends": (min(bits), max(bits)) if bits else None} if rows else None
 
 
 def fill_mask(results: Results) -> dict | None:
