@@ -16,7 +16,6 @@ FIGURES = {
     "piece_lengths": FigureName("Tokenizer", "Length of the vocabulary's pieces", "tokens"),
     "training_loss": FigureName("Training", "Loss during training", "visible"),
     "training_accuracy": FigureName("Training", "Accuracy during training", "visible"),
-    "learning_rate": FigureName("Training", "Learning rate", "learning_rate"),
     "test_loss": FigureName("Evaluation", "Test loss against the baselines", "loss"),
     "test_accuracy": FigureName("Evaluation", "Test accuracy against the baselines", "accuracy"),
     "frequency_bands": FigureName("Evaluation", "Accuracy by frequency of the token", "accuracy"),

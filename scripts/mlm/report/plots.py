@@ -50,7 +50,6 @@ def figures(results: Results) -> dict[str, Figure]:
     draw("piece_lengths", _piece_lengths, results.tokenizer, height=2.8, legend=False)
     draw("training_loss", _training_curve, runs, "loss")
     draw("training_accuracy", _training_curve, runs, "accuracy")
-    draw("learning_rate", _learning_rate, runs, height=2.8)
     for metric in ("loss", "accuracy"):
         bars = _bars_of(runs, metric)
         height = 0.8 + 0.36 * max(1, len(bars))
@@ -111,15 +110,11 @@ def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
     if metric == "accuracy":
         _in_percent(axes)
     unit = "nats per target" if metric == "loss" else "accuracy"
-    _by_step(axes, f"{unit}, some visible")
-    words = "; ".join(said) or "no validation was recorded"
-    return f"Line plot, {metric} over steps, train and validation. Validation: {words}."
-
-
-def _by_step(axes: Axes, unit: str) -> None:
-    axes.set(xlabel="step", ylabel=unit)
+    axes.set(xlabel="step", ylabel=f"{unit}, some visible")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    words = "; ".join(said) or "no validation was recorded"
+    return f"Line plot, {metric} over steps, train and validation. Validation: {words}."
 
 
 def _in_percent(axes: Axes) -> None:
@@ -182,15 +177,6 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
         for label, value, ci, _ in bars
     )
     return f"Bar chart of the test {metric} where the answer is hidden: {said}."
-
-
-def _learning_rate(axes: Axes, runs: Runs) -> str:
-    rates = {run.name: _column(run, "learning_rate") for run in runs}
-    _lines(axes, rates, linewidth=1.8)
-    _by_step(axes, "learning rate")
-    axes.set_ylim(bottom=0)
-    peaks = ", ".join(f"{name} {max(y):.2g}" for name, (_, y) in rates.items() if y)
-    return f"Line plot of the learning rate over steps. Highest: {peaks}."
 
 
 def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], said=None, **style) -> None:
