@@ -6,6 +6,7 @@ from tests.conftest import refusal
 from mlm.config.named_files import problems_of_named_files
 from mlm.config.resolution import resolve
 from mlm.corpus.file_patterns import matched_files
+from mlm.corpus.parts import filter_files
 
 PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}
 
@@ -38,3 +39,5 @@ def test_names_that_snakemake_would_read_as_something_else_are_refused(here, nam
         (problem,) = problems_of_named_files(resolve(given))
         assert name in problem and "rename it" in problem
     assert "rename it" in refusal(matched_files, {"train": ["*.tsv"]})
+    filters = {"language": {"model": name}, "decontamination": {"against": []}}
+    assert "rename it" in refusal(filter_files, filters)

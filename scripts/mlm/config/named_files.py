@@ -21,6 +21,19 @@ def wrong_with_name(path: str) -> str | None:
     return None
 
 
+def wrong_with_file(path: str) -> str | None:
+    """A sentence if there is no file `path`, or its name cannot be used; None if there is one."""
+    if problem := wrong_with_name(path):
+        return f"{path} {problem}"
+    if os.path.isfile(path):
+        return None
+    what = "a directory" if os.path.isdir(path) else "not there"
+    return (
+        f"{path} is {what}; name a file, relative to the working directory ({os.getcwd()}), or "
+        "leave it out"
+    )
+
+
 def all_named_files(settings: Settings | None, *finders: Callable[[], Any]) -> list[Any]:
     """What each of `finders` returns, after a look for the files of `settings`, which is None in a
     job: other files may not be where it runs. Raises one MlmError with all problems of all."""
@@ -42,14 +55,10 @@ def problems_of_named_files(settings: Settings) -> list[str]:
     each path that cannot be used. Files that patterns name are for `corpus.file_patterns`."""
     problems = []
     for key, path, is_file in _named(settings):
-        if problem := wrong_with_name(path):
+        if is_file and (problem := wrong_with_file(path)):
+            problems.append(f"{key}: {problem}")
+        elif problem := wrong_with_name(path):
             problems.append(f"{key}: {path} {problem}")
-        elif is_file and not os.path.isfile(path):
-            what = "a directory" if os.path.isdir(path) else "not there"
-            problems.append(
-                f"{key}: {path} is {what}; name a file, relative to the working directory "
-                f"({os.getcwd()}), or leave it out"
-            )
     return list(dict.fromkeys(problems))
 
 

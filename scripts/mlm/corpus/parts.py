@@ -1,11 +1,11 @@
 """What the jobs of the corpus read, by the sizes of files; light, as Snakemake imports it."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from mlm.config.fields import SPLITS
+from mlm.config.named_files import wrong_with_file
 from mlm.corpus.file_patterns import FORMATS, file_format, matched_files, not_fetched, sections
 from mlm.foundations.errors import MlmError, listed
 
@@ -135,16 +135,11 @@ def filter_files(filters: Mapping) -> list[str]:
     ]
     if table := filters["decontamination"].get("table"):
         named.append(("decontamination.also: finetuning (finetune.data.file)", table[0]))
-    problems = []
-    for key, path in named:
-        if path is not None and not os.path.isfile(path):
-            what = "a directory" if os.path.isdir(path) else "not there"
-            problems.append(
-                f"corpus.filters.{key}: {path} is {what}; name a file, relative to the working "
-                "directory, or leave it out"
-            )
-        elif path is not None and (problem := not_fetched(path)):
-            problems.append(f"corpus.filters.{key}: {problem}")
+    problems = [
+        f"corpus.filters.{key}: {problem}"
+        for key, path in named
+        if path is not None and (problem := wrong_with_file(path) or not_fetched(path))
+    ]
     if problems:
         raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
     return [path for _, path in named if path is not None]
