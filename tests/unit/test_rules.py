@@ -1,8 +1,13 @@
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.conftest import ended
+
+from mlm.foundations.environment import PACKAGES, pinned_versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,3 +39,14 @@ def test_wildcards_of_all_rules_are_constrained_in_one_place():
     """Said a second time, Snakemake forgets what the first said of outputs in a bucket."""
     files = [*(ROOT / "rules").glob("*.smk"), ROOT / "Snakefile"]
     assert [f.name for f in files if "\nwildcard_constraints:" in f.read_text()] == ["common.smk"]
+
+
+def test_rules_import_nothing_that_only_jobs_need():
+    """Snakemake's own environment suffices for a plan."""
+    texts = [file.read_text() for file in sorted((ROOT / "rules").glob("*.smk"))]
+    found = re.findall(r"^from mlm\.\S+ import (?:\([^)]*\)|.*)", "\n".join(texts), re.M)
+    here = pinned_versions(ROOT / "envs" / "requirements-plan.txt")
+    absent = ["jax", *(name.replace("-", "_") for name in PACKAGES if name not in here)]
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({absent}))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    ended(sys.executable, "-c", "\n".join([hidden, *found]), env=environment)

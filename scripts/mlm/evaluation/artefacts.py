@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from mlm.config.fields import MaskedShares
-from mlm.evaluation.bootstrap import Interval
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
 from mlm.training.artefacts import ACCURACY, LOSS
@@ -15,6 +14,7 @@ from mlm.training.artefacts import ACCURACY, LOSS
 DIGITS = 7
 
 Tone = Literal["better", "worse", "even"]
+Interval = tuple[float, float]
 
 
 def rounded(value: Any, digits: int = DIGITS) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Interval = tuple[float, float]
+from mlm.evaluation.artefacts import Interval
 
 #: Draws held in memory at a time.
 _BLOCK = 4_000_000
