@@ -248,19 +248,20 @@ def copy_of_the_repository(place: Path) -> Project:
     return project
 
 
-def made(name: str, cores: int, tmp_path_factory) -> Project:
-    """A copy of the tiny workflow, run to its report by the first process that asks for it, and
-    not to be written to."""
+def made(name: str, cores: int, tmp_path_factory, *targets: str) -> Project:
+    """A copy of the tiny workflow, run to its report, or to `targets`, by the first process that
+    asks for it, and not to be written to."""
     base = tmp_path_factory.getbasetemp()
     place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with open(place.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
             copy_of_the_repository(place)
-            command = [*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml"]
+            command = [*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml", "--", *targets]
             with open(place / "built.log", "w") as log:
                 subprocess.run(command, cwd=place, env=users_environment(), stdout=log, stderr=log)
-    assert (place / "results/report.html").exists(), (place / "built.log").read_text()[-6000:]
+    made = all((place / target).exists() for target in targets or ["results/report.html"])
+    assert made, (place / "built.log").read_text()[-6000:]
     return Project(place)
 
 
@@ -276,9 +277,3 @@ def built(tmp_path_factory) -> Project:
 def copied(built, tmp_path) -> Project:
     shutil.copytree(built.path, tmp_path / "copied", symlinks=True)
     return Project(tmp_path / "copied")
-
-
-@pytest.fixture(scope="session")
-def built_again(tmp_path_factory) -> Project:
-    """The same from another copy, on another number of cores."""
-    return made("small_again", 3, tmp_path_factory)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from .conftest import TINY, copy_of_the_repository
+from .conftest import TINY, copy_of_the_repository, made
 
 pytestmark = pytest.mark.workflow
 
@@ -40,14 +40,23 @@ def test_a_run_prints_the_beginning_and_the_end_of_each_stage_and_little_more(bu
     assert "step 12/12" in (built.path / "logs/pretrain/base.log").read_text()
 
 
-def test_another_copy_at_another_number_of_cores_has_the_same_bytes(built, built_again):
-    first, second = built.digests(), built_again.digests()
-    assert first.keys() == second.keys()
-    assert [n for n in first if first[n] != second[n]] == []
+#: The last result of the data and the training.
+MODEL = "results/runs/base/model/model.safetensors"
+
+
+@pytest.mark.parametrize("targets", [[MODEL], pytest.param([], marks=pytest.mark.slow)], ids=len)
+def test_another_copy_at_another_number_of_cores_has_the_same_bytes(
+    built, tmp_path_factory, targets
+):
+    again = made(f"small-again-{len(targets)}", 3, tmp_path_factory, *targets)
+    first, second = built.digests(), again.digests()
+    assert MODEL.removeprefix("results/") in second and second.keys() <= first.keys()
+    assert targets or first.keys() == second.keys()
+    assert [n for n in second if first[n] != second[n]] == []
     losses = [
         # All but the two columns of the clock.
         [line.rsplit(",", 2)[0] for line in open(p.path / "results/runs/base/training.csv")]
-        for p in (built, built_again)
+        for p in (built, again)
     ]
     assert losses[0] == losses[1]
 
