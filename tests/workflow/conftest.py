@@ -260,8 +260,8 @@ def made(name: str, cores: int, tmp_path_factory, *targets: str) -> Project:
             command = [*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml", "--", *targets]
             with open(place / "built.log", "w") as log:
                 subprocess.run(command, cwd=place, env=users_environment(), stdout=log, stderr=log)
-    made = all((place / target).exists() for target in targets or ["results/report.html"])
-    assert made, (place / "built.log").read_text()[-6000:]
+    complete = all((place / target).exists() for target in targets or ["results/report.html"])
+    assert complete, (place / "built.log").read_text()[-6000:]
     return Project(place)
 
 
