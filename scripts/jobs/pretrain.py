@@ -24,14 +24,15 @@ def train(request, results):
     pretrain(training, results and ResultFiles(**results))
 
 
-def train_alone_or_together(request):
-    """Train in this process, or in as many as `accelerator.processes` if they are started here."""
+def train_alone_or_together(request, srun=None):
+    """Train in this process, or in as many as `accelerator.processes` if they are started here, by
+    the command `srun` if the job has one."""
     from mlm.config.resolution import RunConfiguration
     from mlm.training.processes import run_together, started_on_hosts
 
     accelerator = RunConfiguration.of_param(request["config"]).accelerator
     if accelerator.together and not started_on_hosts(accelerator):
-        run_together(__file__, request, accelerator.processes)
+        run_together(__file__, request, accelerator.processes, srun)
     else:
         train(request, request["results"])
 
@@ -59,7 +60,7 @@ def main(job):
         "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
         "preflight": preflight if operational["preflight_required"] else None,
     }
-    train_alone_or_together(request)
+    train_alone_or_together(request, job.resources.get("mpi"))
     trained = Training.read(made.summary)
     return Done(f"{trained.steps:,} steps, validation loss {trained.final.validation_loss:.3f}")
 

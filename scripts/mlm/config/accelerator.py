@@ -24,8 +24,8 @@ class Accelerator(Section):
     """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
     """Processes that train a run together (engine: jax); null: one. The job starts them: by srun if
-    it is a Slurm job of several tasks, else on its machine. With kind: tpu, or where
-    JAX_COORDINATOR_ADDRESS is set, they are this same command on every host."""
+    its resource mpi says so, else on its machine. With kind: tpu, or where JAX_COORDINATOR_ADDRESS
+    is set, they are this same command on every host."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time; it affects the result. false: use
     the fastest, cuDNN's attention among them, with which two runs may end in different weights

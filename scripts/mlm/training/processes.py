@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -153,14 +154,14 @@ def _connect_devices() -> None:
     jax.jit(lambda x: x.sum())(ones).block_until_ready()
 
 
-def run_together(script: str, request: dict, processes: int) -> None:
-    """Run `script` in so many processes, each with `request` as its argument: as tasks of srun in a
-    Slurm job of several tasks, else on this machine. Signals are passed on. If one process fails,
-    the others are ended and MlmError is raised."""
+def run_together(script: str, request: dict, processes: int, srun: str | None = None) -> None:
+    """Run `script` in so many processes, each with `request` as its argument: as tasks of `srun`, a
+    command, if there is one, else on this machine. Signals are passed on. If one process fails, the
+    others are ended and MlmError is raised."""
     command = [sys.executable, script, json.dumps(request)]
     host, environments = "127.0.0.1", [{INDEX: str(index)} for index in range(processes)]
-    if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
-        command = ["srun", f"--ntasks={processes}", "--kill-on-bad-exit=1", *command]
+    if srun:
+        command = [*shlex.split(srun), f"--ntasks={processes}", "--kill-on-bad-exit=1", *command]
         host, environments = socket.gethostname(), [{}]
     with socket.socket() as free:
         free.bind(("", 0))
