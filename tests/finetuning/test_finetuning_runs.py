@@ -2,7 +2,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import shutil
 import signal
 from concurrent.futures import ProcessPoolExecutor
@@ -127,20 +126,13 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
     assert not asked["state"].exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"vocab_size": 20}, "has 20 word embeddings (vocab_size), but its tokenizer.json has"),
-        ({"model_type": "electra"}, "config.json: fine-tuning knows no family 'electra'"),
-    ],
-)
-def test_a_published_encoder_that_does_not_fit_is_named(regression, tmp_path, changes, said):
+def test_a_published_encoder_that_does_not_fit_is_named(regression, tmp_path):
     place, section, _ = regression
     model = shutil.copytree(place / "model", tmp_path / "model")
     fields = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(fields | changes))
+    (model / "config.json").write_text(json.dumps(fields | {"vocab_size": 20}))
     asked = job(place, "unfit", section) | {"names": (None, "known", 0), "model": model}
-    with pytest.raises(MlmError, match=re.escape(said)):
+    with pytest.raises(MlmError, match=r"has 20 word embeddings \(vocab_size\)"):
         finetune_fold(**asked)
 
 
@@ -172,20 +164,6 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     finetune_fold(**resumed)
     for name in ("predictions.csv", "fold.json"):
         assert (resumed["directory"] / name).read_bytes() == (files / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_three_classes_run_from_end_to_end(tmp_path):
-    section = prepared(tmp_path, rows=90, task="classification", epochs=1)
-    metrics = whole(tmp_path, "out", section)
-    assert metrics["score"] == "accuracy"
-    assert metrics["models"]["tfidf_ridge"]["all"]["score"] > 0.8
-    assert set(metrics["shown"]["classes"]) == {"easy", "fair", "hard"}
-    assert 0 <= metrics["models"]["pretrained"]["macro_f1"] <= 1
-    config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
-    assert config["id2label"] == {"0": "easy", "1": "fair", "2": "hard"}
-    card = (tmp_path / "out" / "model" / "README.md").read_text()
-    assert "the classes `easy`, `fair`, `hard`" in card and "accuracy" in card
 
 
 @pytest.mark.slow

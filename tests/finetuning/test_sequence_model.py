@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from in_pytorch import run_in_pytorch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from test_network import families
 from tiny_encoder import QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
@@ -43,16 +43,6 @@ def test_all_weights_but_the_heads_come_from_the_file(directory):
     assert all(np.array_equal(stored[name], found[name]) for name in found.keys() - head)
 
 
-def test_an_encoder_without_the_head_of_its_language_model_suffices(directory, tmp_path):
-    place = Path(shutil.copytree(directory, tmp_path / "bare"))
-    stored = load_file(directory / "model.safetensors")
-    bare = {n.removeprefix("roberta."): w for n, w in stored.items() if n.startswith("roberta.")}
-    assert len(bare) < len(stored)
-    save_file(bare, place / "model.safetensors")
-    found, whole = loaded(place), loaded(directory)
-    assert all(np.array_equal(found[name], whole[name]) for name in whole | found)
-
-
 def test_random_weights_are_others_and_a_function_of_the_seed(directory):
     model, pretrained = of(directory), loaded(directory)
     one, same, other = (model.parameters(seed) for seed in (0, 0, 1))
@@ -69,7 +59,6 @@ def test_random_weights_are_others_and_a_function_of_the_seed(directory):
     [
         ({"model_type": "electra"}, "config.json: fine-tuning knows no family 'electra'. Pretrain"),
         ({"model_type": "bert"}, r"bert\.embeddings\.LayerNorm\.bias: found nothing, expected"),
-        ({"hidden_act": "mish"}, "config.json: hidden_act: found 'mish', expected one of gelu"),
     ],
 )
 def test_another_architecture_is_refused(directory, tmp_path, change, message):

@@ -114,8 +114,6 @@ def test_bfloat16_is_the_upper_half_of_float32(published):
         ("model.safetensors", b"\x40\0\0\0\0\0\0\0{", "cannot be read as safetensors"),
         ("config.json", b'{"model_type": "bert", "auto_map": {"AutoModel": "x.X"}}', "auto_map"),
         ("config.json", None, "no such file"),
-        ("config.json", b"{", "not readable as JSON"),
-        ("config.json", b"{}", "names no model_type"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused_in_one_message(published, file, content, words):
@@ -126,7 +124,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_message(published, file, conten
         Checkpoint.read(str(place))
 
 
-@pytest.mark.parametrize("place", ["owner/name", "owner/name@main", f"owner/name@{COMMIT}"])
+@pytest.mark.parametrize("place", ["owner/name@main", f"owner/name@{COMMIT}"])
 def test_a_hub_id_needs_its_commit_and_the_hub_must_have_it(monkeypatch, place):
     import huggingface_hub
 

@@ -9,7 +9,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifest_merging import merged_manifest
-from mlm.samples.manifests import Manifest, check_shards, project_root
+from mlm.samples.manifests import Manifest, check_shards
 
 TEXTS = [f"document number {i}" for i in range(10)]
 
@@ -71,9 +71,3 @@ def test_shards_that_do_not_belong_together_are_no_manifest(made, change, key):
         changed = [first, (path, dataclasses.replace(summary, **change)), last]
     with pytest.raises(MlmError, match=key):
         remerge(directory, changed)
-
-
-def test_shards_lie_where_their_manifest_lies():
-    place = ".snakemake/storage/gcs/bucket/a"
-    assert str(project_root(f"{place}/results/manifests/train.json")) == place
-    assert str(project_root("results/manifests/train.json")) == "."

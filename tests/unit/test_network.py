@@ -39,9 +39,7 @@ DROPOUTS = {
     "family, changes, name",
     [
         ("electra", {}, "model_type"),
-        ("bert", {"hidden_act": "mish"}, "hidden_act"),
         ("modernbert", {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers"),
-        ("modernbert", {"local_attention": -1}, "local_attention"),
         ("bert", {"vocab_size": None}, "vocab_size"),
         ("modernbert", {"hidden_size": 30, "num_attention_heads": 2}, "num_attention_heads"),
     ],

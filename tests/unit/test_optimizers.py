@@ -1,13 +1,12 @@
 import math
 
 import pytest
-from tests.conftest import refusal
 
 from mlm.config import optimizers
 from mlm.config.optimizers import Optimizer
-from mlm.training import in_jax, in_tensorflow
-from mlm.training.in_jax.optimizers import first_moments
-from mlm.training.in_tensorflow.optimizers import LearningRate, build_optimizer
+from mlm.training.in_jax.optimizers import OPTIMIZERS as IN_JAX
+from mlm.training.in_tensorflow.optimizers import OPTIMIZERS as IN_TENSORFLOW
+from mlm.training.in_tensorflow.optimizers import LearningRate
 from mlm.training.learning_rate import with_lengths
 
 
@@ -51,20 +50,7 @@ def test_numbers_of_steps_go_before_shares_of_the_schedule():
     assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
 
 
-def test_a_warmup_and_a_decay_that_overlap_are_refused():
-    assert "pretraining.optimizer" in refusal(settings, warmup_steps=30, decay_ratio=0.8)
-
-
 def test_both_engines_have_the_optimizers_of_the_configuration_and_their_moments():
-    assert list(in_jax.optimizers.OPTIMIZERS) == list(optimizers.OPTIMIZERS)
-    assert list(in_tensorflow.optimizers.OPTIMIZERS) == list(optimizers.OPTIMIZERS)
-    for name, rules in in_jax.optimizers.OPTIMIZERS.items():
+    assert list(IN_JAX) == list(IN_TENSORFLOW) == list(optimizers.OPTIMIZERS)
+    for name, rules in IN_JAX.items():
         assert max(len(r.moments) for r in rules) == optimizers.OPTIMIZERS[name].moments
-
-
-@pytest.mark.parametrize(
-    "build", [lambda s: first_moments({}, s, {}), lambda s: build_optimizer(s, [])]
-)
-def test_an_engine_refuses_an_optimizer_that_it_does_not_have(build):
-    unknown = settings().model_copy(update={"name": "moun"})
-    assert "pretraining.optimizer.name" in refusal(build, unknown)

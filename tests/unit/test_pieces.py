@@ -63,11 +63,3 @@ def test_ids_with_a_large_gap_are_refused_before_a_table_is_made(place):
     for read in (pieces_by_id, word_starts, lambda content: Encoder(content, {})):
         with pytest.raises(MlmError, match="100,000,000"):
             read(content)
-
-
-def test_without_a_mark_every_piece_starts_a_word():
-    vocabulary = {p: i for i, p in enumerate([*SPECIAL, "a", "b"])}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"}
-    added = [{"id": i, "content": p, "special": True} for i, p in enumerate(SPECIAL)]
-    starts = word_starts({"model": model, "added_tokens": added})
-    assert starts.tolist() == [False] * 5 + [True] * 2

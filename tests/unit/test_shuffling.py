@@ -74,14 +74,6 @@ def test_seeds_and_epochs_have_orders_of_their_own():
     assert len({order(seed, epoch) for seed in range(5) for epoch in range(5)}) == 25
 
 
-def test_permutations_are_as_even_as_chance():
-    counts = np.zeros((7, 7))
-    for key in range(1400):
-        counts[np.arange(7), KeyedPermutation(7, key).items(np.arange(7))] += 1
-    statistic = ((counts - 200) ** 2 / 200).sum()
-    assert 15 < statistic < 70  # 36 degrees of freedom: 0.1 % below and 0.1 % above
-
-
 def neighbours_apart(periods: np.ndarray, batch: int) -> float:
     """Mean distance, in periods, of two samples of one batch."""
     batches = periods[: len(periods) // batch * batch].reshape(-1, batch)

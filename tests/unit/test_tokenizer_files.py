@@ -111,26 +111,11 @@ def test_a_pretrained_directory_gives_the_same_ids(made, tmp_path):
 
 def bert(folder, *words):
     """A directory with a vocabulary of BERT's form, whose padding has id 0."""
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "we",
-        "the",
-        "people",
-        "##s",
-        ",",
-        *words,
-    ]
+    words = ["[PAD] [UNK] [CLS] [SEP] [MASK] we the people ##s ,", *words]
     folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(
-            {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": False}
-        )
-    )
+    (folder / "vocab.txt").write_text("\n".join(" ".join(words).split()), encoding="utf-8")
+    config = {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return {"path": str(folder), "revision": None}
 
 

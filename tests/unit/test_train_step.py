@@ -9,34 +9,6 @@ from mlm.training.in_tensorflow.optimizers import AdamW
 from mlm.training.in_tensorflow.train_step import projected_cross_entropy, replica_validation_step
 
 
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_out(scale):
-    random = np.random.default_rng(0)
-    sizes = ((50, 8), (30, 8), (30,))
-    given = [tf.constant(random.normal(size=size) * scale**0.5, tf.float32) for size in sizes]
-    labels = tf.constant(random.integers(30, size=50), tf.int32)
-    weights = tf.constant(random.random(50), tf.float32)
-
-    def product(states, table, bias, labels):
-        logits = tf.matmul(states, table, transpose_b=True) + bias
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        return losses, tf.argmax(logits, axis=-1, output_type=tf.int32) == labels
-
-    found = []
-
-    def projected(*given):
-        return projected_cross_entropy(*given, *strata(30, None))
-
-    for answers in (projected, product):
-        with tf.GradientTape() as tape:
-            tape.watch(given)
-            losses, right = answers(*given, labels)
-            total = tf.reduce_sum(losses * weights)
-        found.append([losses, right, *tape.gradient(total, given)])
-    for ours, expected in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-4)
-
-
 def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
     logits = tf.constant([[0.0, np.nan, 1.0], [np.inf, 0.0, 1.0]])
     given = tf.eye(3), tf.zeros(3), tf.constant([0, 1]), *strata(3, None)
