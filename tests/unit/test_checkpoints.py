@@ -11,7 +11,6 @@ from tiny_encoder import tiny_config
 from mlm.config.model import unfit_files
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.carried_vocabulary import CarriedVocabulary
 from mlm.model.checkpoints import Checkpoint, checkpoint_files
 from mlm.model.warm_start import WarmStart
 from mlm.model.weights import fitting
@@ -68,8 +67,7 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(published):
     place, weights = published
     fewer = Architecture.of(tiny_config("bert", num_hidden_layers=1))
     fresh = {n: np.zeros(s, "f") for n, s in parameter_shapes(fewer).items()}
-    rows = CarriedVocabulary(tuple(((i, 1.0),) for i in range(fewer.vocabulary)), same=True)
-    start = WarmStart("some", Checkpoint.read(str(place)), rows)
+    start = WarmStart("some", Checkpoint.read(str(place)))
     words = f"{fewer.names.words}.weight"
     with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
         start.over(fresh, words, ())

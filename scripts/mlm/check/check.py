@@ -83,7 +83,7 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         wrong = Evaluation(prompts=prompts).unmasked_prompts(encoder.special_tokens["mask"])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
-            WarmStart.of(run.model, encoder, data.files.tokenizer)
+            WarmStart.of(run.model, data.files.tokenizer)
         model_configuration(run.model, encoder, run.sequence_length, run.engine)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:

@@ -36,10 +36,11 @@ STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.
 
 def initialise_from_counts(weights: StartingWeights, run, begun: Begun | None) -> None:
     """`overwrite_with_counts` of the train split of `run`, a Run, beside positions that differ in
-    columns of their own, if the family can have that; after a warm start, of what it left."""
+    columns of their own, if the family can have that; after a warm start without an output bias,
+    of that alone."""
     columns = None
     if begun is not None:
-        if begun.biased and not begun.left.any():
+        if begun.biased:
             return
     elif run.model.initialisation.attention == "neighbour_heads":
         columns = columns_of_words(run.model_config)
@@ -58,7 +59,7 @@ def overwrite_with_counts(
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
     in place, by counts of the train split. Tokens counted beside no other keep their embeddings,
-    as does all that a warm start gave. Raises MlmError if the shards cannot be read."""
+    as do all after a warm start. Raises MlmError if the shards cannot be read."""
     words = weights.table("words")
     columns = columns or words.shape[1]
     vectors, log_frequencies = in_one_thread(
@@ -66,7 +67,7 @@ def overwrite_with_counts(
     )
     usual = words[:, -columns:]
     counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
-    chosen = vectors.any(axis=1) & (True if begun is None else begun.left)
+    chosen = vectors.any(axis=1) & (begun is None)
     words[:, -columns:] = np.where(chosen[:, np.newaxis], counted, usual)
     weights.set_table("words", words)
     if begun is None or not begun.biased:

@@ -160,8 +160,6 @@ _WARM_START = {
     "licence": "Begins with: licence",
     "missing": "Begins with: parts that it lacks, made as by the family",
     "unexpected": "Begins with: parts that are not used",
-    "same_vocabulary": "Begins with: the same vocabulary",
-    "pieces": "Begins with: pieces of the vocabulary",
     "validation_loss": "Validation loss before the first step, nats",
 }
 #: Settings with an entry of their own in the glossary.

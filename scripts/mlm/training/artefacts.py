@@ -36,16 +36,14 @@ class TrainingDigests:
 @dataclass(frozen=True)
 class WarmStartFigures:
     """The checkpoint that the weights began with (its directory's name, or owner/name@COMMIT), the
-    names of weights that only the model has (`missing`) or only the checkpoint, the numbers of
-    pieces by how they began, and the loss in nats before the first step."""
+    names of weights that only the model has (`missing`) or only the checkpoint, and the loss in
+    nats before the first step."""
 
     checkpoint: str
     sha256: str
     licence: str | None
     missing: list[str]
     unexpected: list[str]
-    same_vocabulary: bool
-    pieces: dict[str, int]
     validation_loss: float
 
 

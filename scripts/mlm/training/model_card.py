@@ -163,8 +163,4 @@ def needed_packages(family: str) -> str:
 
 def _base_in_words(start: WarmStartFigures) -> str:
     licence = f"licence {start.licence}" if start.licence else "whose files name no licence"
-    pieces = ", ".join(f"{count:,} {way}" for way, count in start.pieces.items() if count)
-    return (
-        f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…; embeddings "
-        f"by piece of the vocabulary: {pieces})"
-    )
+    return f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…)"

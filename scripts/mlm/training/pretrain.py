@@ -238,7 +238,5 @@ def _warm_start(run: Run, engine: Engine, log: TrainingLog) -> WarmStartFigures 
         licence=start.checkpoint.licence,
         missing=engine.begun.missing,
         unexpected=engine.begun.unexpected,
-        same_vocabulary=start.vocabulary.same,
-        pieces=start.vocabulary.ways(),
         validation_loss=round(log.first_loss, 6),
     )

@@ -144,7 +144,7 @@ def run_of(
     shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
     model = warm_start = None
     if with_model:
-        warm_start = WarmStart.of(config.model, encoder, files.tokenizer)
+        warm_start = WarmStart.of(config.model, files.tokenizer)
         model = model_configuration(config.model, encoder, length, section.engine)
     return Run(
         name=config.name,

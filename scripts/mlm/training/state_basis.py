@@ -19,7 +19,6 @@ COMPUTING_MODULES = {
         "mlm.samples.token_counts",
         "mlm.config.families",
         "mlm.foundations.tensorflow_setup",
-        "mlm.model.carried_vocabulary",
         "mlm.model.checkpoints",
         "mlm.model.cooccurrence",
         "mlm.model.initialisation",
