@@ -104,7 +104,6 @@ PROMISES = {
         "unit/corpus::test_duplicates_and_leaks_are_those_that_sets_would_find",
         "unit/near_duplicates::test_edited_copies_are_found_with_an_f1_of_over_0_89",
         "unit/near_duplicates::test_train_gives_way_to_held_out_splits_and_they_never_to_it",
-        "unit/corpus_personal_data::test_addresses_and_numbers_are_found_and_nothing_else",
         "unit/decontamination::test_train_alone_loses_documents_which_are_counted_by_file",
         "unit/corpus_quality::test_what_rules_took_is_counted_by_split_with_its_first_texts",
     ],

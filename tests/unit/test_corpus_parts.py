@@ -110,7 +110,6 @@ def content(directory: Path) -> dict[str, bytes]:
                 "quality": {
                     "rules": {"min_words": 4, "max_top_2_gram": 0.95, "curly_bracket": True}
                 },
-                "personal_data": {"ip_address": "replace"},
                 "decontamination": {"against": ["data/c.txt.gz"]},
             },
         },

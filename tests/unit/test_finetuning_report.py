@@ -17,8 +17,7 @@ def measured(score):
 
 def metrics(task="regression", parts=("all", "unseen", "seen"), also=()):
     trained, classes = ("pretrained", "random", *also), task == "classification"
-    row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
-    of_training = {"seeds": [0.5, 0.5], "curves": [{"epoch": e} | row for e in (1, 2)]}
+    of_training = {"seeds": [0.5, 0.5]}
     models = {
         name: {"folds": [0.5 + i, 0.6 + i], "mean": 0.55 + i, "spread": 0.07}
         | {part: measured(0.5 + i / 10) for part in parts}
@@ -76,7 +75,7 @@ def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
         assert score in page
     assert "words, penalty 0.03" in page
     assert "is better than the same network from random weights" in page
-    assert 'id="figure-finetuning_curves"' in page and 'id="figure-finetuning_predictions"' in page
+    assert 'id="figure-finetuning_predictions"' in page
     assert "correlation 1.00" in drawn["finetuning_predictions"].alternative
     run = results.runs[0].name
     assert numbers_of(results)["runs"][run]["finetune"]["models"]["random"]["mean"] == 1.55
@@ -101,11 +100,11 @@ def test_classes_are_shown_as_text(tmp_path):
     assert "75% right" in drawn["finetuning_predictions"].alternative
 
 
-def test_published_encoders_are_rows_and_curves_with_their_digests(tmp_path):
+def test_published_encoders_are_rows_with_their_digests(tmp_path):
     label = "owner/name@01234567"
     rows = re.compile(r'<th scope="row">base</th><td class="words">(.+?)</td><td>0')
     found = metrics(also=(label,))
-    _, drawn, page = page_with(tmp_path, found)
+    *_, page = page_with(tmp_path, found)
     assert rows.findall(page.partition('id="finetune"')[2])[:4] == [
         *NAMES.values(),
         f"the published encoder {label}",
@@ -113,5 +112,4 @@ def test_published_encoders_are_rows_and_curves_with_their_digests(tmp_path):
     assert f'<td class="words">the published encoder {label}</td><td>−0.1' in page
     assert f"is better than the published encoder {label} on all" in page.replace("<wbr>", "")
     assert made.sha(label) in page
-    assert f"; {label}: held-out loss" in drawn["finetuning_curves"].alternative
     assert f"the published encoder {label} | 0.700" in finetuned_card(found, "bert")

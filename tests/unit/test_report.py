@@ -269,7 +269,7 @@ def test_hostile_text_is_there_to_be_read_and_control_characters_by_name(hostile
 def test_hostile_names_leave_every_figure_well_formed_and_the_page_readable(tmp_path):
     """Names of runs and classes reach the figures, unlike texts."""
     name = "a\x00\x1b<b>&\u202eb\ud800\n"
-    tuned = replace(metrics(task="classification", kind="csv"), run=name)
+    tuned = replace(metrics(task="classification"), run=name)
     tuned = replace(tuned, shown=replace(tuned.shown, classes=[name, "$x$"]))
     results = hostile_results(tmp_path)
     (run,) = results.runs

@@ -8,7 +8,6 @@ from pydantic import Field
 from mlm.config.fields import Count, Fraction, Positive, Section, Text, named_twice, section
 from mlm.config.problems import checked
 
-_Action = Literal["keep", "replace", "drop"]
 _Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -134,26 +133,6 @@ def _merged_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
     return published | quality["rules"]
 
 
-class Placeholders(Section):
-    email: str = "<email>"
-    """Replaces e-mail addresses; "" removes them."""
-    ip_address: str = "<ip-address>"
-    """The same for IP addresses."""
-    phone_number: str = "<phone-number>"
-    """The same for phone numbers."""
-
-
-class PersonalDataFilter(Section):
-    email: _Action = "keep"
-    """E-mail addresses: keep them, replace them by the placeholder, or drop the document."""
-    ip_address: _Action = "keep"
-    """IP addresses, v4 and v6: keep, replace or drop, as above."""
-    phone_number: _Action = "keep"
-    """Phone numbers, international (with + or 00) or North American: keep, replace or drop."""
-    placeholders: Placeholders = section(Placeholders)
-    """The text that replaces personal data."""
-
-
 class LanguageFilter(Section):
     model: Text | None = None
     """A model in fastText's format, such as lid.176.ftz, which needs
@@ -217,7 +196,6 @@ class CorpusFilters(Section):
     near_duplicates: NearDuplicates = section(NearDuplicates)
     """Documents that share most of their words with an earlier one of the split, or of a held-out
     split (remove_leakage), found by MinHash and locality-sensitive hashing."""
-    personal_data: PersonalDataFilter = section(PersonalDataFilter)
     quality: QualityFilter = section(QualityFilter)
     language: LanguageFilter = section(LanguageFilter)
     decontamination: DecontaminationFilter = section(DecontaminationFilter)

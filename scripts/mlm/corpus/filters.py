@@ -8,7 +8,6 @@ from typing import NamedTuple
 from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
 from mlm.corpus.decoding import CleanText, clean, is_clean
 from mlm.corpus.language import Language
-from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
 
 
@@ -47,14 +46,12 @@ class SplitCounts:
 
 
 class Filters:
-    """The section `corpus.filters` applied to documents; personal data goes first, so that no
-    sample of what another rule took shows it."""
+    """The section `corpus.filters` applied to documents."""
 
     def __init__(self, settings: Mapping):
         self._normalisation = settings["normalisation"]
         self._shortest, self._longest = settings["min_characters"], settings["max_characters"]
         families = {
-            "personal_data": PersonalData(settings.get("personal_data", {})),
             "quality": Quality(settings.get("quality", {})),
             "language": Language(settings.get("language", {})),
         }

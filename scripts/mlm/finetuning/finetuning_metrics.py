@@ -41,25 +41,14 @@ class ByPart:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """An epoch: means over folds and trainings."""
-
-    epoch: int
-    train_loss: float
-    validation_loss: float
-    score: float
-
-
-@dataclass(frozen=True)
 class ModelScores(ByPart):
     """A model's scores by fold, with mean and sample standard deviation, and by part; `seeds` by
-    training and `curves` by epoch of a network, `macro_f1` of a classification."""
+    training of a network, `macro_f1` of a classification."""
 
     folds: list[float]
     mean: float
     spread: float
     seeds: list[float] | None = field(default=None, metadata=OPTIONAL)
-    curves: list[CurvePoint] | None = field(default=None, metadata=OPTIONAL)
     macro_f1: float | None = field(default=None, metadata=OPTIONAL)
 
 

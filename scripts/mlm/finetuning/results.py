@@ -17,7 +17,6 @@ from mlm.finetuning.comparison import Comparison, finetuning_verdicts
 from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
-    CurvePoint,
     Finetuning,
     ModelScores,
     PartSize,
@@ -151,7 +150,6 @@ def scores_of(
             mean=round(statistics.fmean(folds), 6),
             spread=round(statistics.stdev(folds), 6),
             seeds=_scores(figures[name].mean(axis=0), regression) if history else None,
-            curves=_curves(history) if history else None,
             macro_f1=None if regression else macro_f1(rows),
         )
     # The model that a fold keeps is that of its first training.
@@ -190,16 +188,6 @@ def macro_f1(rows: Sequence[Prediction]) -> float:
             shares.append(2 * np.sum(asked & given) / (np.sum(asked) + np.sum(given)))
         found.append(float(np.mean(shares)))
     return round(statistics.fmean(found), 6)
-
-
-def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:
-    """Means over folds and trainings by epoch."""
-    points = []
-    for epoch in sorted({row.epoch for row in rows}):
-        figures = [(r.train_loss, r.validation_loss, r.score) for r in rows if r.epoch == epoch]
-        means = map(statistics.fmean, zip(*figures, strict=True))
-        points.append(CurvePoint(epoch, *(round(mean, 6) for mean in means)))
-    return points
 
 
 def _shown(

@@ -24,7 +24,6 @@ FIGURES = {
 
 #: Figures of a stage that runs only when asked.
 FINETUNING_FIGURES = {
-    "finetuning_curves": FigureName("Fine-tuning", "Fine-tuning by epoch", "score"),
     "finetuning_predictions": FigureName(
         "Fine-tuning", "Fine-tuned: predicted against true", "score"
     ),

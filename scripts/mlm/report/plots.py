@@ -57,7 +57,6 @@ def figures(results: Results) -> dict[str, Figure]:
     draw("frequency_bands", _frequency_bands, runs)
     draw("calibration", _calibration, runs)
     if tuned:
-        draw("finetuning_curves", _finetuning_curves, tuned)
         draw("finetuning_predictions", _finetuning_predictions, tuned)
     return found
 
@@ -234,34 +233,6 @@ def _calibration(axes: Axes, runs: Runs) -> str:
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
     ends = [low, high]
     axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
-
-
-def _finetuning_curves(axes: Axes, runs: Runs) -> str:
-    said = []
-    labels = short_labels(run.name for run in runs)
-    starts = [(run, start) for run in runs for start in ("pretrained", "random")]
-    # Of every run they are the same.
-    starts += [(runs[0], published) for published in runs[0].finetune.also or ()]
-    for colour, (run, start) in enumerate(starts):
-        curve = run.finetune.models[start].curves
-        epochs = [row.epoch for row in curve]
-        look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
-        own = len(runs) > 1 and start in ("pretrained", "random")
-        label = f"{labels[run.name]}, {start}" if own else plain(start)
-        held_out = [row.validation_loss for row in curve]
-        axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
-        look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}
-        learned = [row.train_loss for row in curve]
-        axes.plot(epochs, learned, **look, label=f"{label}, learned from")
-        said.append(
-            f"{label}: held-out loss {held_out[0]:.3f} after the first epoch, {held_out[-1]:.3f} "
-            "after the last"
-        )
-    classes = runs[0].finetune.task == "classification"
-    axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    return f"Line plot by epoch. {'; '.join(said)}."
 
 
 def _finetuning_predictions(axes: Axes, runs: Runs) -> str:
