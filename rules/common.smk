@@ -93,6 +93,7 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
 interrupts.end_jobs_on_interrupt()
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
+
 def canonical(value):
     """`value` with sorted keys, so that the order of the configuration is no change."""
     if isinstance(value, dict):

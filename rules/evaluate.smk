@@ -1,5 +1,6 @@
 # From a run's model and the test split to its evaluation.json and fill_mask.json.
 
+
 rule evaluate:
     """Score an exported model on the test split with fixed masks."""
     input:
