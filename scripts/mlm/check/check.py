@@ -70,7 +70,11 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         forecast.problems.append(str(error))
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
-    _judge_data(settings, data, forecast)
+    if data.enough is not None:
+        forecast.warnings.append(
+            f"tokenizer.vocabulary_size: {settings['tokenizer']['vocabulary_size']:,} may be more "
+            f"than the text of the train split gives; {data.enough:,} ids are safe"
+        )
     if forecast.problems:
         return
     encoder = Encoder.load(data.files.tokenizer)
@@ -91,7 +95,6 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         steps = timed[run.engine]
         forecast.stages += stages_of_run(settings, run, data.sizes, steps)
         if examples and run.model.model_type in FAMILIES:
-            forecast.lines.append(examples.truncated(run, encoder))
             size = estimated_size(settings, run) / steps.size if steps else 1
             tuned.append(examples.stage(run, size * steps.step if steps else None))
     # Tuning that is not enabled is made by its own target alone.
@@ -178,21 +181,6 @@ def _data_in_words(settings: Settings, data: Data) -> list[str]:
     if not data.whole:
         lines.append("Duplicates were looked for within a sample: the whole may lose more to them.")
     return lines
-
-
-def _judge_data(settings: Settings, data: Data, forecast: Forecast) -> None:
-    if data.enough is not None:
-        forecast.warnings.append(
-            f"tokenizer.vocabulary_size: {settings['tokenizer']['vocabulary_size']:,} may be more "
-            f"than the text of the train split gives; {data.enough:,} ids are safe"
-        )
-    for split, count in settings["shards"]["count"].items() if data.sizes else ():
-        documents = data.sizes[split].documents
-        if count > 1.5 * documents:
-            forecast.problems.append(
-                f"shards.count.{split}: {count} shards, and the split has about {documents:.0f} "
-                f"documents. Set it to {max(1, int(documents // 2))} or less"
-            )
 
 
 def judge_machine(settings: Settings, forecast: Forecast) -> None:

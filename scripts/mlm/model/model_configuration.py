@@ -10,7 +10,6 @@ from mlm.tokenizer.encoding import Encoder
 _NOT_THE_MODEL = (
     *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
 )
-
 #: Fields of most families under the names that others gave them, by model_type.
 _OWN_NAMES = {
     "modernbert": {

@@ -74,23 +74,18 @@ class WarmStart:
         the embeddings and `biases` those of the output. MlmError for another shape."""
         stored, found = self.checkpoint.weights, dict(fresh)
         missing = sorted(fresh.keys() - stored.keys())
-        if words not in stored:
-            raise MlmError(
-                f"model.start_from: {self.name} has no {words}, the word embeddings of its family. "
-                "Give the weights of the model that its config.json describes"
-            )
-        rows, needed = len(stored[words]), len(fresh[words])
-        if rows < needed:
-            raise MlmError(
-                f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
-                f"tokenizer.json has {needed:,} ids. Both must be of one model"
-            )
         prefix = encoder_prefix(self.checkpoint.fields["model_type"])
         if lost := [name for name in missing if name.startswith(prefix)]:
             raise MlmError(
                 f"model.start_from: {self.name} has no floating-point values of {len(lost)} "
                 f"weights of its encoder, {lost[0]} among them. Only a head may be missing; give "
                 "all weights of the model that its config.json describes"
+            )
+        rows, needed = len(stored[words]), len(fresh[words])
+        if rows < needed:
+            raise MlmError(
+                f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
+                f"tokenizer.json has {needed:,} ids. Both must be of one model"
             )
         if beyond := weights_beyond(stored, fresh.keys(), prefix):
             raise MlmError(
