@@ -1,16 +1,15 @@
 """Steps compiled for GPUs, in the environment that has their compiler; no GPU takes part."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mlm.accelerators.artefacts import TRAINING, PreflightVerdict
-from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
+from mlm.accelerators.artefacts import TRAINING
+from mlm.accelerators.compiler import COMPILED, compile_for
 from mlm.config.chips import GPUS
-from mlm.config.targets import memory_of_a_replica, number_of_chips
-from tests.conftest import not_here, users_environment
+from mlm.config.targets import number_of_chips
+from tests.conftest import not_here
 from tests.preflight.test_tpu_targets import described
 
 pytestmark = pytest.mark.slow
@@ -57,24 +56,3 @@ def test_cudnns_attention_compiles_and_keeps_no_scores(tmp_path, attend):
     # A card before Ampere has XLA's.
     on_t4 = compile_for("t4", by_cudnn, by_xla, quick=True)
     assert on_t4[0].memory == on_t4[1].memory
-
-
-def test_a_batch_beyond_a_card_is_refused_with_its_needs(tmp_path):
-    large = described(tmp_path, "t4")[TRAINING] | {"samples": 2**21}
-    (found,) = compile_for("t4", large, quick=True)
-    assert found.outcome == NO_MEMORY and "one replica needs" in found.message
-    assert found.memory.peak > memory_of_a_replica("t4")
-
-
-def test_a_newcomer_learns_which_batch_fits_a_card(tmp_path):
-    """The preflight's command in an environment with the compiler of GPUs alone."""
-    command = [PYTHON, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "2"]
-    command += ["preflight", "--configfile", ROOT / "presets" / "tiny.yaml", "--config"]
-    command += ['preflight={"targets": ["rtx4090"]}', 'pretraining={"engine": "tensorflow"}']
-    how = {"cwd": tmp_path, "env": users_environment(), "capture_output": True, "text": True}
-    ran = subprocess.run(command, **how)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    (target,) = PreflightVerdict.read(tmp_path / "results/runs/base/preflight.json").targets
-    assert target.precision == "float32" and target.fits
-    assert "JAX engine's program" in ran.stdout and "base: passed" in ran.stdout
-    assert (tmp_path / "results/preflight.txt").read_text() in ran.stdout

@@ -10,13 +10,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
 from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
 from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
 from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
-from mlm.publishing.tokenizer_and_dataset_cards import published_source
 from mlm.training.artefacts import Training, WarmStartFigures
 from tests.conftest import ended, refusal
 from tests.publishing.conftest import TOKEN
@@ -178,12 +176,15 @@ def publish_own_tokenizer(tmp_path) -> None:
     publish_tokenizer(section(tokenizer="me/tokenizer"), SOURCE, directory, stats)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "1_Pooling/config.json"])
-def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
-    """One flipped byte beside a card and a training.json with the good digest."""
-    path = tmp_path / "model" / name
+def flip_last_byte(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "1_Pooling/config.json"])
+def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
+    """One flipped byte beside a card and a training.json with the good digest."""
+    flip_last_byte(path := tmp_path / "model" / name)
     message = refusal(published_model, results, tmp_path)
     assert str(path) in message and str(tmp_path / "training.json") in message
     assert hub.requests == [] and not (tmp_path / "record.json").exists()
@@ -200,14 +201,12 @@ def test_a_model_without_a_record_is_not_published(hub, results, tmp_path):
     ("publish", "damaged"),
     [
         (publish_own_tokenizer, "tokenizer/tokenizer_config.json"),
-        (publish_shards, "tokenizer/tokenizer.json"),
         (publish_shards, "shards/train-00001-of-00003.tfrecord"),
     ],
 )
 def test_damaged_files_are_not_published(hub, small, tmp_path, publish, damaged):
     recorded_tokenizer(tmp_path)
-    content = (tmp_path / damaged).read_bytes()
-    (tmp_path / damaged).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip_last_byte(tmp_path / damaged)
     assert str(tmp_path / damaged) in refusal(publish, tmp_path)
     assert hub.requests == []
 
@@ -219,11 +218,3 @@ def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
     assert set(found) == names
     card = found["README.md"].decode()
     assert "500 ids" in card and SOURCE in card and "| mask_token | `[MASK]` |" in card
-
-
-def test_the_origin_of_the_text_in_words():
-    named = Corpus.of_param({"source": "files"})
-    assert published_source(section(source="letters\n of mine"), named) == "letters of mine"
-    hub = {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}
-    words = published_source(section(source=None), Corpus.of_param({"source": "hub", "hub": hub}))
-    assert "a/b" in words and "0123456789ab" in words

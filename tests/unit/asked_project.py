@@ -195,13 +195,13 @@ def trained(**changes):
     return run, files
 
 
-def write_state(run, files, step: int, replicas: int = 1, **code: str) -> Path:
+def write_state(run, files, step: int, **code: str) -> Path:
     """The marker of the run's saved state; `code` are digests other than those of today's code."""
     digests = code_digests(SCRIPTS, COMPUTING_MODULES)
     model = SimpleNamespace(to_json_string=lambda: "{}")
     basis = {
         "settings": replace(run, model_config=model).basis(),
-        "device": {"replicas": replicas},
+        "device": {"replicas": 1},
         "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
         "tokenizer": file_sha256(files.tokenizer),
         "code": digests | {f"mlm.samples.{name}": digest for name, digest in code.items()},

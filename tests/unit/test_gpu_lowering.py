@@ -4,7 +4,6 @@ import re
 
 import jax
 import numpy as np
-import pytest
 from jax.sharding import Mesh
 from small_pretraining import small_pretraining
 
@@ -14,10 +13,9 @@ from mlm.config.accelerator import Accelerator
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 
 
-@pytest.mark.parametrize("family", ["roberta", "modernbert"])
-def test_the_train_step_lowers_for_a_gpu_with_no_part_of_a_cpus(tmp_path, family):
+def test_the_train_step_lowers_for_a_gpu_with_no_part_of_a_cpus(tmp_path):
     how = {"rematerialise": True, "attend": "document", "engine": "jax"}
-    run = small_pretraining(tmp_path, model={"family": family}, **how)
+    run = small_pretraining(tmp_path, model={"family": "modernbert"}, **how)
     step = described_train_step(run, Accelerator(precision="bfloat16"), "h100")
     traced = traced_step(Mesh(np.array(jax.devices("cpu")[:1]), (AXIS,)), step)
     program = traced.lower(lowering_platforms=("cuda",)).as_text()

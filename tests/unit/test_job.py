@@ -1,5 +1,3 @@
-import io
-import logging
 import os
 import re
 import signal
@@ -9,12 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from snakemake_interface_logger_plugins.common import LogEvent
 
 from mlm.foundations.artefacts import made_from, record_job, write_artefact
 from mlm.foundations.errors import MlmError
 from mlm.foundations.job import run
-from mlm.foundations.snakemake_output import shorten
 from mlm.foundations.terminal import answer
 
 
@@ -59,9 +55,8 @@ def test_a_bug_alone_has_a_traceback_and_no_message_controls_the_terminal(
     assert words in shown and ("Traceback" in shown) == isinstance(error, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("words", ["No space left on device", "Disk quota exceeded"])
-def test_a_full_disk_is_told_in_words_whichever_library_met_it(tmp_path, capsys, words):
-    error = RuntimeError(f"{{{{function_node x}}}} state/a/events.v2; {words}\n\tFailed")
+def test_a_full_disk_is_told_in_words_whichever_library_met_it(tmp_path, capsys):
+    error = RuntimeError("{{function_node x}} state/a/events.v2; Disk quota exceeded\n\tFailed")
     shown = message_of(error, tmp_path, capsys)
     assert "No space left on the disk or in the quota (state/a/events.v2)" in shown
     assert "Traceback" not in shown
@@ -145,13 +140,6 @@ def test_a_signal_ends_a_job_through_its_clean_up_in_one_line(tmp_path, number):
     assert [p.name for p in tmp_path.iterdir()] == ["x.log"]
 
 
-def test_an_interrupt_while_a_job_imports_is_one_line(tmp_path):
-    ran = started("import job_adapter, os; os.kill(os.getpid(), 2)", tmp_path)
-    said = ran.communicate(timeout=60)[1]
-    assert ran.returncode == 128 + signal.SIGINT
-    assert said == "\nStopped by SIGINT. The same command continues.\n"
-
-
 def test_what_was_fetched_from_a_bucket_changes_no_record(here):
     manifest, shard, summary = (f"results/{name}" for name in ("m.json", "s.tfrecord", "t.json"))
     (here / "results").mkdir()
@@ -179,35 +167,14 @@ def test_details_are_in_the_log_alone_and_the_terminal_shows_beginning_and_end(t
     assert [first, last] == shown.splitlines() and details == ["a detail", "of a library in C"]
 
 
-@pytest.mark.parametrize(
-    ("how", "is_shown"),
-    [("returned non-zero exit status 1.", False), ("died with <Signals.SIGKILL: 9>.", True)],
-)
-def test_of_a_failed_job_snakemake_shows_what_the_job_did_not_say_and_its_log(how, is_shown):
-    stream, logger = io.StringIO(), logging.Logger("snakemake")
-    logger.addHandler(logging.StreamHandler(stream))
-    logger.handlers[0].setFormatter(logging.Formatter())
-    options = ("quiet", "verbose", "debug_dag", "show_failed_logs")
-    output = SimpleNamespace(**dict.fromkeys(options, False))
-    shorten(logger, SimpleNamespace(output_settings=output, local_exec=True))
-    cause = f"RuleException:\nCalledProcessError in file x.smk, line 1:\nCommand 'x' {how}"
-    logger.error(cause)
-    named = {"rule_name": "x", "log": ["x.log"]}
-    logger.error("Error in rule x", extra={"event": LogEvent.JOB_ERROR} | named)
-    logger.info("rule y:", extra={"event": LogEvent.JOB_INFO})
-    logger.error("Exiting because a job execution failed. Look above for error messages")
-    assert stream.getvalue() == is_shown * f"{cause}\n" + "Failed: x, log: x.log\n"
-
-
 def test_an_answer_is_printed_and_in_the_log_and_cannot_control_the_terminal(tmp_path, capsys):
     run(lambda _job: answer("\x1b]0;title\x07"), job(tmp_path))
     assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
     assert "\\x1b]0;title" in (tmp_path / "logs" / "x.log").read_text()
 
 
-@pytest.mark.parametrize("value", ["a" * 5000, repr("a b's " * 1000), repr("'\"x " * 3000)])
-def test_a_long_value_in_a_message_is_shortened_and_the_advice_is_not(value):
+def test_a_long_value_in_a_message_is_shortened_and_the_advice_is_not():
+    value = repr("'\"x " * 3000)
     words = str(MlmError(f"{value}: wrong. It's the run's fault. Set {'it to 1 ' * 100}"))
     assert len(words) < 1200 and "characters left out" in words
     assert words.endswith(f"wrong. It's the run's fault. Set {'it to 1 ' * 100}")
-    assert str(MlmError(words)) == words

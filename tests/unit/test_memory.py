@@ -51,18 +51,6 @@ def test_a_batch_is_divided_equally_among_threads_and_not_into_little():
     assert Accelerator(virtual_replicas=2).lanes(64) == 1
 
 
-def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
-    def wide(embeddings, tokens):
-        given = {"model": {"config": BASE, "initialisation": {"embeddings": embeddings}}}
-        return asked(given, tokens, kind="tpu")
-
-    vectors = 8 * 8000 * 768 * 4 / 1e6
-    few, many, unknown = (wide("cooccurrence", n) - wide("random", n) for n in (10**6, 10**8, None))
-    assert vectors + 80 < few < vectors + 180
-    assert 3500 < many < 4500
-    assert unknown == many
-
-
 #: Trainable numbers that transformers builds with SIZES, 8,000 ids and 130 positions.
 BUILT = {"albert": 1_288_704, "bert": 1_462_464}
 

@@ -75,21 +75,10 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(root):
     assert PreflightVerdict.read(root / "preflight.json") == verdict
 
 
-def test_a_run_that_memory_bounds_takes_at_least_as_long_as_moving_its_data(root):
-    # 0.1 s a step at 819 GB/s; of two accumulated batches, the compiler counts one.
-    bytes_of_half = answer(bytes_accessed=40.95e9)
-    optimizer = {"name": "adamw", "gradient_accumulation_steps": 2}
-    verdict = judged(root, bytes_of_half, optimizer=optimizer)
-    (target,) = verdict.targets
-    assert (target.estimate.run_seconds, target.estimate.bound) == (4.0, "memory")
-    assert "from 4.0 s on" in table(verdict)
-
-
 @pytest.mark.parametrize(
     ("kind", "answers", "key"),
     [
         ("training of 8", (NO_MEMORY, COMPILED, COMPILED), "pretraining.per_replica_batch_size"),
-        ("validation of 8", (COMPILED, NO_MEMORY, COMPILED), "pretraining.per_replica_batch_size"),
         ("evaluation of 16", (COMPILED, COMPILED, NO_MEMORY), "evaluation.batch_size"),
     ],
 )
@@ -162,16 +151,14 @@ def test_for_a_family_that_jax_lacks_nothing_is_known_of_tpus_and_gpus(root):
 
 
 @pytest.mark.parametrize(
-    ("hosts", "engine", "bucket", "rules"),
+    ("hosts", "engine", "state", "rules"),
     [
-        (1, "tensorflow", False, []),
-        (2, "tensorflow", True, [("engine_for_hosts", ERROR)]),
-        (2, "jax", False, [("readable_paths", WARNING)]),
-        (16, "jax", True, []),
+        (1, "tensorflow", "state", []),
+        (2, "tensorflow", "gs://a/state", [("engine_for_hosts", ERROR)]),
+        (2, "jax", "state", [("readable_paths", WARNING)]),
     ],
 )
-def test_several_hosts_need_jax_and_paths_that_all_can_read(hosts, engine, bucket, rules):
-    state = "gs://bucket/state" if bucket else "state"
+def test_several_hosts_need_jax_and_paths_that_all_can_read(hosts, engine, state, rules):
     step = Step(precision="float32", engine=engine, per_replica_batch_size=1)
     target = Target("v3:2x2", COMPILED, replicas=8, hosts=hosts, global_batch_size=8)
     found = check_data(50, step, target, state)
@@ -188,9 +175,3 @@ def test_the_gate_opens_for_a_passed_preflight_only(root, tmp_path, capsys):
     show_and_require([report], str(marker))
     assert "v5e:2x2  fits" in marker.read_text()
     assert marker.read_text() in capsys.readouterr().out
-
-
-def test_a_large_model_is_compiled_with_the_least_effort(root):
-    large = {"hidden_size": 2048, "num_hidden_layers": 2, "intermediate_size": 2048}
-    efforts = [judged(root, answer(), model={"config": c}).effort for c in ({}, large)]
-    assert efforts == ["full", "quick"]

@@ -22,17 +22,12 @@ def python_on_the_host(x):
     return jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), np.float32), x)
 
 
-def python_on_the_host_of_a_gpu(x):
-    raise RuntimeError("Unknown backend cuda")  # as JAX does where there is none
-
-
 @pytest.mark.parametrize(
     ("step", "words"),
     [
         (jnp.sum, None),
         (float64, "computes in float64"),
         (python_on_the_host, "calls Python on the host"),
-        (python_on_the_host_of_a_gpu, "calls Python on the host"),
     ],
 )
 def test_a_fault_that_a_compiler_lets_pass_is_refused(monkeypatch, step, words):
@@ -52,15 +47,13 @@ def test_the_compiler_of_a_tpu_machine_is_refused_by_its_version(monkeypatch):
 
 
 def test_without_the_compiler_of_gpus_a_message_names_the_packages_and_the_lock():
-    message = refusal(require_compilers, ["v5e:2x2", "rtx4090"])
-    assert "jax-cuda12-pjrt" in message and "requirements-preflight-gpu.txt" in message
+    assert "requirements-preflight-gpu.txt" in refusal(require_compilers, ["v5e:2x2", "rtx4090"])
 
 
 @pytest.mark.parametrize(
     ("death", "outcome"),
     [
         ("import os; os.kill(os.getpid(), 9)", HOST_MEMORY),
-        ("raise MemoryError", HOST_MEMORY),
         ("raise KeyError('a name')", REFUSED),
     ],
 )

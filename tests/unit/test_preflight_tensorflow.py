@@ -22,16 +22,11 @@ def python_on_the_host(batch):
     return tf.ensure_shape(tf.py_function(np.sum, [batch["x"]], tf.float32), [])
 
 
-def untraceable(batch):
-    return batch["y"]
-
-
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         (shape_by_data, "must be a compile-time constant"),
         (python_on_the_host, "EagerPyFunc"),
-        (untraceable, "KeyError"),
     ],
 )
 def test_a_planted_fault_is_refused_in_xlas_words(fault, words):
@@ -39,10 +34,5 @@ def test_a_planted_fault_is_refused_in_xlas_words(fault, words):
     assert xla_refusal(total, BATCH) is None
 
 
-def test_a_batch_of_unknown_size_is_refused():
-    assert xla_refusal(total, {"x": tf.TensorSpec((None, 16), tf.float32)}) is not None
-
-
-@pytest.mark.parametrize("accumulated", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_the_step_that_trains_compiles(tmp_path, accumulated):
-    assert xla_refusal_of(small_pretraining(tmp_path, accumulated=accumulated)) is None
+def test_the_step_that_trains_compiles(tmp_path):
+    assert xla_refusal_of(small_pretraining(tmp_path, accumulated=2)) is None

@@ -7,7 +7,6 @@ import pytest
 import yaml
 from tests.conftest import ended
 
-from mlm.accelerators.compiler import GPU_COMPILER
 from mlm.foundations.environment import PACKAGES, pinned_versions
 from mlm.foundations.supported_python import NEWEST_PYTHON, OLDEST_PYTHON
 
@@ -35,25 +34,11 @@ def test_an_extended_environment_holds_the_default_one(name):
     assert lacking(PINS, name) == {}
 
 
-def test_the_environments_in_which_preflights_run_hold_the_preflights():
-    pins = pinned_versions(ENVS / "requirements-preflight.txt")
-    # The compiler that the figures of docs/tpu.md and the tests are of.
-    assert pins == PINS | {"libtpu": "0.0.42.1"}
-    gpu = pinned_versions(ENVS / "requirements-preflight-gpu.txt")
-    assert set(gpu) - set(PINS) == set(GPU_COMPILER) and lacking(
-        gpu, "gpu"
-    ).keys() <= FOR_WINDOWS | {"tensorflow-cpu"}
-    assert lacking(pins, "test") == lacking(pins, "gke") == {}
-    assert lacking(PLAIN | {"libtpu": "0.0.42.1"}, "conda") == {}
-
-
 def test_gpus_and_conda_get_the_tensorflow_of_the_same_version():
     assert set(lacking(PLAIN, "gpu")) <= FOR_WINDOWS
-    both = pinned_versions(ENVS / "requirements-slurm.txt") | pinned_versions(
-        ENVS / "requirements-gpu.txt"
-    )
-    absent = FOR_WINDOWS | {"tensorflow-cpu"}
-    assert set(lacking(both, "slurm-gpu")) <= absent
+    gpu = pinned_versions(ENVS / "requirements-gpu.txt")
+    assert set(lacking(gpu, "slurm-gpu")) <= FOR_WINDOWS
+    assert gpu["jax-cuda12-plugin"] == gpu["jax-cuda12-pjrt"] == PINS["jax"]
     for name in ("gpu", "conda"):
         pins = pinned_versions(ENVS / f"requirements-{name}.txt")
         assert pins["tensorflow"] == PINS["tensorflow-cpu"] == PINS["tensorflow"]
@@ -77,14 +62,6 @@ def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, py
     kind = "tensorflow-cpu" if platform.startswith("x86_64") else "tensorflow"
     assert versions[kind] == PINS[kind] and ("tensorflow" in versions) == (kind == "tensorflow")
     assert ("libtpu" in versions) == (bool(name) and platform.startswith("x86_64"))
-
-
-def test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_tensorflow_takes():
-    gpu = pinned_versions(ROOT / "envs" / "requirements-gpu.txt")
-    assert gpu["jax-cuda12-plugin"] == gpu["jax-cuda12-pjrt"] == PINS["jax"]
-    # tensorflow[and-cuda] 2.20 asks for CUDA from 12.5 on and cuDNN 9; only it needs curand.
-    assert gpu["nvidia-cuda-runtime-cu12"].startswith("12.") and "nvidia-curand-cu12" in gpu
-    assert gpu["nvidia-cudnn-cu12"].startswith("9.")
 
 
 def test_the_tpu_environment_differs_in_tensorflow_alone():
