@@ -229,7 +229,7 @@ def of_run(section, *keys, without=()):
 
 
 # What of a run's training changes its weights.
-pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "log_to"))
+pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from"))
 
 
 def model_of(wildcards):

@@ -37,7 +37,6 @@ rule pretrain:
             checkpoint=checkpointing_of,
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
-            log_to=of_run("pretraining", "log_to"),
             preflight_required=settings["preflight"]["required"],
         ),
     script:

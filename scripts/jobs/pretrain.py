@@ -47,7 +47,7 @@ def main(job):
     common["corpus_source"] = params.corpus
     common["accelerator"] = params.accelerator
     own = {"name": job.wildcards.run, "model": params.model}
-    own["pretraining"] = params.pretraining | operational["continue_from"] | operational["log_to"]
+    own["pretraining"] = params.pretraining | operational["continue_from"]
     own["pretraining"]["checkpoint"] = operational["checkpoint"]
     if parent := operational["parent"]:
         parent = common | parent | {"parent": None}

@@ -76,9 +76,6 @@ class Pretraining(Section):
     validation: Validation = section(Validation)
     log_every: Count = 20
     """Steps between rows of training.csv."""
-    log_to: list[Literal["tensorboard", "wandb"]] = []
-    """Where the rows go as well. tensorboard: events beside the checkpoints. wandb: Weights &
-    Biases, as its environment variables say. Changes no byte of the results."""
     steps_per_execution: Count = 1
     """Steps on the accelerator per host call (engine: tensorflow)."""
     checkpoint: Checkpoint = section(Checkpoint)

@@ -51,7 +51,7 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
     """A line for each group of `runs` with the same settings, which would train one model twice."""
     alike: dict[str, list[str]] = {}
     for name, run in runs.items():
-        own = run.pretraining.model_dump(exclude={"checkpoint", "log_to"})
+        own = run.pretraining.model_dump(exclude={"checkpoint"})
         own |= {"engine": run.engine, "seed": seed if own["seed"] is None else own["seed"]}
         settings = [run.model.of_jobs(), own, run.evaluation.model_dump()]
         alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)

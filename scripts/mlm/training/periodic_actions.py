@@ -1,12 +1,10 @@
 """What is done now and then beside the updates, each a `loop.PeriodicAction`: log, which includes
 validation, and save; a training that diverged is stopped."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from mlm.foundations.errors import MlmError
 from mlm.training.console import Console
-from mlm.training.curve_writers import CurveWriter
 from mlm.training.engine import Engine
 from mlm.training.learning_rate import rate_of_step
 from mlm.training.loop import next_multiple
@@ -16,12 +14,10 @@ from mlm.training.training_log import Row, TrainingLog
 
 
 class Logging:
-    """A row of training.csv, with validation if that is due, also for `console` and `writers`."""
+    """A row of training.csv, with validation if that is due, also for `console`."""
 
-    def __init__(
-        self, run: Run, log: TrainingLog, console: Console, writers: Sequence[CurveWriter] = ()
-    ):
-        self._run, self._log, self._console, self._writers = run, log, console, writers
+    def __init__(self, run: Run, log: TrainingLog, console: Console):
+        self._run, self._log, self._console = run, log, console
 
     def due(self, step: int) -> int:
         section = self._run.pretraining
@@ -46,9 +42,6 @@ class Logging:
         )
         log.rows.append(row)
         self._console.write(row)
-        values = {k: v for k, v in asdict(row).items() if v is not None and k != "step"}
-        for writer in self._writers:
-            writer.write(step, values)
 
 
 class Saving:

@@ -4,7 +4,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
 from mlm.training.branching import Branch, branch_of
 from mlm.training.console import Console
-from mlm.training.curve_writers import curve_writers
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.loop import PeriodicAction, updates
@@ -103,12 +101,11 @@ def pretrain(
     )
     with group.watched():
         # All processes act at the same steps; one writes.
-        written = curve_writers(run, states.path) if group.is_rank0 else nullcontext([])
-        with states.held(), written as writers:
+        with states.held():
             engine = engine_of(run, devices)
             log, console = _restored_or_started(prepared, engine), Console(run)
             saving = Saving(run, states, log)
-            actions = [Logging(run, log, console, writers), saving, *further]
+            actions = [Logging(run, log, console), saving, *further]
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, log.sums, saving, at_once, group):
                 console.advanced(step)

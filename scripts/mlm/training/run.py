@@ -96,7 +96,7 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "log_to", "tokens"}
+        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=outside_the_basis) | {
