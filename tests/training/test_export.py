@@ -19,7 +19,9 @@ from mlm.training.in_tensorflow.prediction import masked_logits
 sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
 from in_pytorch import run_in_pytorch
 
-FAMILIES = ("roberta-prelayernorm", "roberta", "bert", "distilbert", "albert", "electra")
+FAMILIES = (
+    *("roberta-prelayernorm", "roberta", "bert", "distilbert", "albert", "electra", "camembert"),
+)
 #: The default family always, and the others where there is time.
 EACH = [FAMILIES[0], *(pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:])]
 SMALL = {

@@ -1,12 +1,13 @@
 import numpy as np
-import pytest
 
-from mlm.config.families import TENSORFLOW_FAMILIES
+from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
 from mlm.foundations.tensorflow_setup import tf, tf_keras
+from mlm.model.architecture import FAMILIES
 from mlm.model.sampled_softmax import strata
-from mlm.training.in_tensorflow.model import build_model, gelu
+from mlm.training.in_tensorflow import prediction
+from mlm.training.in_tensorflow.model import gelu
 from mlm.training.in_tensorflow.optimizers import AdamW
-from mlm.training.in_tensorflow.train_step import projected_cross_entropy, replica_validation_step
+from mlm.training.in_tensorflow.train_step import projected_cross_entropy
 
 
 def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
@@ -44,20 +45,6 @@ def test_adamw_in_one_kernel_makes_the_updates_of_keras():
     assert np.abs(weights[0] - start).max() > 0.3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", TENSORFLOW_FAMILIES)
-def test_a_step_of_every_family_can_be_traced(family):
-    from transformers import AutoConfig
-
-    sizes = dict.fromkeys(("hidden_size", "dim", "embedding_size"), 32)
-    sizes |= dict.fromkeys(("num_hidden_layers", "n_layers"), 1)
-    sizes |= dict.fromkeys(("num_attention_heads", "n_heads"), 2)
-    sizes |= {"vocab_size": 50, "max_position_embeddings": 40}
-    known = AutoConfig.for_model(family).to_dict()
-    fields = {name: size for name, size in sizes.items() if name in known}
-    model = build_model(AutoConfig.for_model(family, pad_token_id=1, **fields), "standard", 0)
-    ids, slots = tf.TensorSpec((8, 16), tf.int32), tf.TensorSpec((8, 3), tf.int32)
-    batch = {"input_ids": ids, "attention_mask": ids, "positions": slots, "labels": slots}
-    batch |= {"weights": tf.TensorSpec((8, 3), tf.float32)}
-    step = tf.function(replica_validation_step(model), input_signature=[batch])
-    assert [output.shape for output in step.get_concrete_function().outputs] == [(), (), ()]
+def test_every_family_that_is_trained_has_a_network_and_a_head():
+    assert prediction._HEADS.keys() == {*TENSORFLOW_FAMILIES}
+    assert FAMILIES.keys() == {*JAX_FAMILIES}

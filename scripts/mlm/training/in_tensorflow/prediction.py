@@ -39,7 +39,7 @@ def _electra(model, hidden) -> Projection:
 
 
 #: Families whose layers are BERT's: attention, then two dense layers, position by position.
-_BERT_LAYERS = ("roberta", "xlm-roberta", "roberta-prelayernorm", "bert")
+_BERT_LAYERS = ("roberta", "camembert", "xlm-roberta", "roberta-prelayernorm", "bert")
 #: By model_type, the head of hidden states.
 _HEADS: dict[str, Callable[[tf.keras.Model, tf.Tensor], Projection]] = {
     **dict.fromkeys(_BERT_LAYERS, _roberta),
