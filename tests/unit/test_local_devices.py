@@ -33,16 +33,12 @@ def test_a_tpu_is_known_by_its_chip_and_a_gpu_by_its_node(tmp_path, pci, nodes, 
     assert local_gpu(root, {}) == gpu
 
 
-def test_a_tpu_is_found_by_what_its_image_sets(tmp_path):
-    assert "TPU_NAME" in local_tpu(tmp_path, {"TPU_NAME": "0"})
-    assert local_tpu(tmp_path, {"TPU_NAME": ""}) is None
-
-
-@pytest.mark.parametrize("hidden", ["", "-1"])
-def test_a_gpu_that_is_hidden_on_purpose_does_not_count(tmp_path, hidden):
+def test_variables_name_a_tpu_and_hide_a_gpu(tmp_path):
     root = machine(tmp_path, nodes=["nvidia0"])
-    assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": hidden}) is None
-    assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": "0"}) == "/dev/nvidia0"
+    assert "TPU_NAME" in local_tpu(root, {"TPU_NAME": "0"})
+    assert local_tpu(root, {"TPU_NAME": ""}) is None
+    for visible, gpu in (("", None), ("-1", None), ("0", "/dev/nvidia0")):
+        assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": visible}) == gpu
 
 
 @pytest.mark.parametrize(

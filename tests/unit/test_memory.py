@@ -1,10 +1,13 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 from small_pretraining import small_pretraining
 
+from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 from mlm.config.accelerator import Accelerator
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import ModelOfRun
@@ -61,40 +64,25 @@ def test_no_family_has_more_parameters_than_are_taken():
         assert built <= parameters(model(section), 8000, 128) < 1.4 * built
 
 
-def configuration_of(given: dict):
+@pytest.mark.slow
+def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path):
+    """For a batch that is compiled and never run: there is no more of the frameworks than asked."""
+    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    section = {"family": "modernbert", "config": SIZES | dropout}
+    section["initialisation"] = {"embeddings": "random"}
+    given = {"model": section, "pretraining": {"engine": "jax", "per_replica_batch_size": 1024}}
     ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
     tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
-    return model_configuration(model(given), tokenizer, 128)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta-prelayernorm", "modernbert"])
-def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
-    """For a batch that is compiled and never run: there is no more of the frameworks than asked."""
-    import jax
-    from jax.sharding import Mesh
-
-    from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
-
-    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    given = {
-        "model": {
-            "family": family,
-            "config": SIZES | dropout,
-            "initialisation": {"embeddings": "random"},
-        },
-        "pretraining": {"engine": "jax", "per_replica_batch_size": 1024},
-    }
+    small = small_pretraining(tmp_path)
     run = replace(
-        small_pretraining(tmp_path),
-        model_config=configuration_of(given["model"]),
+        small,
+        model_config=model_configuration(model(section), tokenizer, 128),
         plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
+        pretraining=small.pretraining.model_copy(update={"per_replica_batch_size": 1024}),
     )
-    section = run.pretraining.model_copy(update={"per_replica_batch_size": 1024})
-    run = replace(run, pretraining=section)
-    description = described_train_step(run, Accelerator(precision="float32"), "v5e:2x2")
-    mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
-    found = traced_step(mesh, description).lower().compile().memory_analysis()
+    step = described_train_step(run, Accelerator(precision="float32"), "v5e:2x2")
+    traced = traced_step(Mesh(np.array(jax.devices()[:1]), (AXIS,)), step)
+    found = traced.lower().compile().memory_analysis()
     taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6
     # The lower bound: a batch that fills memory. How much depends on the processor's vectors.
     assert 2000 < taken < asked(given) - 1500
