@@ -83,8 +83,7 @@ with errors_in_words():
         settings = resolve(config)
     else:
         check_repeated(sys.argv[1:] if workflow.is_main_process else [])
-        overlay = workflow.config_settings.overwrite_config
-        settings = settings_from(config, overlay, workflow.configfiles)
+        settings = settings_from(config, workflow.config_settings, workflow.configfiles)
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     snakemake_output.shorten(logger, workflow)
     abandoned_locks.hold_directory(Path.cwd(), logger.info)

@@ -9,7 +9,14 @@ import argparse
 import shlex
 from pathlib import Path
 
-from mlm.foundations.command import enter_directory, parser_for_run, print_json, run_command
+from mlm.foundations.command import (
+    chosen_run,
+    enter_directory,
+    parser_for_run,
+    print_json,
+    run_command,
+    text_argument,
+)
 from mlm.foundations.errors import SAME_COMMAND, MlmError, printable
 from mlm.foundations.typed_artefacts import as_json
 
@@ -19,7 +26,7 @@ BASE = Path(__file__).resolve().parents[1]
 def main(arguments: list[str]) -> None:
     """Print the answer."""
     parser = parser_for_run("ask.py", __doc__)
-    parser.add_argument("sentence", help="the sentence, in quotes")
+    parser.add_argument("sentence", type=text_argument, help="the sentence, in quotes")
     parser.add_argument(
         "--most", type=_positive, default=20, help="passages to show at most (default: 20)"
     )
@@ -32,7 +39,7 @@ def main(arguments: list[str]) -> None:
     try:
         enter_directory(options)
         settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
-        run = next(iter(settings["runs"])) if options.run is None else options.run
+        run = chosen_run(settings["runs"], options.run)
         answer = ask(options.sentence, settings, run, options.most)
     except MlmError as error:
         # A remedy knows of no command but the last one of Snakemake.

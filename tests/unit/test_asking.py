@@ -364,7 +364,7 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
 
     write_json("my.yaml", CONFIG)
     assert "sentence is empty" in refused(" \u2003", "--configfile", "my.yaml")
-    assert "No run is called 'wide'" in refused("x", "--configfile", "my.yaml", "--run", "wide")
+    assert "--run 'wide'" in refused("x", "--configfile", "my.yaml", "--run", "wide")
     with pytest.raises(SystemExit):
         script(["x", "--most=-1"])
     assert "--most" in capsys.readouterr().err

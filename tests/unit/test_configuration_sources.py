@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.settings.types import ConfigSettings
 from snakemake.utils import update_config
 from tests.conftest import ended, refusal
 
@@ -150,7 +151,7 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
     assert words in str(caught.value) and "\n" not in str(caught.value)
     if words == TWICE:  # which Snakemake merges away
         with pytest.raises(MlmError, match=TWICE):
-            settings_from(DEFAULTS, {}, [file])
+            settings_from(DEFAULTS, ConfigSettings(configfiles=[file]), [file])
 
 
 @pytest.mark.parametrize(
@@ -188,3 +189,21 @@ def test_the_status_names_file_and_line_before_snakemake_reads_it(tmp_path):
     command = (sys.executable, ROOT / "scripts" / "status.py", "--configfile", "mine.yaml")
     ran = ended(*command, status=1, cwd=tmp_path)
     assert "--configfile mine.yaml, line 2: not valid YAML: expected a single doc" in ran.stderr
+
+
+def test_the_length_of_the_last_overlay_counts(tmp_path):
+    """Also of `--config`, after the files."""
+    named = []
+    for name, length in (("a", "steps: null, epochs: 10"), ("b", "steps: 500")):
+        named.append(tmp_path / f"{name}.yaml")
+        named[-1].write_text(f"pretraining: {{{length}}}")
+    for files, assigned, expected in (
+        (named, {}, {"steps": 500, "epochs": None, "tokens": None}),
+        (named[::-1], {}, {"steps": None, "epochs": 10.0, "tokens": None}),
+        (named, {"pretraining": {"tokens": 7}}, {"steps": None, "epochs": None, "tokens": 7}),
+    ):
+        options = ConfigSettings(configfiles=files, config=assigned)
+        config = copy.deepcopy(DEFAULTS)
+        update_config(config, options.overwrite_config)
+        section = run_section(settings_from(config, options, files), "base", "pretraining")
+        assert {key: section[key] for key in expected} == expected

@@ -33,7 +33,7 @@ def checked_texts(
     if described.made_from.settings.get("settings", now) != now:
         raise MlmError(
             f"{path}: was made with another section corpus than that of the configuration. Give "
-            f"the one that it was made with (--configfile). {remedy(path)}"
+            f"the one that it was made with: --configfile FILE"
         )
     documents = SplitDocuments.described(path)
     for file, recorded in zip(documents.paths, described.files, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration
-from mlm.config.merging import as_plain, differing, merged
+from mlm.config.merging import LENGTHS, as_plain, differing, merged
 from mlm.config.resolution import Settings, resolve
 from mlm.foundations.errors import MlmError
 
@@ -31,16 +31,36 @@ def read_settings(
     return resolve(set_by_user(whole, overlay))
 
 
-def settings_from(
-    config: Mapping[str, Any], overlay: Mapping[str, Any], files: Iterable[str | Path]
-) -> Settings:
-    """The resolved configuration of `config`, which Snakemake merged, and of which `overlay` is the
-    part from `--configfile` and `--config`. Raises ConfigError with every problem, and MlmError for
-    a key set twice in one of `files`."""
-    for file in files:
-        if os.path.isfile(file):
-            _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
+def settings_from(config: Mapping[str, Any], options: Any, files: Iterable[str | Path]) -> Settings:
+    """The resolved configuration of `config`, which Snakemake merged from `files` and from
+    `options`, its own `ConfigSettings`. Raises ConfigError with every problem, and MlmError for a
+    key set twice in one of `files`."""
+    contents = {
+        Path(file): _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
+        for file in files
+        if os.path.isfile(file)
+    }
+    layers = [contents.get(Path(file)) for file in options.configfiles]
+    overlay = _with_last_length(options.overwrite_config, [*layers, options.config])
     return resolve(set_by_user(config, overlay))
+
+
+def _with_last_length(overlay: Mapping[str, Any], layers: list[Any]) -> Mapping[str, Any]:
+    """`overlay` with the length of the last of its `layers` that sets one: Snakemake merges key by
+    key, so that steps of one file would stand beside epochs of another."""
+    sections = [layer.get("pretraining") for layer in layers if isinstance(layer, Mapping)]
+    lengths = [
+        {key for key in LENGTHS if section.get(key) is not None}
+        for section in sections
+        if isinstance(section, Mapping)
+    ]
+    last = next((keys for keys in reversed(lengths) if keys), None)
+    if last is None:
+        return overlay
+    others = dict.fromkeys(key for key in LENGTHS if key not in last)
+    own = overlay["pretraining"]
+    replaced = {key: None for key in others if own.get(key) is not None}
+    return {**overlay, "pretraining": {**own, **replaced}}
 
 
 def check_repeated(arguments: Iterable[str]) -> None:
