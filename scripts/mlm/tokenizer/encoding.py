@@ -65,7 +65,7 @@ class Encoder:
         tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):
             content = _read(tokens)
-            texts = {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
+            texts = {name: content[f"{name}_token"] for name in SPECIAL_NAMES}
         config = path.with_name("tokenizer_config.json")
         literal = _read(config).get("unknown_literal") if config.exists() else None
         with reading(path, "a tokenizer"):
@@ -136,11 +136,6 @@ def _parsed(tokenizer: dict) -> Any:
     import tokenizers
 
     return tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
-
-
-def token_text(token: Any) -> str | None:
-    """The text of a special token as transformers saves it: a string or an object."""
-    return token.get("content") if isinstance(token, dict) else token
 
 
 def _disarmed(
