@@ -75,12 +75,11 @@ def tokenizer_stats(**other) -> TokenizerStatistics:
     most_frequent = [
         {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
     ]
-    lengths = {str(n): round(1500 * math.exp(-(((n - 6) / 3.2) ** 2))) for n in range(1, 16)}
     splits = {
         name: of_split | {what: int(size * share) for what, size in sizes.items()}
         for name, (_, share) in SPLITS.items()
     }
-    content |= {"most_frequent": most_frequent, "pieces_by_length": lengths, "splits": splits}
+    content |= {"most_frequent": most_frequent, "splits": splits}
     return typed(TokenizerStatistics, content | other)
 
 

@@ -13,7 +13,6 @@ class FigureName:
 
 
 FIGURES = {
-    "piece_lengths": FigureName("Tokenizer", "Length of the vocabulary's pieces", "tokens"),
     "training_loss": FigureName("Training", "Loss during training", "visible"),
     "training_accuracy": FigureName("Training", "Accuracy during training", "visible"),
     "test_loss": FigureName("Evaluation", "Test loss against the baselines", "loss"),

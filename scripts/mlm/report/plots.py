@@ -26,7 +26,6 @@ from mlm.report.theming import (
     themed,
 )
 from mlm.report.visible_text import plain
-from mlm.tokenizer.artefacts import TokenizerStatistics
 
 Runs = Sequence[RunResults]
 
@@ -47,7 +46,6 @@ def figures(results: Results) -> dict[str, Figure]:
                 legend_below(figure)
             found[name] = themed(figure, name, words)
 
-    draw("piece_lengths", _piece_lengths, results.tokenizer, height=2.8, legend=False)
     draw("training_loss", _training_curve, runs, "loss")
     draw("training_accuracy", _training_curve, runs, "accuracy")
     for metric in ("loss", "accuracy"):
@@ -59,17 +57,6 @@ def figures(results: Results) -> dict[str, Figure]:
     if tuned:
         draw("finetuning_predictions", _finetuning_predictions, tuned)
     return found
-
-
-def _piece_lengths(axes: Axes, tokenizer: TokenizerStatistics) -> str:
-    """Bars of how many pieces of the vocabulary have how many characters."""
-    lengths = sorted(tokenizer.pieces_by_length.items())
-    axes.bar([n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0))
-    axes.grid(axis="x", visible=False)
-    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-    axes.set(xlabel="characters, the mark of a word's beginning included", ylabel="pieces")
-    longest, (common, _) = lengths[-1][0], max(lengths, key=lambda x: x[1])
-    return f"Bars of the vocabulary's pieces by length: 1 to {longest}, most often {common}."
 
 
 def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:

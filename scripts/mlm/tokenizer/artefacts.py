@@ -63,6 +63,5 @@ class TokenizerStatistics(Artefact):
     unknown_literal: str | None
     splits: dict[str, SplitStatistics]
     most_frequent: list[FrequentToken]
-    pieces_by_length: dict[int, int]
     training: TrainedOn | None
     pretrained: Pretrained | None = field(default=None, metadata=OPTIONAL)

@@ -113,10 +113,6 @@ class Encoder:
         """The name of each id, as the tokenizer's vocabulary has it."""
         return {i: piece for piece, i in self._whole.get_vocab().items()}
 
-    def pieces(self) -> list[str]:
-        """The names of all ids but the special ones, in the order of the ids."""
-        return [p for _, p in sorted(self.names().items()) if p not in self.literals]
-
     def special(self) -> dict[str, int]:
         """The five special ids by name, for JSON."""
         return self.special_ids._asdict()

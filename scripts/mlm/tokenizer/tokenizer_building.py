@@ -1,6 +1,5 @@
 """The stage from the corpus to the tokenizer's files, and how well it fits the text."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +78,6 @@ def tokenizer_statistics(
         unknown_literal=encoder.unknown_literal,
         splits=splits,
         most_frequent=frequent,
-        pieces_by_length=dict(sorted(Counter(map(len, encoder.pieces())).items())),
         **origin,
     )
 
