@@ -1,11 +1,10 @@
 """One exported model, opened by TensorFlow, Flax and PyTorch, gives the same logits."""
 
-import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from in_pytorch import run_in_pytorch
 from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
 from mlm.config.model import ModelOfRun
@@ -15,9 +14,6 @@ from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_tensorflow.model import build_model, pytorch_weights
 from mlm.training.in_tensorflow.prediction import masked_logits
-
-sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
-from in_pytorch import run_in_pytorch
 
 FAMILIES = (
     *("roberta-prelayernorm", "roberta", "bert", "distilbert", "albert", "electra", "camembert"),

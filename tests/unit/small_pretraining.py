@@ -1,12 +1,10 @@
 """The small run of the training tests in this process, for tests of its step."""
 
-import sys
 from pathlib import Path
 
-from mlm.samples.manifests import Manifest, ShardEntry, totals
-
-sys.path.append(str(Path(__file__).parents[1] / "training"))
 from small_run import LENGTH, small_run, write_inputs
+
+from mlm.samples.manifests import Manifest, ShardEntry, totals
 
 
 def small_pretraining(

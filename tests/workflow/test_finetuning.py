@@ -3,14 +3,11 @@
 import json
 import re
 import shutil
-import sys
 
 import pytest
-
-from .conftest import ROOT, TINY
-
-sys.path.append(str(ROOT / "tests" / "finetuning"))
 from tiny_task import SECTION, write_csv
+
+from .conftest import TINY
 
 pytestmark = pytest.mark.workflow
 

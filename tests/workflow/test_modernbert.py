@@ -2,14 +2,11 @@
 
 import csv
 import json
-import sys
 
 import pytest
-
-from .conftest import ROOT, TINY
-
-sys.path.append(str(ROOT / "tests" / "finetuning"))
 from tiny_task import write_csv
+
+from .conftest import TINY
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

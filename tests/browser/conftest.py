@@ -1,6 +1,0 @@
-"""What the tests in a browser share: the artefacts of the unit tests."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))

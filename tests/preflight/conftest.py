@@ -1,6 +1,0 @@
-"""What the slow tests of preflight share: the small run of the training tests."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
