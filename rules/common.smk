@@ -182,7 +182,7 @@ REPORT_EXTRAS = {
         ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )
-    if wanted and name in settings["report"]["sections"]
+    if wanted
 }
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 

@@ -19,7 +19,7 @@ rule evaluate:
         ),
         runtime=120,
     params:
-        evaluation=of_run("evaluation", without=("prompts", "samples", "top_k")),
+        evaluation=of_run("evaluation", without=("prompts",)),
         files=lambda w: identities(PAIR_FILES[w.run]),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
@@ -37,7 +37,7 @@ rule fill_mask:
         mem_mb=2000,
         runtime=15,
     params:
-        evaluation=of_run("evaluation", "prompts", "top_k"),
+        evaluation=of_run("evaluation", "prompts"),
         cpu_threads=settings["accelerator"]["cpu_threads"],
     script:
         "../scripts/jobs/fill_mask.py"

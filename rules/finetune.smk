@@ -3,7 +3,6 @@
 
 
 FINETUNE = settings["finetune"]
-FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
 FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
 FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
 
@@ -30,7 +29,7 @@ rule finetune_data:
     params:
         files=identities(FINETUNE_FILES),
         finetune=of_section("finetune", "data", "folds", "task"),
-        seed=FINETUNE_SEED,
+        seed=settings["seed"],
         # How pretraining divided the speeches, where it read them.
         pretraining=(
             canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
@@ -54,7 +53,6 @@ rule finetune_ridge:
     params:
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
-        penalties=FINETUNE["ridge_penalties"],
     script:
         "../scripts/jobs/finetune_ridge.py"
 
@@ -72,7 +70,7 @@ rule finetune_fold:
         runtime=240,
     params:
         finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
-        seed=FINETUNE_SEED,
+        seed=settings["seed"],
         accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
     script:
         "../scripts/jobs/finetune_fold.py"
@@ -115,10 +113,10 @@ rule finetune_merge:
     params:
         finetune=of_section(
             "finetune",
-            *("confidence", "epochs", "folds", "learning_rate", "max_length"),
-            *("per_device_batch_size", "resamples", "seeds", "task"),
+            *("epochs", "folds", "learning_rate", "max_length"),
+            *("per_device_batch_size", "seeds", "task"),
         ),
-        seed=FINETUNE_SEED,
+        seed=settings["seed"],
         also=list(FINETUNE_ALSO),
     script:
         "../scripts/jobs/finetune_merge.py"

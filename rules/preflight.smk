@@ -11,9 +11,9 @@ rule compile_train_step:
     threads: 2
     resources:
         mem_mb=8000,
-        runtime=1440 if settings["preflight"]["find_batch"] else 240,
+        runtime=240,
     params:
-        preflight=of_section("preflight", "targets", "find_batch"),
+        preflight=of_section("preflight", "targets"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],

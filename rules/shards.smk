@@ -19,7 +19,6 @@ rule shard:
         runtime=120,
     params:
         samples=of_section("shards", "sequence_length"),
-        operational=operational(read_batch=settings["shards"]["read_batch"]),
     script:
         "../scripts/jobs/shard.py"
 
@@ -54,7 +53,6 @@ rule masked_samples:
         runtime=30,
     params:
         pretraining=of_run("pretraining", "masking", "seed", "shuffle_window"),
-        evaluation=of_run("evaluation", "samples"),
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
     script:

@@ -1,5 +1,6 @@
 # From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
 
+from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.pretrained import source_files
 
 PRETRAINED_TOKENIZER = source_files(
@@ -20,7 +21,7 @@ rule tokenizer:
         config="results/tokenizer/tokenizer_config.json",
         special="results/tokenizer/special_tokens_map.json",
         stats="results/tokenizer/tokenizer_stats.json",
-    threads: settings["tokenizer"]["training_threads"]
+    threads: Tokenizer.training_threads
     resources:
         # Parquet is about a third of the text.
         mem_mb=lambda wildcards, input: memory.memory_of_tokenizer(

@@ -11,7 +11,6 @@ from mlm.foundations.phrasing import plural
 @run_as_job
 def main(job):
     use_cpu(job.params.cpu_threads)
-    prompts = job.params.evaluation["prompts"]
-    found = answers(Path(job.input.model).parent, prompts, job.params.evaluation["top_k"])
+    found = answers(Path(job.input.model).parent, job.params.evaluation["prompts"], top_k=5)
     FillMask(job.wildcards.run, found).write(job.output[0])
     return Done(plural(len(found), "prompt"))

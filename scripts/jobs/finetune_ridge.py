@@ -7,5 +7,5 @@ from mlm.finetuning.ridge_baseline import write_ridge_predictions
 @run_as_job
 def main(job):
     params, made = job.params, job.output
-    asked = params.task, params.folds, params.penalties
+    asked = params.task, params.folds
     write_ridge_predictions(job.input.table, made.predictions, made.record, *asked)

@@ -29,6 +29,6 @@ def main(job):
         section["shuffle_window"],
     )
     decoder = PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
-    count, root = job.params.evaluation["samples"], project_root(job.input.train)
-    samples = preview_samples(manifest, plan, order, decoder, count, root)
+    root = project_root(job.input.train)
+    samples = preview_samples(manifest, plan, order, decoder, 5, root)
     Preview(job.wildcards.run, samples).write(job.output[0])

@@ -15,7 +15,6 @@ def main(job):
     stages = [stage for stage in ("curves", *OF_RUNS) if made.get(stage)]
     results = Results(
         title=params.report["title"],
-        sections=list(params.report["sections"]),
         config=params.config,
         code=value_sha256(params.code),
         **read_shared(made),

@@ -12,7 +12,7 @@ def main(job):
     from mlm.tokenizer.encoding import Encoder
 
     asked, tokenizer = job.wildcards, job.input.tokenizer
-    section = Shards.of_param(job.params.samples | job.params.operational)
+    section = Shards.of_param(job.params.samples)
     documents = SplitDocuments.described(job.input.described)
     place = asked.split, int(asked.shard), int(asked.shards)
     encoder = Encoder.load(tokenizer)

@@ -11,7 +11,7 @@ from mlm.finetuning.results import STARTS
 from mlm.foundations.atomic import write_json
 
 SECTION = {"data": {"source": "csv"}, "folds": 2, "seeds": 1, "epochs": 2, "max_length": 12}
-SECTION |= {"per_device_batch_size": 8, "learning_rate": 3e-3, "resamples": 200}
+SECTION |= {"per_device_batch_size": 8, "learning_rate": 3e-3}
 WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 

@@ -153,7 +153,7 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
         for number in range(count):
             file = Path(f"results/shards/{split}/{split}-{number:05d}-of-{count:05d}.tfrecord")
             documents = SplitDocuments.described(described[split])
-            section = Shards(sequence_length=LENGTH, read_batch=100)
+            section = Shards(sequence_length=LENGTH)
             one = write_shard(split, number, count, section, encoder, tokenizer, documents, file)
             made.append((str(file), one))
         corpus = CorpusSplit.read(described[split])

@@ -23,7 +23,6 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
     config = resolve({"runs": runs})
     return Results(
         title=config["report"]["title"],
-        sections=config["report"]["sections"],
         config=config,
         code=made.sha("report"),
         **read_shared(data),

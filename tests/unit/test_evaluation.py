@@ -21,7 +21,7 @@ from mlm.samples.manifests import Manifest
 
 PAIR = ["the public of the states", "the the of public states"]
 SECTION = {"mask_token": 1.0, "random_token": 0.0, "bootstrap": {"resamples": 100}}
-SECTION |= {"frequency_bands": [10, 100], "train_samples": 60, "minimal_pairs": [PAIR, PAIR[::-1]]}
+SECTION |= {"train_samples": 60, "minimal_pairs": [PAIR, PAIR[::-1]]}
 CHARACTERS = {"train": 5000, "test": 5000}
 COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 

@@ -127,7 +127,7 @@ def test_what_cannot_be_folded_is_said(examples, task, named):
 
 def test_the_year_task_takes_whole_addresses_and_their_split():
     split = {"seed": 0, "held_out": {"validation": 0.05, "test": 0.05}}
-    examples = year_examples(FinetuneData(passage_words=60, passages_per_speech=2), 0, split)
+    examples = year_examples(FinetuneData(passages_per_speech=2), 0, split)
     assert len({e.group for e in examples}) == 231
     assert len({e.excerpt for e in examples}) == len(examples)
     assert len({(e.group, e.split) for e in examples}) == 231, "an address is in one split"
@@ -144,7 +144,7 @@ def intervals_of(examples):
         for i, name in enumerate(NAMES)
     }
     histories = {start: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for start in STARTS}
-    section = Finetune(folds=5, resamples=200, confidence=0.9)
+    section = Finetune(folds=5)
     found = scores_of(examples, predictions, histories, section, 0)
     return {name: model.all.interval for name, model in found["models"].items()}
 
@@ -156,7 +156,7 @@ def test_a_published_encoder_is_compared_with_the_pretrained_model():
         name: [Prediction(e.id, e.fold, "0", (by,)) for e in examples] for name, by in wrong.items()
     }
     histories = {name: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for name in (*STARTS, "minilm")}
-    found = scores_of(examples, predictions, histories, Finetune(folds=2, resamples=200), 0)
+    found = scores_of(examples, predictions, histories, Finetune(folds=2), 0)
     assert [*found["models"]] == [*NAMES, "minilm"]
     *_, last = found["differences"]
     assert (last.model, last.beside, last.all.score) == ("pretrained", "minilm", 1 - 4)
@@ -184,7 +184,7 @@ def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first
 
 def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
-    data = FinetuneData(source="embedded", passage_words=60, passages_per_speech=3)
+    data = FinetuneData(source="embedded", passages_per_speech=3)
     write_data(Finetune(folds=5, data=data), 0, {}, tmp_path / "t.csv", tmp_path / "t.json")
     examples = read_rows(tmp_path / "t.csv", Example)
     sizes = Counter(e.group for e in examples)

@@ -32,7 +32,7 @@ def answer(outcome=COMPILED, peak=2**30, flops=1e12, **figures):
     return Compilation(outcome, message=f"says {outcome}", **(shape | figures))
 
 
-def judged(root, *answers, searched=None, refusal=None, engine="jax", model=(), **pretraining):
+def judged(root, *answers, refusal=None, engine="jax", model=(), **pretraining):
     """The verdict where the compiler answers, for v5e:2x2 or by target, of the steps of training,
     validation and evaluation; the last answer counts for those that are left out."""
     by_target = answers[0] if isinstance(answers[0], dict) else {"v5e:2x2": answers}
@@ -46,10 +46,9 @@ def judged(root, *answers, searched=None, refusal=None, engine="jax", model=(), 
         given = by_target[target]
         return [*given, *[given[-1]] * 3][: len(steps)]
 
-    section = Preflight(targets=list(by_target), find_batch=searched is not None)
+    section = Preflight(targets=list(by_target))
     with (
         mock.patch("mlm.accelerators.preflight.compile_for", compiled),
-        mock.patch("mlm.accelerators.preflight.largest_batches", lambda *_: searched),
         mock.patch("mlm.accelerators.tensorflow_step.xla_refusal_of", lambda run: refusal),
         mock.patch("mlm.training.in_tensorflow.devices.open_strategy"),
     ):
@@ -71,7 +70,7 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(root):
     assert (target.estimate.run_seconds, target.estimate.bound) == (0.4, "arithmetic")
     lines = table(verdict).splitlines()
     assert "not measured" in lines[0] and lines[2].endswith("0.4 s")
-    assert "27 %" in lines[-2] and "largest batch" not in lines[1]
+    assert "27 %" in lines[-2]
     assert PreflightVerdict.read(root / "preflight.json") == verdict
 
 
@@ -122,14 +121,6 @@ def test_fewer_samples_than_one_global_batch_are_caught(root):
     assert errors(verdict) == {("full_global_batch", "v5e:2x2")}
     assert "per_replica_batch_size to 50 or less" in verdict.findings[0].message
     assert verdict.targets[0].fits and verdict.targets[0].estimate is None
-
-
-def test_a_batch_that_does_not_fit_is_named_with_the_largest_that_does(root):
-    (finding,) = judged(root, answer(NO_MEMORY), answer()).findings
-    assert "preflight.find_batch" in finding.message
-    searched = {"bfloat16": 6, "float32": 0}
-    (finding,) = judged(root, answer(NO_MEMORY), answer(), searched=searched).findings
-    assert "bfloat16 6, float32 none" in finding.message
 
 
 @pytest.mark.parametrize("refusal", [None, "InvalidArgumentError: a shape depends on data"])

@@ -123,12 +123,6 @@ def test_every_heading_of_a_table_card_and_figure_leads_to_its_meaning(page):
     assert named > 80
 
 
-def test_sections_are_those_asked_for_in_that_order(tmp_path):
-    asked = ["fill_mask", "summary", "corpus"]
-    found = Page(page_of(replace(results_in(tmp_path), sections=asked)))
-    assert [a["id"] for a in found.all("section")] == [*asked, "glossary"]
-
-
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     target = Target("v5e:2x2", "compiled", fits=False)
     told = {"passed": False, "label": "estimate, not measured", "effort": "full", "unseen": []}

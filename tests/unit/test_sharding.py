@@ -1,4 +1,5 @@
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,11 +29,12 @@ def corpus_of(directory: Path, texts, row_group_size=3, groups=None) -> Path:
 def make(directory: Path, corpus: Path, shard=0, shards=1, batch=2):
     tokenizer = directory / "tokenizer.json"
     tokenizer.write_text("{}")
-    section = Shards(sequence_length=LENGTH, read_batch=batch)
+    section = Shards(sequence_length=LENGTH)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
     encoder = CharacterTokenizer()
     documents = SplitDocuments([(corpus, pq.read_metadata(corpus).num_rows)])
-    made = write_shard("train", shard, shards, section, encoder, tokenizer, documents, file)
+    with mock.patch("mlm.samples.packing.DOCUMENTS_AT_A_TIME", batch):
+        made = write_shard("train", shard, shards, section, encoder, tokenizer, documents, file)
     return file, made
 
 

@@ -24,7 +24,7 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied)
         },
         "pretraining": TINY["pretraining"] | {"attend": "document"},
         "preflight": {"targets": ["v5e:2x2"]},
-        "finetune": finetune | {"max_length": 16, "resamples": 100},
+        "finetune": finetune | {"max_length": 16},
     }
     project.write_config(config)
     ran = project.snakemake("preflight", "finetune", "all")

@@ -52,7 +52,7 @@ def with_setting(path, value):
 #: What each setting reruns: one of each section by default.
 SETTINGS = [
     ("report.title", "Another title", {"report"}),
-    ("evaluation.top_k", 3, downstream("fill_mask")),
+    ("evaluation.prompts", ["We [MASK] it."], downstream("fill_mask")),
     ("pretraining.optimizer.learning_rate", 1.0e-4, downstream("pretrain")),
     # The configuration stands in the report, and nowhere else.
     ("pretraining.checkpoint.every", 5, {"report"}),
@@ -87,7 +87,6 @@ def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them
     config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
     config["preflight"] = {"required": False}
     config["publish"] = {"model": "me/a-model", "private": False}
-    config["shards"]["read_batch"] = 10
     with built.configured(config):
         assert built.would_run() == {"report"}
 

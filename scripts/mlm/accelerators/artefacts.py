@@ -54,10 +54,6 @@ class Step:
         return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
 
 
-#: The largest batch that fits by precision: 0 if none does, None if the compiler cannot answer.
-LargestBatch = dict[str, int | None]
-
-
 @dataclass(frozen=True)
 class Memory:
     """Bytes of one replica, by XLA's `get_compiled_memory_stats`.
@@ -117,7 +113,6 @@ class Target:
     bytes_accessed: float | None = None
     global_batch_size: int | None = None
     estimate: Estimate | None = None
-    largest_batch: LargestBatch | None = None
     forward: dict[str, ForwardReport] = field(default_factory=dict)
 
 

@@ -24,7 +24,6 @@ from mlm.accelerators.artefacts import (
     Target,
     failed,
 )
-from mlm.accelerators.batch_search import largest_batches
 from mlm.accelerators.compiler import (
     COMPILED,
     NO_MEMORY,
@@ -35,7 +34,6 @@ from mlm.accelerators.compiler import (
 )
 from mlm.accelerators.described_steps import described_steps
 from mlm.accelerators.roofline import UTILISATION, add_times
-from mlm.accelerators.verdict_table import largest_in_words
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import RunConfiguration
@@ -107,8 +105,6 @@ def preflight(
         answers = dict(zip(steps, _compiled(name, list(steps.values()), quick), strict=True))
         on = replace(step, precision=steps[TRAINING]["precision"])
         target = describe(name, answers[TRAINING], on)
-        if section.find_batch:
-            target.largest_batch = largest_batches(run, config.accelerator, name)
         findings += check_data(run.train.num_samples, on, target, state_directory)
         for kind, answer in answers.items():
             rows = steps[kind]["samples"] if kind != TRAINING else step.per_replica_batch_size
@@ -234,15 +230,8 @@ def judge(target: Target, kind: str, rows: int, answer: Compilation) -> list[Fin
     if fits is None:
         return [Finding("compiles", ERROR, message, target.target)]
     remedy = f"lower {_BATCH_KEYS[kind]}"
-    if kind == TRAINING:
-        largest = largest_in_words(target)
-        remedy += (
-            f"; the largest that fits: {largest}"
-            if largest
-            else ("; preflight.find_batch: true finds the largest that fits")
-        )
-        if target.precision != "bfloat16":
-            remedy += ", or use accelerator.precision: bfloat16"
+    if kind == TRAINING and target.precision != "bfloat16":
+        remedy += ", or use accelerator.precision: bfloat16"
     return [Finding("fits", ERROR, f"{message}. To mend it, {remedy}", target.target)]
 
 

@@ -9,7 +9,7 @@ from mlm.foundations.terminal import answer
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
     *("target", "verdict", "replicas", "precision", "peak memory", "validation", "evaluation"),
-    *("available", "largest batch", "FLOPs/step", "time of the run"),
+    *("available", "FLOPs/step", "time of the run"),
 )
 
 
@@ -49,7 +49,6 @@ def row(target: Target) -> tuple[str, ...]:
         _size(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         _size(target.hbm_per_replica),
-        largest_in_words(target) or "-",
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         _time(target),
     )
@@ -60,12 +59,6 @@ def _time(target: Target) -> str:
         return "?"
     time = in_exact_time(target.estimate.run_seconds)
     return time if target.estimate.bound == "arithmetic" else f"from {time} on"
-
-
-def largest_in_words(target: Target) -> str:
-    """The largest batches that fit, if they were searched."""
-    found = sorted((target.largest_batch or {}).items())
-    return ", ".join(f"{kind} {size or 'none'}" for kind, size in found if size is not None)
 
 
 def _forward(report: ForwardReport | None) -> str:

@@ -29,8 +29,7 @@ class Examples:
         if not section.enabled and section.data.source != "csv":
             return None
         table, summary = directory / "examples.csv", directory / "examples.json"
-        seed = settings["seed"] if section.seed is None else section.seed
-        write_data(section, seed, {}, table, summary)
+        write_data(section, settings["seed"], {}, table, summary)
         return cls(section, ExamplesSummary.read(summary))
 
     def in_words(self) -> str:

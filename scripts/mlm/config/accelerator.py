@@ -64,8 +64,6 @@ class Preflight(Section):
     ]
     """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
     in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
-    find_batch: bool = False
-    """Search for the largest per-replica batch, up to 1,024, that fits each target."""
 
     def contradictions(self) -> Iterator[str]:
         yield from named_twice("targets", self.targets)

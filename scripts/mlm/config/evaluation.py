@@ -1,29 +1,28 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from mlm.config import fields
 from mlm.config.fields import Count, Section, Text, named_twice, section
 
-_Part = Literal[
-    *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
-    *("runs", "evaluation", "fill_mask", "finetune", "provenance"),
-]
-
 
 class Bootstrap(Section):
     resamples: fields.ResampleCount = 1000
     """Number of resamples, each over groups."""
-    confidence: fields.Confidence = 0.95
-    """Confidence level of the intervals."""
+    #: Confidence level of the intervals.
+    confidence: ClassVar[float] = 0.95
 
 
 class Evaluation(fields.MaskedShares):
     seed: fields.Seed = 0
     """Seed of the choice of the tokens to predict, the same for all runs."""
+    #: Upper ranks of the bands of token frequency (a last band has the rest), and the bins of the
+    #: calibration curve.
+    frequency_bands: ClassVar[list[int]] = [10, 100, 1000]
+    calibration_bins: ClassVar[int] = 10
     batch_size: Count = 64
     """Samples in a batch; changes figures by rounding only."""
     max_tokens: fields.TokenCount = 2_000_000
@@ -34,15 +33,7 @@ class Evaluation(fields.MaskedShares):
         "We must [MASK] our armed forces.",
     ]
     """Sentences to fill in, each with exactly one mask token."""
-    top_k: Annotated[int, Field(ge=1, le=100)] = 5
-    """Answers to show for each prompt."""
     bootstrap: Bootstrap = section(Bootstrap)
-    frequency_bands: list[Count] = [10, 100, 1000]
-    """Upper ranks of the bands of token frequency; a last band has the rest."""
-    calibration_bins: Annotated[int, Field(ge=2, le=100)] = 10
-    """Number of bins of the calibration curve."""
-    samples: Annotated[int, Field(ge=0, le=100)] = 5
-    """Masked samples of train to show in the report."""
     train_samples: fields.NotNegativeCount | None = None
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
@@ -98,8 +89,6 @@ def mask_problem(prompt: str, mask: str, count: int) -> str:
 class Report(Section):
     title: Text = "A masked language model from scratch"
     """Heading of the page."""
-    sections: list[_Part] = list(get_args(_Part))
-    """Sections of the page, in this order; those with nothing to show are left out."""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
     """Runs to show; null: all."""
     also: dict[str, Text] = {}
@@ -107,5 +96,4 @@ class Report(Section):
     {wordpiece: ../wordpiece/results/runs/base}. They are read only."""
 
     def contradictions(self) -> Iterator[str]:
-        yield from named_twice("sections", self.sections)
         yield from named_twice("runs", self.runs)

@@ -25,7 +25,6 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 ResampleCount = Annotated[int, Field(ge=100, le=1_000_000)]
-Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 #: Files of a split, each with its number of five digits in its name.
 FileCount = Annotated[int, Field(ge=1, le=99_999)]
 Threads = Annotated[int, Field(ge=1, le=1024)]

@@ -25,10 +25,8 @@ class FinetuneData(Section):
     source: Literal["embedded", "csv"] = "embedded"
     """embedded: passages of the State of the Union addresses and their year, as (year - 1900) / 50.
     csv: a file of your own, with the columns below; others are ignored."""
-    passage_words: Annotated[int, Field(ge=5, le=1_000_000)] = 100
-    """Maximum number of words in an embedded passage."""
     passages_per_speech: Count = 16
-    """Maximum number of embedded passages from a speech."""
+    """Maximum number of embedded passages, of up to 100 words, from a speech."""
     file: str | None = None
     """The CSV file."""
     id_column: Text | None = None
@@ -42,12 +40,6 @@ class FinetuneData(Section):
 
 
 class FinetuneOptimizer(Section):
-    beta_1: BelowOne = 0.9
-    """Decay rate of the first moment."""
-    beta_2: BelowOne = 0.98
-    """Decay rate of the second moment."""
-    epsilon: Positive = 1e-8
-    """Term added to the denominator for numerical stability."""
     weight_decay: fields.NotNegative = 0.01
     """Decoupled weight decay."""
     max_grad_norm: Positive | None = None
@@ -63,8 +55,6 @@ class Finetune(Section):
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
-    seed: fields.Seed | None = None
-    """Seed of the folds, the random weights and the order of each epoch; null: the seed above."""
     folds: Annotated[int, Field(ge=2, le=100)] = 5
     """Number of folds of the cross-validation, each one job."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 2
@@ -84,14 +74,6 @@ class Finetune(Section):
     optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
     cpu_threads: fields.Threads = 1
     """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
-    ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = [
-        *(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-    ]
-    """L2 penalties of the baseline, TF-IDF and ridge regression, of which each fold chooses one."""
-    resamples: fields.ResampleCount = 2000
-    """Number of bootstrap resamples, over groups or rows."""
-    confidence: fields.Confidence = 0.95
-    """Confidence level of the intervals."""
 
     def contradictions(self) -> Iterator[str]:
         if self.data.source == "csv":

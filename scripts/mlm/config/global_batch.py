@@ -15,16 +15,12 @@ class GlobalBatch:
     def samples(self) -> int:
         return self.per_replica * self.replicas * self.accumulated
 
-    def largest_filled(self, samples: int) -> int:
-        """The largest `per_replica` that a train split of so many samples fills; 0 if none."""
-        return samples // (self.replicas * self.accumulated)
-
     def unfilled(self, samples: int, has: str = "has") -> str | None:
         """Why a train split that `has` so many samples is too small, in words; None if not."""
         if self.samples <= samples:
             return None
         advice = "Not even a batch of 1 is filled: add text, take fewer replicas or accumulate less"
-        if largest := self.largest_filled(samples):
+        if largest := samples // (self.replicas * self.accumulated):
             advice = f"Lower pretraining.per_replica_batch_size to {largest:,} or less"
         return (
             f"one step takes {self.samples:,} samples ({self.per_replica:,} × {self.replicas} "

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -75,8 +75,8 @@ class Tokenizer(Section):
     unigram. 0.9995 suits a large corpus, or thousands of Chinese characters."""
     max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = 1_000_000_000
     """Train on an even sample of this many bytes if the train split is larger."""
-    training_threads: Annotated[int, Field(ge=1, le=256)] = 2
-    """Threads of the trainer. They affect the result, so --cores does not set them."""
+    #: Threads of the trainer. They affect the result, so --cores does not set them.
+    training_threads: ClassVar[int] = 2
     pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
 
     @property
@@ -133,5 +133,3 @@ class Shards(Section):
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 64
     """Tokens in a sample, special tokens and padding included."""
     count: ShardCount = section(ShardCount)
-    read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
-    """Documents tokenised at a time: bounds a job's memory, and changes no byte."""

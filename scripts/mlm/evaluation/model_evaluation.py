@@ -124,7 +124,7 @@ def evaluate(
 def _recorded(section: Evaluation, data: EvaluationData, model: Path, test: Path, texts) -> dict:
     """The settings that the figures depend on, and the digests of the files."""
     settings = {name: getattr(section, name) for name in _SHOWN} | {
-        "bootstrap": section.bootstrap.model_dump(),
+        "bootstrap": {n: getattr(section.bootstrap, n) for n in ("resamples", "confidence")},
         "train_samples": 0 if data.train is None else len(data.train),
     }
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}

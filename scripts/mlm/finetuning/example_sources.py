@@ -26,6 +26,8 @@ from mlm.foundations.errors import MlmError, listed
 
 #: Twice this, squared, is still a float32.
 _LARGEST_TARGET = 9.0e18
+#: Words of an embedded passage at most.
+_PASSAGE_WORDS = 100
 #: Problems of a file that a message lists at most.
 _SHOWN = 10
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
@@ -99,7 +101,7 @@ def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[E
     for speech, content in speeches().items():
         target = repr((int(speech[:4]) - 1900) / 50)
         candidates = []
-        for i, passage in enumerate(passages(content, data.passage_words)):
+        for i, passage in enumerate(passages(content, _PASSAGE_WORDS)):
             if passage not in seen:
                 seen.add(passage)
                 candidates.append((f"{speech}-{i:04d}", passage))

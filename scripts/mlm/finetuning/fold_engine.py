@@ -183,7 +183,9 @@ def adamw(section: Finetune, steps: int) -> Optimizer:
     """Pretraining's AdamW as section `finetune` sets it, with a linear warmup and decay to 0 over
     `steps`."""
     given = {name: getattr(section, name) for name in ("learning_rate", "warmup_ratio")}
-    return with_lengths(Optimizer(name="adamw", **given, **section.optimizer.model_dump()), steps)
+    given |= section.optimizer.model_dump()
+    betas = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-8}
+    return with_lengths(Optimizer(name="adamw", **given, **betas), steps)
 
 
 def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:

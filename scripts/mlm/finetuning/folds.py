@@ -68,6 +68,6 @@ def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None
         raise MlmError(
             "finetune.data: these classes are in one fold alone, so that they would be tested "
             f"there without having been learned:\n{listed(problems)}\nAdd groups or rows of each, "
-            "merge it into another class, drop it, or set another finetune.seed, which deals the "
+            "merge it into another class, drop it, or set another seed, which deals the "
             "groups again"
         )

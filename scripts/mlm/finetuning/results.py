@@ -42,6 +42,8 @@ STARTS = ("pretrained", "random")
 _PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
+#: Bootstrap resamples, over groups or rows, and the confidence level of the intervals.
+_RESAMPLES, _CONFIDENCE = 2000, 0.95
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
 
 
@@ -78,7 +80,7 @@ def write_results(
         **described,
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
-        settings=section.model_dump(exclude={"data", "task", "confidence"}),
+        settings=section.model_dump(exclude={"data", "task"}),
         digests={
             "examples": file_sha256(examples),
             "model": file_sha256(best / "model.safetensors"),
@@ -129,7 +131,7 @@ def scores_of(
     regression, parts = section.task == "regression", parts_of(examples)
     figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
     units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
-    resampling = Resampling(section.resamples, section.confidence, seed)
+    resampling = Resampling(_RESAMPLES, _CONFIDENCE, seed)
     compared = {
         part: Comparison(
             {n: f[rows] for n, f in figures.items()}, units[rows], regression, resampling
@@ -164,7 +166,7 @@ def scores_of(
         )
         for pair in (*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES))
     ]
-    judged = "rmse" if regression else "accuracy", section.confidence, sizes, differences
+    judged = "rmse" if regression else "accuracy", _CONFIDENCE, sizes, differences
     return dict(zip(("score", "confidence", "parts", "differences"), judged, strict=True)) | {
         "task": section.task,
         "models": models,

@@ -3,7 +3,7 @@
 Terms are words and pairs of words, with or without runs of characters, each kind weighted (1 + log
 count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and Buckley, 1988,
 with smoothed inverse frequencies); then linear least squares with an L2 penalty, classes as one
-regression each on 0 and 1. Terms and penalty (of finetune.ridge_penalties) are those that best
+regression each on 0 and 1. Terms and penalty are those that best
 predict left-out groups.
 """
 
@@ -26,6 +26,8 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _CHARACTERS = range(2, 6)
 #: Training texts that terms and penalty are chosen on at most: the work grows with the cube.
 SEARCHED = 4000
+#: L2 penalties of which each fold chooses one.
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 def write_ridge_predictions(
@@ -34,7 +36,7 @@ def write_ridge_predictions(
     record: str | Path,
     task: str,
     folds: int,
-    penalties: Sequence[float],
+    penalties: Sequence[float] = PENALTIES,
 ) -> None:
     """Predict every example of `table` by a ridge regression on the other folds, on which alone
     terms and penalty are chosen (nested cross-validation; Varma and Simon, 2006)."""

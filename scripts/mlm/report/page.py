@@ -56,8 +56,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     results = with_short_names(results)
     sections = [
         {"name": name, "title": title, "view": view}
-        for name in results.sections
-        for title, show in [SECTIONS[name]]
+        for name, (title, show) in SECTIONS.items()
         if (view := show(results)) is not None
     ]
     environment = Environment(

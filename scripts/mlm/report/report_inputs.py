@@ -67,7 +67,6 @@ class Results:
     sha256 of the files that all runs share; `also` are the runs of other directories."""
 
     title: str
-    sections: list[str]
     config: dict
     code: str
     corpus: dict[str, CorpusSplit]
@@ -168,7 +167,7 @@ def check_settings(run: RunResults, config: dict) -> None:
         known = run.finetune.settings
         pairs += [
             ("finetune/metrics", f"finetune.{key}", known[key], config["finetune"][key])
-            for key in ("epochs", "folds", "learning_rate", "max_length", "resamples", "seeds")
+            for key in ("epochs", "folds", "learning_rate", "max_length", "seeds")
             if key in known
         ]
     wrong = [

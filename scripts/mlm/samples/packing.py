@@ -12,9 +12,8 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.samples.tfrecord import NO_GROUP, SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
-#: Characters given to the tokenizer at a time: with `read_batch`, this bounds the memory if
-#: documents are long.
-_CHARACTERS_AT_A_TIME = 2_000_000
+#: Documents read, and characters given to the tokenizer, at a time: they bound the memory.
+DOCUMENTS_AT_A_TIME, _CHARACTERS_AT_A_TIME = 1000, 2_000_000
 
 
 def write_packed(
@@ -31,7 +30,7 @@ def write_packed(
     length, done, tokens_in, literals = section.sequence_length, 0, 0, 0
     # Tokens, and their groups, that do not fill a sample yet.
     waiting = [np.empty(0, np.int32), np.empty(0, np.int64)]
-    for rows in corpus.batches(["text", "group"], section.read_batch, documents):
+    for rows in corpus.batches(["text", "group"], DOCUMENTS_AT_A_TIME, documents):
         texts, groups = rows.column("text").to_pylist(), group_ids(rows.column("group"))
         # Runs of texts of about so many characters.
         ends = np.cumsum(list(map(len, texts))) // _CHARACTERS_AT_A_TIME
