@@ -52,34 +52,29 @@ _AS_PUBLISHED = {"modernbert": {"initializer_cutoff_factor": 2.0, "layer_norm_ep
 _OF_VERSION_5 = ("layer_types", "rope_parameters")
 #: Fields without effect on a masked language model: of other heads, of generating text, of
 #: loading and of the format.
-_WITHOUT_EFFECT = (
-    *("_attn_implementation_autoset", "max_vocab", "min_count", "same_enc_dec", "share_inout_emb"),
-    *("_name_or_path", "architectures", "attention_mode", "bad_words_ids", "begin_suppress_tokens"),
-    *("bos_index", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout"),
-    *("classifier_dropout_prob", "classifier_pooling", "cls_dropout", "cls_token_id"),
-    *("cross_attention_hidden_size", "decoder_start_token_id", "deterministic_flash_attn"),
-    *("directionality", "diversity_penalty", "do_sample", "down_scale_factor", "dtype"),
-    *("early_stopping", "encoder_no_repeat_ngram_size", "end_n_top", "eos_index", "eos_token_id"),
-    *("exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id"),
-    *("forced_eos_token_id", "gap_size", "gradient_checkpointing", "id2label", "id2lang"),
-    *("ignore_attention_mask", "is_decoder", "is_encoder_decoder", "add_cross_attention"),
-    *("label2id", "lang2id", "length_penalty", "mask_index", "max_length", "min_length"),
-    *("model_type", "net_structure_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams"),
-    *("num_labels", "num_memory_blocks", "num_return_sequences", "onnx_export"),
-    *("output_attentions", "output_hidden_states", "output_past", "output_scores"),
-    *("pad_token_id", "pooler_dropout", "pooler_fc_size", "pooler_hidden_act"),
-    *("pooler_hidden_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
-    *("pooler_size_per_head", "pooler_type", "prefix", "problem_type", "qa_dropout"),
-    *("reference_compile", "remove_invalid_values", "repad_logits_with_grad"),
-    *("repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id"),
-    *("seq_classif_dropout", "sparse_pred_ignore_index", "sparse_prediction", "start_n_top"),
-    *("summary_activation", "summary_first_dropout", "summary_last_dropout"),
-    *("summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens"),
-    *("task_specific_params", "temperature", "tie_encoder_decoder", "tie_weights_"),
-    *("tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript"),
-    *("transformers_version", "typical_p", "unk_index", "use_bfloat16", "use_cache"),
-    *("classifier_activation", "auto_map"),
-)
+_WITHOUT_EFFECT = """
+_attn_implementation_autoset max_vocab min_count same_enc_dec share_inout_emb _name_or_path
+architectures attention_mode bad_words_ids begin_suppress_tokens bos_index bos_token_id
+chunk_size_feed_forward classifier_dropout classifier_dropout_prob classifier_pooling
+cls_dropout cls_token_id cross_attention_hidden_size decoder_start_token_id
+deterministic_flash_attn directionality diversity_penalty do_sample down_scale_factor dtype
+early_stopping encoder_no_repeat_ngram_size end_n_top eos_index eos_token_id
+exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
+gap_size gradient_checkpointing id2label id2lang ignore_attention_mask is_decoder
+is_encoder_decoder add_cross_attention label2id lang2id length_penalty mask_index max_length
+min_length model_type net_structure_type no_repeat_ngram_size num_beam_groups num_beams
+num_labels num_memory_blocks num_return_sequences onnx_export output_attentions
+output_hidden_states output_past output_scores pad_token_id pooler_dropout pooler_fc_size
+pooler_hidden_act pooler_hidden_size pooler_num_attention_heads pooler_num_fc_layers
+pooler_size_per_head pooler_type prefix problem_type qa_dropout reference_compile
+remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
+return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
+sparse_prediction start_n_top summary_activation summary_first_dropout summary_last_dropout
+summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params
+temperature tie_encoder_decoder tie_weights_ tie_word_embeddings tokenizer_class top_k top_p
+torch_dtype torchscript transformers_version typical_p unk_index use_bfloat16 use_cache
+classifier_activation auto_map
+"""
 #: Activations that the encoder in JAX computes, and those of transformers in TensorFlow that
 #: PyTorch has as well.
 _ACTIVATIONS = {
@@ -94,7 +89,7 @@ _ACTIVATION_FIELDS = ("activation", "classifier_activation", "hidden_act", "hidd
 
 def unknown_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     """A line for each field that the network of `family` does not read, nor may have by it."""
-    known = {*_READ[family], *_ONLY, *_OF_VERSION_5, *_WITHOUT_EFFECT}
+    known = {*_READ[family], *_ONLY, *_OF_VERSION_5, *_WITHOUT_EFFECT.split()}
     published = _AS_PUBLISHED.get(family, {})
     known |= {name for name, only in published.items() if fields.get(name) == only}
     for name in sorted(name for name, value in fields.items() if value is not None):

@@ -75,21 +75,32 @@ class Optimizer(Section):
                     f"{names}, or leave {key} at {usual}"
                 )
 
+    def lengths(self, schedule: int) -> tuple[int, int]:
+        """Steps of the warmup and of the decay in a schedule of `schedule` steps; ValueError, in
+        words, if they are longer together."""
+        warmup, decay = self.warmup_steps, self.decay_steps
+        if warmup is None:
+            warmup = math.ceil(self.warmup_ratio * schedule)
+        if decay is None:
+            ratio = self.decay_ratio
+            decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
+        if warmup + decay > schedule:
+            raise ValueError(
+                f"warmup_ratio: the learning rate rises for {warmup} steps and falls for {decay}, "
+                f"but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
+                "warmup_steps, decay_steps), or train longer"
+            )
+        return warmup, decay
+
     def too_long(self, schedule: int | None) -> Iterator[str]:
         """A line if warmup and decay are longer than a schedule of `schedule` steps, or than any
         if that is not known yet (None)."""
         ratios = self.warmup_ratio, self.decay_ratio or 0.0
         if schedule:
-            warmup, decay = (
-                math.ceil(ratio * schedule) if steps is None else steps
-                for ratio, steps in zip(ratios, (self.warmup_steps, self.decay_steps), strict=True)
-            )
-            if warmup + decay > schedule:
-                yield (
-                    f"warmup_ratio: the learning rate rises for {warmup} steps and falls for "
-                    f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio "
-                    "(or warmup_steps, decay_steps), or train longer"
-                )
+            try:
+                self.lengths(schedule)
+            except ValueError as error:
+                yield str(error)
         elif self.warmup_steps is None and self.decay_steps is None and sum(ratios) > 1 + 1e-9:
             yield (
                 f"warmup_ratio: it and decay_ratio add up to {sum(ratios):g}, more than 1. Lower "

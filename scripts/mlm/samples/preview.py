@@ -1,6 +1,5 @@
 """A few samples as the model meets them: decoded, before and after masking."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,10 @@ from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, shard_problem
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import joined, read_samples
+from mlm.samples.split_samples import evenly_spread, joined, read_samples
 from mlm.tokenizer.pieces import texts_of
 
 FIRST_EPOCH = 0
-
-
-def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
-    """(shard, place in it) of `count` samples, or of all: the first ones of each shard."""
-    chosen: list[tuple[int, int]] = []
-    for place in range(max((s.num_samples for s in manifest.shards), default=0)):
-        long_enough = [i for i, s in enumerate(manifest.shards) if s.num_samples > place]
-        wanted = min(count - len(chosen), len(long_enough))
-        chosen += [(long_enough[i * len(long_enough) // wanted], place) for i in range(wanted)]
-        if len(chosen) >= count:
-            break
-    return sorted(chosen)
 
 
 def preview_samples(
@@ -37,14 +24,13 @@ def preview_samples(
     count: int,
     root: str | Path = ".",
 ) -> list[PreviewSample]:
-    """`count` samples of a split, masked as the training with `order` masks them in its first
-    epoch, without padding; MlmError if a shard is not what the manifest says."""
-    chosen = chosen_samples(manifest, count)
-    for shard in (manifest.shards[number] for number in sorted({number for number, _ in chosen})):
-        if problem := shard_problem(shard, root):
+    """`count` samples of a split at equal distances, masked as the training with `order` masks them
+    in its first epoch, without padding; MlmError if a shard is not what the manifest says."""
+    places = evenly_spread(manifest.num_samples, count)
+    ends = np.cumsum([shard.num_samples for shard in manifest.shards])
+    for number in np.unique(np.searchsorted(ends, places, "right")).tolist():
+        if problem := shard_problem(manifest.shards[number], root):
             raise MlmError(f"{problem}. {SHARDS_REMEDY}")
-    first = [0, *itertools.accumulate(shard.num_samples for shard in manifest.shards)]
-    places = np.array([first[number] + place for number, place in chosen], np.int64)
     if not (parts := list(read_samples(manifest, root, places))):
         return []
     read = joined(parts)

@@ -14,18 +14,10 @@ def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
     """The section with the lengths of its schedule in steps, not ratios, for `steps` updates;
     MlmError if warmup and decay are longer than the schedule."""
     schedule = optimizer.schedule_steps or steps
-    warmup, decay = optimizer.warmup_steps, optimizer.decay_steps
-    if warmup is None:
-        warmup = math.ceil(optimizer.warmup_ratio * schedule)
-    if decay is None:
-        ratio = optimizer.decay_ratio
-        decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
-    if warmup + decay > schedule:
-        raise MlmError(
-            f"pretraining.optimizer: the learning rate rises for {warmup} steps and falls for "
-            f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
-            "warmup_steps, decay_steps), or train longer"
-        )
+    try:
+        warmup, decay = optimizer.lengths(schedule)
+    except ValueError as error:
+        raise MlmError(f"pretraining.optimizer.{error}") from None
     steps_of = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
     ratios = {"warmup_ratio", "decay_ratio"}
     return Optimizer.of_param(optimizer.model_dump(exclude=ratios) | steps_of)
