@@ -122,9 +122,6 @@ with errors_in_words():
     )
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 PAIR_FILES = {run: run_section(settings, run, "evaluation")["minimal_pair_files"] for run in RUNS}
-PREFLIGHT_BEFORE_TRAINING = (
-    settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
-)
 
 TOKENIZER_PARTS = [Path(name).stem for name in TOKENIZER_NAMES]
 TOKENIZER_FILES = [f"results/tokenizer/{name}" for name in TOKENIZER_NAMES]
@@ -179,7 +176,7 @@ REPORT_EXTRAS = {
     name: f"results/runs/{{run}}/{file}"
     for name, file, wanted in (
         ("preview", "preview.json", True),
-        ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
+        ("preflight", "preflight.json", PREFLIGHT_WANTED),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )
     if wanted

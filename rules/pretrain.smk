@@ -8,8 +8,6 @@ rule pretrain:
         staged=staged_shards("train", "validation"),
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
-        # A TPU is rented by the minute: training on one waits for a preflight that passed, once.
-        preflight=[ancient("results/runs/{run}/preflight/passed.txt")] * PREFLIGHT_BEFORE_TRAINING,
         start=start_files_of,
         continued=summary_of_continued_run,
     output:
@@ -37,7 +35,6 @@ rule pretrain:
             checkpoint=checkpointing_of,
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
-            preflight_required=settings["preflight"]["required"],
         ),
     script:
         "../scripts/jobs/pretrain.py"

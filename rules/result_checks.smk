@@ -12,7 +12,6 @@ ON_REQUEST = [
     *made_by(
         *FINETUNE_RULES,
         "compile_train_step",
-        "preflight_passed",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Rules `preflight` and `preflight_passed`: show the verdicts, and stop at a failed one."""
+"""Rule `preflight`: show the verdicts, and stop at a failed one."""
 
 from job_adapter import run_as_job
 

@@ -10,18 +10,12 @@ from job_adapter import Done, run_as_job
 
 def train(request, results):
     """Train in this process: alone, or as one of several; the `results`, if any, are written."""
-    from mlm.accelerators.required_preflight import require_passed
     from mlm.config.resolution import RunConfiguration
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 
     config, files = RunConfiguration.of_param(request["config"]), RunFiles(**request["files"])
-    training = prepare(config, files)
-    run, devices = training.run, training.devices
-    if request["preflight"] and config.accelerator.kind == "auto" and devices.kind == "tpu":
-        computed = {"engine": devices.framework, "precision": devices.precision}
-        require_passed(request["preflight"], run.name, computed | run.step_sizes())
-    pretrain(training, results and ResultFiles(**results))
+    pretrain(prepare(config, files), results and ResultFiles(**results))
 
 
 def train_alone_or_together(request, srun=None):
@@ -52,13 +46,10 @@ def main(job):
     if parent := operational["parent"]:
         parent = common | parent | {"parent": None}
     manifests, model = {s: files[s] for s in ("train", "validation")}, Path(made.weights).parent
-    # The results are in a directory of their own until the training has ended.
-    preflight = str(model.parent.with_name("preflight.json"))
     request = {
         "config": common | own | {"parent": parent},
         "files": {"tokenizer": files.tokenizer, "manifests": manifests},
         "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
-        "preflight": preflight if operational["preflight_required"] else None,
     }
     train_alone_or_together(request, job.resources.get("mpi"))
     trained = Training.read(made.summary)

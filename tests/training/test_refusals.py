@@ -6,8 +6,6 @@ import pytest
 from small_run import LENGTH, run_child, small_run, told, write_inputs, write_split, write_tokenizer
 from tests.conftest import refusal
 
-from mlm.accelerators.artefacts import PreflightVerdict, Step
-from mlm.accelerators.required_preflight import require_passed
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact
@@ -132,33 +130,6 @@ def test_a_tpu_that_tensorflow_cannot_use_is_refused_also_where_auto_finds_it(ro
     # The CPU of a TPU rented by the minute is not what was meant.
     tpu_vm = {"TPU_WORKER_ID": "0", "TPU_SKIP_MDS_QUERY": "1"}
     refused(root, {"accelerator": {"kind": "auto"}}, "TPU_WORKER_ID", environment=tpu_vm)
-
-
-def require(root, passed: bool | None, **changes) -> None:
-    """Ask for a preflight of the small run that passed; of one whose step has `changes`, if any."""
-    run, _ = small_run(root)
-    step = {"engine": "tensorflow", "precision": "bfloat16"} | run.step_sizes()
-    if passed is not None:
-        empty = {key: [] for key in ("unseen", "findings", "targets", "notes")}
-        told = {"run": "small", "label": "", "effort": "full", "packages": {}} | empty
-        verdict = PreflightVerdict(passed=passed, step=Step(**step | changes), **told)
-        verdict.write(root / "preflight.json")
-    require_passed(str(root / "preflight.json"), "small", step)
-
-
-@pytest.mark.parametrize(
-    "passed, changes, fault",
-    [
-        (None, {}, "does not exist"),
-        (False, {}, "failed"),
-        (True, {"slots": 4}, "slots 4"),
-        (True, {"engine": "jax"}, "engine jax"),
-    ],
-)
-def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(root, passed, changes, fault):
-    said = refusal(require, root, passed, **changes)
-    assert fault in said and "results/runs/small/preflight/passed.txt" in said
-    require(root, True)
 
 
 @pytest.mark.slow

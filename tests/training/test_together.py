@@ -54,7 +54,6 @@ def job(root: Path, name: str, overrides: dict, log: str | None = None, run: str
         "config": settings.model_dump() | {"name": run or name},
         "files": asdict(files),
         "results": asdict(small_results(root, name)),
-        "preflight": None,
     }
     # Programs that a process compiles are kept for those after it: a third of their time.
     compiled = {

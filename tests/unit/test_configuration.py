@@ -110,12 +110,12 @@ def test_a_problem_of_several_runs_is_told_once_with_their_names():
 def test_text_from_the_command_line_is_the_same_setting_and_so_is_any_way_to_write_a_number():
     """Snakemake's --config leaves every value inside a nested one as text, and YAML 1e-4."""
     typed = {
-        "preflight": {"required": False},
+        "preflight": {"enabled": False},
         "pretraining": {"steps": None, "epochs": 3, "optimizer": {"learning_rate": 1e-4}},
         "model": {"config": {"hidden_size": 64, "hidden_act": "gelu", "layer_norm_eps": 1e-5}},
     }
     text = {
-        "preflight": {"required": "false"},
+        "preflight": {"enabled": "false"},
         "pretraining": {"steps": "null", "epochs": "3", "optimizer": {"learning_rate": "1e-4"}},
         "model": {"config": {"hidden_size": "64", "hidden_act": "gelu", "layer_norm_eps": "1e-5"}},
     }
@@ -291,7 +291,7 @@ def test_a_boolean_where_text_is_expected_is_told_with_how_yaml_reads_it():
     language = {"model": "m.ftz", "keep": ["en", False]}
     problem, _ = problems({"corpus": {"filters": {"language": language}}})
     assert problem.startswith("corpus.filters.language.keep[1]: found False") and "'no'" in problem
-    (problem,) = problems({"preflight": {"required": 3}})
+    (problem,) = problems({"preflight": {"enabled": 3}})
     assert "'no'" not in problem
 
 

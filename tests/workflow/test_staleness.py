@@ -85,7 +85,6 @@ def test_a_setting_reruns_what_uses_it(built, path, value, expected):
 def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them(built):
     config = copy.deepcopy(TINY)
     config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
-    config["preflight"] = {"required": False}
     config["publish"] = {"model": "me/a-model", "private": False}
     with built.configured(config):
         assert built.would_run() == {"report"}

@@ -1,7 +1,4 @@
-"""The contents of preflight.json.
-
-Imports nothing of the compiler: a training reads preflight.json.
-"""
+"""The contents of preflight.json; imports nothing of the compiler."""
 
 from dataclasses import dataclass, field
 

@@ -57,8 +57,6 @@ class Accelerator(Section):
 class Preflight(Section):
     enabled: bool = False
     """Run the preflight with everything else and show it in the report."""
-    required: bool = True
-    """Train on a TPU only after a passed preflight, which accelerator.kind: tpu runs first."""
     targets: Annotated[list[Text], Field(min_length=1)] = [
         *("v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2")
     ]
