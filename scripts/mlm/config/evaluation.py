@@ -12,8 +12,8 @@ from mlm.config.fields import Count, Section, Text, named_twice, section
 class Bootstrap(Section):
     resamples: fields.ResampleCount = 1000
     """Number of resamples, each over groups."""
-    #: Confidence level of the intervals.
-    confidence: ClassVar[float] = 0.95
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+    """Confidence level of the intervals."""
 
 
 class Evaluation(fields.MaskedShares):

@@ -37,7 +37,6 @@ from mlm.samples.manifests import Manifest
 
 #: Settings that the figures depend on and the file records.
 _SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed")
-_SHOWN += ("frequency_bands", "calibration_bins")
 #: What is known only with a sample of train.
 _BESIDE_TRAIN = ("train", "gap", "gap_beyond_unigram")
 
@@ -124,7 +123,7 @@ def evaluate(
 def _recorded(section: Evaluation, data: EvaluationData, model: Path, test: Path, texts) -> dict:
     """The settings that the figures depend on, and the digests of the files."""
     settings = {name: getattr(section, name) for name in _SHOWN} | {
-        "bootstrap": {n: getattr(section.bootstrap, n) for n in ("resamples", "confidence")},
+        "bootstrap": section.bootstrap.model_dump(),
         "train_samples": 0 if data.train is None else len(data.train),
     }
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
