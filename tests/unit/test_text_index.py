@@ -6,9 +6,8 @@ import pytest
 from asked_project import CONFIG, SPLITS, copied, lines, new_project, write_project
 
 from mlm.asking.answer import ask
-from mlm.asking.artefacts import IndexRecord
 from mlm.asking.documents import Documents, matches
-from mlm.asking.text_index import build_index, open_indexes
+from mlm.asking.text_index import IndexRecord, build_index, open_indexes
 from mlm.config.resolution import resolve
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments

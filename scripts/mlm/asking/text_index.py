@@ -12,17 +12,18 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from mlm.asking.artefacts import IndexRecord
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError
 from mlm.foundations.progress_line import Progress
+from mlm.foundations.typed_artefacts import Artefact
 
 #: Categories of letters and digits that are in scripts with spaces between words.
 _SPACED = ("Lu", "Ll", "Lt", "Lm", "Nd")
@@ -40,6 +41,17 @@ _CREATE = (
 _FINISH = ("INSERT INTO words(words) VALUES ('optimize')", "COMMIT", "VACUUM")
 #: Documents that are read at a time, words whose terms are remembered, and terms of a question.
 _READ, _REMEMBERED, _ASKED = 1024, 500_000, 64
+
+
+@dataclass(frozen=True)
+class IndexRecord(Artefact):
+    """results/index/{split}.json: the corpus that an index was made from, sizes, its own digest."""
+
+    split: str
+    corpus_sha256: str
+    documents: int
+    num_bytes: int
+    sha256: str
 
 
 def is_spaced(character: str) -> bool:

@@ -22,13 +22,6 @@ def is_gpu(target: str) -> bool:
     return generation_of(target) in GPUS
 
 
-def nearest_targets(target: str) -> list[str]:
-    """The three names most like `target`, of TPUs with the smallest grid of each generation."""
-    grids = {2: "2x2", 3: "2x2x1"}
-    tpus = [f"{name}:{grids[len(facts.largest_grid)]}" for name, facts in TPUS.items()]
-    return difflib.get_close_matches(target.strip().lower(), [*GPUS, *tpus], n=3, cutoff=0.0)
-
-
 def number_of_chips(target: str) -> int:
     """Chips that a target names: 8 for "v5e:2x4" and "h100:8", 1 for "h100"."""
     return math.prod(_grid(target))
@@ -62,10 +55,13 @@ def target_problem(target: str) -> str | None:
         whole = is_gpu(target) or (len(grid) > 1 and grid[0] % 2 == grid[1] % 2 == 0)
         if within and len(grid) == len(largest) and whole:
             return None
+    smallest = [f"{g}:{'2x2' if len(f.largest_grid) == 2 else '2x2x1'}" for g, f in TPUS.items()]
+    names = target.strip().lower(), [*GPUS, *smallest]
+    nearest = ", ".join(difflib.get_close_matches(*names, n=3, cutoff=0.0))
     grids = ", ".join(f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in TPUS.items())
     return (
-        f"{target!r} is neither a GPU nor a TPU topology; nearest: "
-        f"{', '.join(nearest_targets(target))}. Accepted are a GPU ({', '.join(GPUS)}), up to "
+        f"{target!r} is neither a GPU nor a TPU topology; nearest: {nearest}. Accepted "
+        f"are a GPU ({', '.join(GPUS)}), up to "
         "eight on one machine (h100:8), and a TPU generation with its grid of chips (v5e:2x4 for "
         f"v5litepod-8), whose first two sides are even: {grids}"
     )
