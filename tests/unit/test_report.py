@@ -126,7 +126,11 @@ def test_every_heading_of_a_table_card_and_figure_leads_to_its_meaning(page):
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     target = Target("v5e:2x2", "compiled", fits=False)
     told = {"passed": False, "label": "estimate, not measured", "effort": "full", "unseen": []}
-    told |= {"notes": ["At 27 %"], "packages": {}, "step": Step(precision="bfloat16")}
+    told |= {
+        "notes": ["At 27 %"],
+        "packages": {},
+        "step": Step(precision="bfloat16", engine="jax", per_replica_batch_size=64),
+    }
     told |= {"findings": [Finding("settings", "error", "two shapes")], "targets": [target]}
     results = results_in(tmp_path)
     run = replace(results.runs[0], preflight=PreflightVerdict(run="base", **told))

@@ -32,23 +32,15 @@ def failed(findings: list[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """The sizes of a train step; None if unknown, since the run's settings are at fault."""
+    """What of the settings decides a train step on any number of replicas."""
 
     precision: str
-    engine: str | None = field(default=None, metadata=OPTIONAL)
-    attend: str | None = field(default=None, metadata=OPTIONAL)
-    rematerialise: bool | None = field(default=None, metadata=OPTIONAL)
-    model_type: str | None = field(default=None, metadata=OPTIONAL)
-    parameters: int | None = field(default=None, metadata=OPTIONAL)
-    per_replica_batch_size: int | None = field(default=None, metadata=OPTIONAL)
-    gradient_accumulation_steps: int | None = field(default=None, metadata=OPTIONAL)
-    sequence_length: int | None = field(default=None, metadata=OPTIONAL)
-    vocabulary_size: int | None = field(default=None, metadata=OPTIONAL)
-    slots: int | None = field(default=None, metadata=OPTIONAL)
+    engine: str
+    per_replica_batch_size: int
+    gradient_accumulation_steps: int = 1
 
     def batch_on(self, replicas: int) -> GlobalBatch:
-        accumulated = self.gradient_accumulation_steps or 1
-        return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
+        return GlobalBatch(self.per_replica_batch_size, replicas, self.gradient_accumulation_steps)
 
 
 @dataclass(frozen=True)

@@ -78,13 +78,18 @@ def preflight(
     `state_directory`. A fault of the run's settings is a verdict, too."""
     if config.engine == "tensorflow":  # transformers looks for it once
         import mlm.foundations.tensorflow_setup  # noqa: F401
-    step = Step(engine=config.engine, precision=config.accelerator.precision_on("tpu"))
+    step = Step(
+        precision=config.accelerator.precision_on("tpu"),
+        engine=config.engine,
+        per_replica_batch_size=config.pretraining.per_replica_batch_size,
+        gradient_accumulation_steps=config.pretraining.optimizer.gradient_accumulation_steps,
+    )
     try:
         manifests = read_manifests(files, config.sequence_length)
         run = run_of(config, files, manifests, replicas=1)
     except MlmError as error:
         return _verdict(config.name, step, [Finding("settings", ERROR, str(error))])
-    step, findings, notes = replace(step, **run.step_sizes()), [], []
+    findings, notes = [], []
     if config.engine == "tensorflow":
         notes.append(_TENSORFLOW)
         findings += _compiled_by_tensorflow(run, step.precision)
@@ -99,7 +104,7 @@ def preflight(
         targets = [Target(name, NOT_COMPILED, message) for name in section.targets]
         return _verdict(config.name, step, findings, targets, notes)
     parameters = sum(map(math.prod, parameter_shapes(architecture).values()))
-    step, targets, quick = replace(step, parameters=parameters), [], parameters > _LARGE_MODEL
+    targets, quick = [], parameters > _LARGE_MODEL
     for name in section.targets:
         steps = described_steps(run, config.accelerator, name, evaluation)
         answers = dict(zip(steps, _compiled(name, list(steps.values()), quick), strict=True))
@@ -183,7 +188,7 @@ def describe(name: str, answer: Compilation, step: Step) -> Target:
     if answer.memory:
         target.flops_per_step = answer.flops
         # XLA counts a loop's body once. What is outside, the update, is counted as often here.
-        target.bytes_accessed = answer.bytes_accessed * (step.gradient_accumulation_steps or 1)
+        target.bytes_accessed = answer.bytes_accessed * step.gradient_accumulation_steps
     return target
 
 

@@ -83,17 +83,6 @@ class Run:
             steps=self.steps,
         )
 
-    def step_sizes(self) -> dict:
-        """What shapes its step, by the names in preflight.json."""
-        section, plan = self.pretraining, self.plan
-        own = ("attend", "rematerialise", "per_replica_batch_size")
-        planned = ("sequence_length", "vocabulary_size", "slots")
-        return {name: getattr(section, name) for name in own} | {
-            "model_type": self.model_config.model_type,
-            "gradient_accumulation_steps": section.optimizer.gradient_accumulation_steps,
-            **{name: getattr(plan, name) for name in planned},
-        }
-
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
         outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "tokens"}
