@@ -11,6 +11,7 @@ import pytest
 
 from mlm.check import rehearsed_data, rehearsed_steps
 from mlm.check.check import (
+    _examples_in_words,
     Forecast,
     check,
     judge_machine,
@@ -19,8 +20,7 @@ from mlm.check.check import (
     stages_of_run,
     together,
 )
-from mlm.check.rehearsed_data import Size, Stage, rehearse_data, usable_cores
-from mlm.check.rehearsed_finetuning import Examples
+from mlm.check.rehearsed_data import Size, Stage, rehearse_data
 from mlm.check.rehearsed_steps import Steps, estimated_size
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
@@ -66,6 +66,12 @@ def test_examples_that_cannot_be_read_are_a_problem_beside_those_of_the_corpus(h
     assert len(problems) == 2 and "reviews.csv, row 2" in problems[0] and "none/" in problems[1]
 
 
+def test_a_corpus_that_is_not_looked_at_is_said_to_be_unchecked():
+    hub = {"dataset": "a/b", "revision": "a" * 40, "splits": {"train": "train"}}
+    forecast = check(resolve({"corpus": {"source": "hub", "hub": hub}}))
+    assert "hub, not looked at" in forecast.lines[0] and not forecast.stages
+
+
 def test_of_a_small_corpus_the_documents_after_deduplication_are_known(here, texts):
     (here / "twice.txt").write_text("\n".join(texts[:500] + texts[:200] + texts[:100]))
     data = rehearse_data(of_files("twice.txt", **SMALL), here)
@@ -99,15 +105,11 @@ def labelled(rows):
     return {"finetune": {"task": "classification", "data": data, "folds": 2, "epochs": 3}}
 
 
-def test_examples_are_counted_and_their_folds_take_time(here, texts):
+def test_examples_are_counted(here, texts):
     (here / "small.txt").write_text("\n".join(texts[:600]))
     settings = of_files("small.txt", **labelled([f"{i},text {i},{'ab'[i % 2]}" for i in range(8)]))
-    examples = Examples.read(settings, here)
-    assert "8 examples of reviews.csv in 2 classes" in examples.in_words()
-    # Two starts of two folds, each with half of the examples for three epochs, and two seeds.
-    stage, steps = examples.stage(run_in(settings), 100.0), 2 * 2 * 2 * 4 * 3
-    assert steps * 100 / usable_cores() < stage.seconds < 1.5 * steps * 100
-    assert Examples.read(of_files("small.txt"), here) is None
+    assert "8 examples of reviews.csv in 2 classes" in _examples_in_words(settings, here)[0]
+    assert not _examples_in_words(of_files("small.txt"), here)
 
 
 def steps(**others):
@@ -159,11 +161,11 @@ def test_a_tpu_that_is_not_here_is_left_to_the_preflight(monkeypatch):
 def test_what_is_not_known_is_not_guessed_and_steps_follow_from_the_configuration():
     settings = resolve({"pretraining": {"epochs": 2}})
     run = run_in(settings)
-    assert own_updates(run, SIZES, 1) == 1172 and own_updates(run, None, 1) is None
-    assert own_updates(run_in(resolve({})), None, 1) == 3400
+    assert own_updates(run, SIZES, 1) == 1172
+    assert own_updates(run_in(resolve({})), SIZES, 1) == 3400
     with pytest.raises(MlmError, match="40,000 samples"):
         own_updates(run.with_values(pretraining={"per_replica_batch_size": 40_000}), SIZES, 1)
-    stages = stages_of_run(settings, run, None, steps())
+    stages = stages_of_run(settings, run, SIZES, None)
     total = together(stages)
     assert [stage.seconds for stage in (*stages, total)] == [None] * 3 and total.disk is None
 

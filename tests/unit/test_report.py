@@ -25,7 +25,6 @@ from mlm.report.other_runs import OtherRun
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 from mlm.report.report_inputs import check_settings, read_curves
-from mlm.report.run_comparison import with_short_names
 from mlm.report.template_filters import count, decimal, percent, rate, short, size, value
 
 VOID = {"meta", "link", "br", "path", "use", "rect", "wbr"}
@@ -168,25 +167,6 @@ def test_the_better_on_validation_is_named_best_though_it_is_worse_on_test(tmp_p
     assert "Of 2 runs, other has the lowest validation loss" in summary
     assert "Said of other." in summary and "Said of one." not in summary
     assert numbers_of(replace(results, runs=runs))["comparison"]["best"] == "other"
-
-
-def test_long_names_of_a_sweep_become_the_settings_that_differ(tmp_path):
-    runs = {
-        f"base_learning_rate-{rate}_optimizer-muon": {
-            "pretraining": {"optimizer": {"learning_rate": rate}}
-        }
-        for rate in (0.003, 0.006)
-    }
-    results = results_in(tmp_path, runs)
-    short = with_short_names(results)
-    assert [run.name for run in short.runs] == ["rate\u00a00.003", "rate\u00a00.006"]
-    assert short.digests_of_files() == results.digests_of_files()
-    page = page_of(results).replace("<wbr>", "")
-    assert all(f'<span class="interval">{name}</span>' in page for name in runs)
-    assert numbers_of(results)["runs"].keys() == runs.keys()
-    other = replace(results.runs[0], overrides={"model": {"name": "<b>"}})
-    kept = replace(results, runs=[other, results.runs[1]])
-    assert with_short_names(kept) == kept
 
 
 def test_bits_by_group_are_shown_worst_first_and_few_samples_are_named(tmp_path, page, html):

@@ -11,15 +11,16 @@ from pathlib import Path
 import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
-from mlm.check.rehearsed_finetuning import Examples
 from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.evaluation import Evaluation
+from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import RunConfiguration, Settings, run_section
+from mlm.finetuning.artefacts import ExamplesSummary
+from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.phrasing import in_bytes, in_time
 from mlm.foundations.terminal import answer
-from mlm.model.architecture import FAMILIES
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
@@ -62,12 +63,14 @@ def check(settings: Settings) -> Forecast:
 
 
 def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
-    examples = None
     try:
-        if examples := Examples.read(settings, directory):
-            forecast.lines.append(examples.in_words())
+        forecast.lines += _examples_in_words(settings, directory)
     except MlmError as error:
         forecast.problems.append(str(error))
+    if settings["corpus"]["source"] not in ("embedded", "files"):
+        unseen = "not looked at: text, models, time, disk and memory were not checked"
+        forecast.lines.append(f"Corpus: {settings['corpus']['source']}, {unseen}.")
+        return
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
     if data.enough is not None:
@@ -79,7 +82,7 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         return
     encoder = Encoder.load(data.files.tokenizer)
     timed: dict[str, Steps | None] = {}
-    forecast.stages, tuned = [*data.stages], []
+    forecast.stages = [*data.stages]
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None})
@@ -92,60 +95,65 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
             timed[run.engine] = rehearse_steps(settings, run, data.files, forecast.warnings)
-        steps = timed[run.engine]
-        forecast.stages += stages_of_run(settings, run, data.sizes, steps)
-        if examples and run.model.model_type in FAMILIES:
-            size = estimated_size(settings, run) / steps.size if steps else 1
-            tuned.append(examples.stage(run, size * steps.step if steps else None))
-    # Tuning that is not enabled is made by its own target alone.
-    total = together(forecast.stages + (tuned if settings["finetune"]["enabled"] else []))
-    forecast.stages += [*tuned, total]
+        forecast.stages += stages_of_run(settings, run, data.sizes, timed[run.engine])
+    forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
 
-def own_updates(run: RunConfiguration, sizes: dict[str, Size] | None, replicas: int) -> int | None:
-    """Updates that `run` makes, less those that another run has made for it; None if that depends
-    on a size that is not known. MlmError if the split has too few samples for one."""
+def _examples_in_words(settings: Settings, directory: Path) -> list[str]:
+    """The examples of a fine-tuning, by way of files in `directory`; MlmError if they cannot be
+    read or dealt to folds."""
+    section = Finetune.of_param(settings["finetune"])
+    if not section.enabled and section.data.source != "csv":
+        return []
+    table, summary = directory / "examples.csv", directory / "examples.json"
+    write_data(section, settings["seed"], {}, table, summary)
+    found = ExamplesSummary.read(summary)
+    classes = f" in {len(found.classes)} classes" if found.classes else ""
+    source = found.source.name or "the embedded speeches"
+    return [
+        f"Fine-tuning: {found.examples:,} examples of {source}{classes}; its time is not "
+        "estimated, and comes on top."
+    ]
+
+
+def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) -> int:
+    """Updates that `run` makes, less those that another run has made for it. MlmError if the split
+    has too few samples for one."""
     section, batch = run.pretraining, run.pretraining.batch_on(replicas)
-    if sizes is None and section.epochs:
-        return None
-    samples = sizes["train"].samples if sizes else 0
-    if sizes and (problem := batch.unfilled(samples, has="will have about")):
+    samples = sizes["train"].samples
+    if problem := batch.unfilled(samples, has="will have about"):
         raise MlmError(f"{run.name}: {problem}")
     number = section.updates(samples, run.sequence_length, batch.samples)
     return number - (section.continue_from.step or 0)
 
 
 def stages_of_run(
-    settings: Settings, run: RunConfiguration, sizes: dict[str, Size] | None, steps: Steps | None
+    settings: Settings, run: RunConfiguration, sizes: dict[str, Size], steps: Steps | None
 ) -> list[Stage]:
     """Training and evaluation of `run`; `steps` is None if nothing could be timed."""
     names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
     if steps is None:
         return [Stage(name) for name in names]
     section, length = run.pretraining, run.sequence_length
-    tokens = {split: size.samples * length for split, size in (sizes or {}).items()}
-    train, test = tokens.get("train"), tokens.get("test")
-    trained_mb = memory_of_training(settings, run.name, train)
-    evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
+    tokens = {split: size.samples * length for split, size in sizes.items()}
+    trained_mb = memory_of_training(settings, run.name, tokens["train"])
+    evaluated_mb = memory_of_evaluation(settings, run.name, tokens["train"], tokens["test"])
     number = own_updates(run, sizes, steps.replicas)
-    if number is None:
-        return [Stage(names[0], memory_mb=trained_mb), Stage(names[1], memory_mb=evaluated_mb)]
     size = estimated_size(settings, run) / steps.size
     checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)
     kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with its moments.
     disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * kept)
-    sample, samples, evaluated = size * steps.step, section.batch_on(1).samples * number, None
+    sample, samples = size * steps.step, section.batch_on(1).samples * number
     seconds = _START_PRETRAIN + steps.begun + sample * samples
-    if sizes:
-        # Without the gradient: a third of an update.
-        validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
-        seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
-        evaluation = run_section(settings, run.name, "evaluation")
-        scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
-        scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
-        evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
+    # Without the gradient: a third of an update.
+    validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
+    seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
+    evaluation = run_section(settings, run.name, "evaluation")
+    scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
+    scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
+    evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
     return [
         Stage(names[0], seconds, disk, trained_mb),
         Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
@@ -164,8 +172,6 @@ def together(stages: list[Stage]) -> Stage:
 
 
 def _data_in_words(settings: Settings, data: Data) -> list[str]:
-    if data.sizes is None:
-        return [f"Corpus: {data.source}. Its size is not known here, nor what follows from it."]
     sizes, train = data.sizes, data.sizes["train"]
     about = "" if data.whole else "up to "
     splits = ", ".join(f"{split} {in_bytes(size.text)}" for split, size in sizes.items())

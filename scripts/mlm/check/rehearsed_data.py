@@ -61,13 +61,13 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`, if known;
+    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`;
     `whole` if the sample is all of it; and the largest vocabulary that its text gives, `enough`, if
     less than asked for."""
 
     source: str
     whole: bool
-    sizes: dict[str, Size] | None
+    sizes: dict[str, Size]
     stages: list[Stage]
     files: RunFiles
     vocabulary: int
@@ -78,7 +78,7 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
     used, files, scale, source = _sample_of(settings["corpus"], settings["seed"], directory / "cut")
-    whole = scale is not None and set(scale.values()) == {1.0}
+    whole = set(scale.values()) == {1.0}
     results, times = directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
@@ -87,7 +87,7 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
     times.append(time.monotonic())
     tokenizer = results / "tokenizer" / "tokenizer.json"
-    enough = _make_tokenizer(settings, corpora, tokenizer, whole, other_text=scale is None)
+    enough = _make_tokenizer(settings, corpora, tokenizer, whole)
     times.append(time.monotonic())
     encoder, own = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
     manifests, shards = {}, {}
@@ -102,17 +102,15 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
             manifests[split]
         )
     times.append(time.monotonic())
-    sizes = None
-    if scale is not None:
-        sizes = {
-            split: Size(
-                text=made[split].bytes * scale[split],
-                documents=made[split].documents * scale[split],
-                tokens=shards[split].num_tokens * scale[split],
-                samples=math.ceil(shards[split].num_samples * scale[split]),
-            )
-            for split in SPLITS
-        }
+    sizes = {
+        split: Size(
+            text=made[split].bytes * scale[split],
+            documents=made[split].documents * scale[split],
+            tokens=shards[split].num_tokens * scale[split],
+            samples=math.ceil(shards[split].num_samples * scale[split]),
+        )
+        for split in SPLITS
+    }
     seconds = [after - before for before, after in pairwise(times)]
     return Data(
         source=source,
@@ -130,7 +128,6 @@ def _make_tokenizer(
     corpora: Mapping[str, SplitDocuments],
     tokenizer: Path,
     whole: bool,
-    other_text: bool,
 ) -> int | None:
     """Write `tokenizer` and its statistics. Return the largest vocabulary that the text gives if
     the sample is too small for the configured one."""
@@ -140,26 +137,24 @@ def _make_tokenizer(
     )
     families = families_of(settings) if section.kind == "pretrained" else []
     try:
-        make_tokenizer(corpora, section, families, outputs, other_text)
+        make_tokenizer(corpora, section, families, outputs)
     except CorpusTooSmall as error:
         if whole:
             raise
         section = section.model_copy(update={"vocabulary_size": error.ids})
-        make_tokenizer(corpora, section, families, outputs, other_text)
+        make_tokenizer(corpora, section, families, outputs)
         return error.ids
     return None
 
 
 def _stages_of_data(
     settings: Settings,
-    sizes: dict[str, Size] | None,
+    sizes: dict[str, Size],
     made: Mapping[str, CorpusSplit],
     shards: Mapping[str, ShardSummary],
     seconds: Sequence[float],
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
-    if sizes is None:
-        return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
     times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
     section, text = settings["tokenizer"], sizes["train"].text
     # The trainers see each word once: new ones become rarer (Heaps' law).
@@ -183,15 +178,11 @@ def usable_cores() -> int:
 
 def _sample_of(
     corpus: dict, seed: int, directory: Path
-) -> tuple[dict, dict[str, list[str]], dict[str, float] | None, str]:
-    """What `build_corpus` is given, how many times larger each whole split is, and the source; the
-    embedded text stands in for that of the Hub and of a mix, whose size is not known."""
+) -> tuple[dict, dict[str, list[str]], dict[str, float], str]:
+    """What `build_corpus` is given, how many times larger each whole split is, and the source."""
     whole = dict.fromkeys(SPLITS, 1.0)
-    if corpus["source"] != "files":
-        known = corpus["source"] == "embedded"
-        source = f"the addresses of {PACKAGE}" if known else f"{corpus['source']}, not looked at"
-        settings = used_settings(corpus | {"source": "embedded"}, seed)
-        return settings, {}, whole if known else None, source
+    if corpus["source"] == "embedded":
+        return used_settings(corpus, seed), {}, whole, f"the addresses of {PACKAGE}"
     files = matched_files({split: corpus["files"][split] for split in SPLITS})
     on_disk = sum(os.path.getsize(path) for paths in files.values() for path in paths)
     number = sum(map(len, files.values()))

@@ -17,13 +17,7 @@ from mlm.report import template_filters
 from mlm.report.other_runs import OTHER_FILES
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import (
-    best_run,
-    flattened,
-    seed_groups,
-    standings,
-    with_short_names,
-)
+from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import breakable, pieces_of, plain, visible
@@ -53,7 +47,6 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
     Every template has `results`, its `best` run, the texts of the `special` tokens by name, and the
     `most` items of a list to show.
     """
-    results = with_short_names(results)
     sections = [
         {"name": name, "title": title, "view": view}
         for name, (title, show) in SECTIONS.items()

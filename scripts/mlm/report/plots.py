@@ -12,7 +12,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.report.report_inputs import Results, RunResults
-from mlm.report.run_comparison import with_short_names
 from mlm.report.theming import (
     BASELINE,
     GRID,
@@ -22,7 +21,7 @@ from mlm.report.theming import (
     legend_below,
     series_colour,
     series_look,
-    short_labels,
+    short_label,
     themed,
 )
 from mlm.report.visible_text import plain
@@ -33,7 +32,6 @@ Runs = Sequence[RunResults]
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty, except those
     of a fine-tuning."""
-    results = with_short_names(results)
     runs, tuned = results.runs, [run for run in results.runs if run.finetune]
     found: dict[str, Figure] = {}
 
@@ -75,9 +73,9 @@ def _smoothed(values: list[float], window: int) -> list[float]:
 def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
     """The metric of train and validation over the steps, without baselines: some targets stay
     visible to the model, none to a baseline."""
-    said, labels = [], short_labels(run.name for run in runs)
+    said = []
     for i, run in enumerate(runs):
-        look, label = series_look(i), labels[run.name]
+        look, label = series_look(i), short_label(run.name)
         steps, values = _column(run, metric)
         axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
         window = max(1, len(values) // 40)
@@ -119,16 +117,15 @@ Bar = tuple[str, float, Interval | None, str]
 def _bars_of(runs: Runs, metric: str) -> list[Bar]:
     """A bar for a test metric of each run and each distinct baseline."""
     bars: list[Bar] = []
-    labels = short_labels(run.name for run in runs)
     for i, run in enumerate(runs):
         hidden = run.evaluation.test.hidden
         interval = getattr(hidden, f"{metric}_interval")
-        bars.append((labels[run.name], getattr(hidden, metric), interval, series_colour(i)))
+        bars.append((short_label(run.name), getattr(hidden, metric), interval, series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
         for name in BASELINES:
             value = getattr(run.evaluation.baselines[name].hidden, metric)
-            found.setdefault(name, {}).setdefault(value, []).append(labels[run.name])
+            found.setdefault(name, {}).setdefault(value, []).append(short_label(run.name))
     for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
@@ -168,9 +165,8 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
 def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], said=None, **style) -> None:
     """A line for each run through its `points`, in the order of the runs; `said` has what the
     legend says beside the name."""
-    labels = short_labels(points)
     for i, (name, xy) in enumerate(points.items()):
-        label = labels[name] + (f", {said[name]}" if said else "")
+        label = short_label(name) + (f", {said[name]}" if said else "")
         axes.plot(*xy, **series_look(i), label=label, **style)
 
 

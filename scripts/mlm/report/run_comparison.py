@@ -2,9 +2,8 @@
 
 import copy
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
@@ -17,13 +16,11 @@ from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.digests import value_sha256
 from mlm.report.other_runs import OtherRun
-from mlm.report.report_inputs import Results, RunResults
+from mlm.report.report_inputs import RunResults
 from mlm.report.template_filters import value
 
 #: Settings of the evaluation on which its questions depend.
 MASK_SETTINGS = ("mlm_probability", "mask_token", "random_token", "seed")
-#: Characters of a run's name that fit in tables and legends.
-_FITS = 24
 
 
 @dataclass(frozen=True)
@@ -143,28 +140,6 @@ def setting_names(paths: Collection[str]) -> dict[str, str]:
     """A short name for each of `paths`: learning_rate, but optimizer.name."""
     short = {path: short_name(path, paths) for path in paths}
     return {p: ".".join(p.split(".")[-2:]) if n == "name" else n for p, n in short.items()}
-
-
-def with_short_names(results: Results) -> Results:
-    """`results` with runs called by the settings that differ, such as "size 256, rate 0.006", if
-    their names do not fit and that tells them apart in fewer, plain characters."""
-    runs, settings = results.runs, differing_settings(results.runs, results.config)
-    longest = max(len(run.name) for run in runs)
-    names = setting_names(settings)
-    ends = {path: name.rsplit("_", 1)[-1] for path, name in names.items()}
-    names = ends if len(set(ends.values())) == len(ends) else names
-    found = [
-        ", ".join(f"{names[path]} {value(values[i])}" for path, values in settings.items())
-        for i in range(len(runs))
-    ]
-    plain = all(re.fullmatch(r"[\w., +-]+", name, re.ASCII) for name in found)
-    shorter = longest > _FITS and max(map(len, found)) < longest
-    if not (plain and shorter and len(set(found)) == len(runs)):
-        return results
-    # No line ends between a setting and its value.
-    found = [re.sub("(?<!,) ", "\u00a0", name) for name in found]
-    runs = [replace(run, name=name) for run, name in zip(runs, found, strict=True)]
-    return replace(results, runs=runs)
 
 
 def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:

@@ -6,10 +6,9 @@ the same SVG looks right in the report, in a browser of its own and in Snakemake
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 import matplotlib
@@ -65,21 +64,10 @@ def series_look(index: int) -> dict:
     return {"color": series_colour(index), "linestyle": dashes}
 
 
-def short_labels(names: Iterable[str], longest: int = 30) -> dict[str, str]:
-    """Runs' names for a legend or an axis: if some are too long, without the beginning that all
-    share, and the middle of what is still too long."""
-    names = list(names)
-    begun, end, labels = "", longest // 3, {}
-    if len(names) > 1 and max(map(len, names)) > longest:
-        columns = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
-        begun = "".join(column[0] for column in columns)
-        begun = begun[: begun.rfind("_") + 1]
-    for name in names:
-        label = plain(f"…{name.removeprefix(begun)}" if begun else name)
-        if len(label) > longest:
-            label = f"{label[: longest - end - 1]}…{label[-end:]}"
-        labels[name] = label
-    return labels
+def short_label(name: str, longest: int = 30) -> str:
+    """A run's name for a legend or an axis, without its middle if it is too long."""
+    label, end = plain(name), longest // 3
+    return label if len(label) <= longest else f"{label[: longest - end - 1]}…{label[-end:]}"
 
 
 @contextmanager

@@ -27,12 +27,10 @@ def make_tokenizer(
     section: Tokenizer,
     families: list[str],
     outputs: Any,
-    other_text: bool = False,
 ) -> TokenizerStatistics:
     """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`, once
     all is known to be right, and return its content. `families` are the model types that will read
-    the ids; `outputs` has the paths `tokenizer` and `stats`. Much unknown text is refused, except
-    in `other_text` than a run's."""
+    the ids; `outputs` has the paths `tokenizer` and `stats`. Much unknown text is refused."""
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
@@ -51,7 +49,7 @@ def make_tokenizer(
     for family in families:
         check_ids(encoder, family)
     statistics = tokenizer_statistics(encoder, corpora, origin | {"kind": section.kind})
-    if statistics.splits["train"].unknown and not other_text:
+    if statistics.splits["train"].unknown:
         refuse_unknown_text(encoder, content["model"], corpora["train"], section)
     directory = Path(outputs.tokenizer).parent
     write_tokenizer(directory, content, special, section.unknown_literal, longest)
