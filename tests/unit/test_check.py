@@ -11,8 +11,8 @@ import pytest
 
 from mlm.check import rehearsed_data, rehearsed_steps
 from mlm.check.check import (
-    _examples_in_words,
     Forecast,
+    _examples_in_words,
     check,
     judge_machine,
     own_updates,
