@@ -137,7 +137,6 @@ TRAINED_ON = {
     "tokenizer": TOKENIZER_FILES[0],
     "record": TOKENIZER_RECORD,
 }
-INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
 SENTENCE_ENCODER = {
     "sentence_modules": "model/modules.json",
     "sentence_config": "model/sentence_bert_config.json",

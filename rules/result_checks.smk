@@ -8,7 +8,6 @@ from mlm.foundations import result_checks
 # yet: damage to them is always reported, and their settings are left to Snakemake's notes.
 ON_REQUEST = [
     *PUBLISH_RECORDS,
-    *INDEXES,
     *made_by(
         *FINETUNE_RULES,
         "compile_train_step",

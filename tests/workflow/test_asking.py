@@ -31,10 +31,6 @@ def test_the_code_of_a_training_is_known_without_its_states(copied):
     assert "The code was edited" not in asked(copied)
 
 
-def test_an_index_is_made_when_asked_for(built):
-    assert built.would_run("index") == {"index", "index_split"}
-
-
 def test_the_example_of_the_page_is_answered(built):
     answer = json.loads(asked(built, "--json"))
     assert answer["training"]["state"] == "finished" and answer["exact"] and answer["found"] == 1

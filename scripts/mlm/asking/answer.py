@@ -11,8 +11,6 @@ from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, UsedBatches, packed_parts
 from mlm.asking.past_run import PastRun, SavedState, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts, sources_of
-from mlm.asking.text_index import open_indexes
-from mlm.asking.training_records import RESULTS
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
 from mlm.corpus.file_patterns import corpus_settings
@@ -69,8 +67,7 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
     past = past_run(settings, run)
     corpus = {split: checked_texts(split, settings, past) for split in SPLITS}
     texts = {split: documents for split, (_, documents) in corpus.items()}
-    indexes, notes = open_indexes(texts, RESULTS, past.memory)
-    documents = Documents(texts, indexes)
+    documents = Documents(texts)
     stretches = documents.exact(sentence)
     exact, count = bool(stretches), len(stretches)
     if exact:
@@ -97,7 +94,7 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
             for one, source in zip(stretches, sources, strict=True)
         ),
         training=past.so_far,
-        notes=(*past.notes, *notes, *_notes(past)),
+        notes=(*past.notes, *_notes(past)),
     )
 
 

@@ -38,39 +38,28 @@ class Stretch:
 
 
 class Documents:
-    """The documents of `splits`, with the indexes that there are of them, by split."""
+    """The documents of `splits`, by split."""
 
-    def __init__(
-        self, splits: dict[str, SplitDocuments], indexes: Mapping[str, TextIndex] | None = None
-    ):
-        self._splits, self._indexes = splits, dict(indexes or {})
+    def __init__(self, splits: dict[str, SplitDocuments]):
+        self._splits = splits
 
     def exact(self, sentence: str) -> list[Stretch]:
         """Where `sentence` occurs, in the order of the splits; any white space equals any other,
         and in scripts with spaces between words a match neither begins nor ends inside a word."""
         found = []
         for split, documents in self._splits.items():
-            numbers = self._indexes[split].holding(sentence) if split in self._indexes else None
-            if numbers is None:
-                texts = _texts_with(max(sentence.split(), key=len), documents)
-            else:
-                texts = _texts_of(numbers, documents)
-            for number, text in texts:
+            for number, text in _texts_with(max(sentence.split(), key=len), documents):
                 found += matches(sentence, split, number, text)
         return found
 
     def nearest(self, sentence: str, count: int) -> list[Stretch]:
         """The `count` stretches, one a document, that share the most words with `sentence` in any
-        case, rare words weighing more; best first, of equals the earlier. A split without an index
-        gets one for the time of the answer."""
+        case, rare words weighing more; best first, of equals the earlier."""
         wanted = [word for word, _, _ in words_of(sentence)]
         telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
         if not telling:
             return []
-        for split, documents in self._splits.items():
-            if split not in self._indexes:
-                self._indexes[split] = TextIndex.temporary(split, documents)
-        indexes = [self._indexes[split] for split in self._splits]
+        indexes = [TextIndex(split, documents) for split, documents in self._splits.items()]
         counts = {word: sum(index.count(word) for index in indexes) for word in telling}
         ends = np.cumsum([0, *map(len, self._splits.values())])
         # The inverse document frequency of Spärck Jones, "A statistical interpretation of term
