@@ -1,5 +1,4 @@
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -89,24 +88,3 @@ def test_no_word_is_broken_or_cut_off(shown, width):
     assert words["found"] == []
     # On a phone a table may scroll in its box, which says so; on a screen none does.
     assert width < 1200 or words["scrolling"] == []
-
-
-PLANTED = {
-    "broken: Pretraining": "<p style='width:3em;overflow-wrap:anywhere'>Pretraining</p>",
-    "clipped: Evaluation": "<p style='width:3em;overflow:hidden;white-space:nowrap'>Evaluation",
-    "outside of the window: Calibration": "<p style='position:relative;left:-3em'>Calibration</p>",
-    "out of reach: Perplexity": "<p style='width:3em;overflow:auto;white-space:pre'>Perplexity</p>",
-    "clipped: Provenance": "<p style='height:.5em;overflow:hidden'>Provenance</p>",
-    "outside of its drawing: Axis": "<svg width='9' height='9'><text x='99'>Axis</text></svg>",
-    "": "<p style='width:6em'>Pre&shy;training 吾輩は猫 <code>deadbeef<wbr>deadbeef</code></p>",
-}
-
-
-@pytest.mark.parametrize("said", PLANTED)
-def test_a_planted_word_is_found(shown, said):
-    shown.at(768)
-    plant = f"const e = document.createElement('div'); e.innerHTML = {json.dumps(PLANTED[said])}"
-    shown.evaluate(f"{{{plant}; e.id = 'planted'; document.body.append(e)}}")
-    found = shown.evaluate(WORDS)["found"]
-    shown.evaluate("document.getElementById('planted').remove()")
-    assert (not found) if not said else any(f.startswith(said) for f in found)

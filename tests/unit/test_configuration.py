@@ -1,4 +1,3 @@
-import datetime
 from pathlib import Path
 from typing import get_args, get_origin
 
@@ -27,12 +26,6 @@ def nested(path, value):
     for key in reversed(path.split(".") if path else []):
         value = {key: value}
     return value
-
-
-def test_what_config_yaml_shows_are_defaults_and_most_is_left_to_the_page_of_all_keys():
-    text = (ROOT / "config.yaml").read_text(encoding="utf-8")
-    assert resolve({}) == resolve(yaml.safe_load(text))
-    assert len(text.splitlines()) <= 200
 
 
 def test_config_yaml_the_page_of_all_keys_and_the_schema_are_current():
@@ -95,16 +88,6 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
     ):
         assert any(problem.startswith(line) for problem in found), line
     assert len(found) == 10
-
-
-def test_a_problem_of_several_runs_is_told_once_with_their_names():
-    heads = {"model": {"config": {"num_attention_heads": 4}}}
-    runs = {"base": {}, "wide": nested(SEED, 1), "good": heads | nested(SEED, 2)}
-    wrong = {"model": {"config": {"num_attention_heads": 3}}, "runs": runs}
-    (problem,) = problems(wrong)
-    assert problem.startswith("runs.base, wide: model.config:")
-    (problem,) = problems(wrong | {"runs": {"base": {}, "wide": runs["wide"]}})
-    assert problem.startswith("model.config:")
 
 
 def test_text_from_the_command_line_is_the_same_setting_and_so_is_any_way_to_write_a_number():
@@ -285,34 +268,6 @@ def test_every_number_has_bounds_and_beyond_them_is_refused():
                 with pytest.raises(ValidationError):
                     TypeAdapter(hint).validate_python(bare(beyond), strict=True)
             assert " from " in expected(hint) or " above " in expected(hint), path
-
-
-def test_a_boolean_where_text_is_expected_is_told_with_how_yaml_reads_it():
-    language = {"model": "m.ftz", "keep": ["en", False]}
-    problem, _ = problems({"corpus": {"filters": {"language": language}}})
-    assert problem.startswith("corpus.filters.language.keep[1]: found False") and "'no'" in problem
-    (problem,) = problems({"preflight": {"enabled": 3}})
-    assert "'no'" not in problem
-
-
-def test_names_and_values_of_any_kind_are_shown_printable_and_short():
-    wrong = {
-        "model": {"config_file": "no\x1b[31m.json"},
-        "tokenizer": {"special_tokens": {"mask": "a\x1b[2J b"}},
-        "report": {"runs": ["\x1b" * 3 + "r" * 5000]},
-        "evaluation": {"prompts": ["\u202e " + "word" * 5000]},
-    }
-    with pytest.raises(ConfigError) as caught:
-        resolve(wrong)
-    message = str(caught.value)
-    assert len(caught.value.problems) >= 4 and len(message) < 3000
-    assert "\x1b" not in message and "\u202e" not in message and "no\\x1b[31m.json" in message
-
-
-def test_keys_that_yaml_does_not_read_as_text_are_taken_as_text():
-    runs = {7: {}, 2.5: {"pretraining": {"seed": 1}}}
-    day = {datetime.date(2024, 1, 1): {"pretraining": {"seed": 2}}}
-    assert list(resolve({"runs": runs | day})["runs"]) == ["7", "2.5", "2024-01-01"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 import copy
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from snakemake.settings.types import ConfigSettings
 from snakemake.utils import update_config
-from tests.conftest import ended, refusal
+from tests.conftest import refusal
 
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import (
@@ -168,27 +166,6 @@ def test_an_option_of_which_snakemake_would_drop_the_first_is_refused(arguments,
         assert refusal(check_repeated, arguments).startswith(f"{option} is set 2 times")
     else:
         check_repeated(arguments)
-
-
-def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "dangling").symlink_to("absent.yaml")
-    (tmp_path / "mine.json").write_text('{\n\t"seed": 3\n}')
-    for file, words in (
-        (tmp_path / "pipe", "is not a regular file"),
-        (tmp_path, "is not a regular file"),
-        (tmp_path / "dangling", "cannot be read"),
-    ):
-        with pytest.raises(MlmError, match=f"^--configfile {file}: {words}"):
-            read_overlay(file)
-    assert read_overlay(tmp_path / "mine.json") == {"seed": 3}
-
-
-def test_the_status_names_file_and_line_before_snakemake_reads_it(tmp_path):
-    (tmp_path / "mine.yaml").write_text("seed: 1\n---\nseed: 2\n")
-    command = (sys.executable, ROOT / "scripts" / "status.py", "--configfile", "mine.yaml")
-    ran = ended(*command, status=1, cwd=tmp_path)
-    assert "--configfile mine.yaml, line 2: not valid YAML: expected a single doc" in ran.stderr
 
 
 def test_the_length_of_the_last_overlay_counts(tmp_path):

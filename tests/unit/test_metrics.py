@@ -2,10 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import rounded
 from mlm.evaluation.bootstrap import Resampling, bundled, interval, resampled_means
 from mlm.evaluation.metrics import (
     bits_per_character,
@@ -24,11 +21,6 @@ def _scores(loss, rank=None):
     loss = np.asarray(loss, float)
     rank = np.ones(len(loss), int) if rank is None else np.asarray(rank)
     return Scores(-loss, rank == 1, rank, np.exp(-loss))
-
-
-def test_figures_have_seven_digits():
-    value = {"a": [1234.56789, 1e-9 / 3], "b": 12345678901, "c": True, "d": None}
-    assert rounded(value) == value | {"a": [1234.568, 3.333333e-10]}
 
 
 def test_the_summary_holds_the_means_over_predictions():
@@ -68,15 +60,6 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     assert [b.loss for b in bands] == pytest.approx([1.0, 2.5, 5.0])
 
 
-def test_a_paired_difference_is_sharper_than_the_two_intervals():
-    generator = np.random.default_rng(0)
-    sample = np.repeat(np.arange(100), 5)
-    hard = generator.normal(5, 2, 500)
-    found = paired_difference(sample, hard, hard + generator.normal(0.1, 0.1, 500), RESAMPLING)
-    assert found.difference_interval[1] < 0
-    assert found.difference == pytest.approx(-0.1, abs=0.02)
-
-
 def test_of_nothing_there_is_no_figure_and_of_one_sample_no_interval_and_no_verdict():
     assert bits_per_character(2.0, None) is None and bits_per_character(2.0, 0.0) is None
     nothing = calibration_of(np.array([]), np.array([]), 10)
@@ -105,21 +88,6 @@ def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():
     # 3 of 4 right at 0.9, 0 of 1 right at 0.3: (4 × 0.15 + 1 × 0.3) / 5.
     found = calibration_of(np.array([0.9] * 4 + [0.3]), np.array([1, 1, 1, 0, 0]), 10)
     assert found.expected_calibration_error == pytest.approx(0.18)
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50), st.integers(2, 20)
-)
-@example([(0.0, False), (1.0, True), (1.0000001, True)], 4)
-def test_every_prediction_is_in_the_one_bin_that_holds_its_confidence(pairs, count):
-    confidence, correct = np.array([p for p, _ in pairs]), np.array([c for _, c in pairs])
-    bins = calibration_of(confidence, correct, count).bins
-    assert sum(b.num_predictions for b in bins) == len(pairs)
-    for b in bins:
-        if b.num_predictions:
-            assert b.low - 1e-6 <= b.confidence <= b.high + 1e-6
-        else:
-            assert b.confidence is None and b.accuracy is None
 
 
 def _hits(generator, samples: int, accuracy: float):

@@ -6,7 +6,6 @@ import report_artefacts as made
 from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
-from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.other_runs import OtherRun, files_of_other_runs
 from mlm.report.report_inputs import RunResults
@@ -14,7 +13,6 @@ from mlm.report.run_comparison import (
     best_run,
     differing_settings,
     seed_groups,
-    setting_names,
     standings,
 )
 
@@ -81,13 +79,6 @@ def test_settings_that_differ_are_those_of_each_run_as_it_is_resolved():
         "pretraining.steps": [3400, None, 9],
         "pretraining.validation.samples": [2000, 2000, 9],
     }
-
-
-def test_settings_have_short_names():
-    paths = ["pretraining.optimizer.name", "pretraining.seed", "evaluation.seed"]
-    names = ["optimizer.name", "pretraining.seed", "evaluation.seed"]
-    assert setting_names(paths) == dict(zip(paths, names, strict=True))
-    assert setting_names(["pretraining.seed"]) == {"pretraining.seed": "seed"}
 
 
 def test_runs_that_differ_in_the_seed_alone_are_put_together():
@@ -162,14 +153,3 @@ def test_files_of_two_trainings_are_no_run_of_another_directory(tmp_path):
     replace(other, digests=digests).write(files["training"])
     said = refusal(OtherRun.read, "there", str(tmp_path / "results/runs/base"))
     assert "report.also.there" in said and files["training"] in said and files["evaluation"] in said
-
-
-def test_a_damaged_file_of_another_directory_is_named_with_the_command_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    made.write_run(tmp_path / "other", "base")
-    path = tmp_path / "other/results/runs/base/evaluation.json"
-    path.write_text(path.read_text().replace("0.2", "0.3"))
-    with pytest.raises(
-        MlmError, match=r"--directory other/ .*--force results/runs/base/evaluation"
-    ):
-        OtherRun.read("base", "other/results/runs/base")

@@ -1,18 +1,14 @@
 from dataclasses import asdict, replace
 
-import numpy as np
 import pytest
 import report_artefacts as made
 
 from mlm.corpus.artefacts import WordOverlap
 from mlm.evaluation.artefacts import Difference
-from mlm.evaluation.metrics import calibration_of
 from mlm.evaluation.verdicts import (
     against_baseline,
     between_train_and_test,
-    on_calibration,
     on_overlap,
-    verdicts_on,
 )
 
 AHEAD = (-0.5, (-0.6, -0.4)), (0.05, (0.04, 0.06))
@@ -65,17 +61,6 @@ def test_only_a_large_gap_is_called_memorising(test, train, interval, tone, word
     assert found.tone == tone and found.text.startswith(words)
 
 
-def test_calibration_is_mentioned_if_it_is_off():
-    def said(confidence, accuracy):
-        correct = np.arange(1000) < 1000 * accuracy
-        return on_calibration(calibration_of(np.full(1000, confidence), correct, 10), accuracy)
-
-    assert said(0.4, 0.39) is None
-    over, under = said(0.6, 0.4), said(0.2, 0.4)
-    assert over.text.startswith("Overconfident: it gives its first answers 60.0 % on average, and")
-    assert under.text.startswith("Underconfident") and over.tone == under.tone == "even"
-
-
 def test_more_than_one_percent_of_seen_test_words_is_a_warning():
     overlap = WordOverlap(8, 10_000, 100, 3, 0, 0)
     unseen, seen = on_overlap(overlap), on_overlap(replace(overlap, shared=327))
@@ -84,11 +69,3 @@ def test_more_than_one_percent_of_seen_test_words_is_a_warning():
     for words in (0, 400):
         short = on_overlap(WordOverlap(8, words, 0, 0, 500, 70))
         assert short.tone == "even" and "not measured: 500 of" in short.text
-
-
-def test_few_predictions_are_mentioned():
-    figures = made.evaluation("base")
-    hidden = replace(figures.test.hidden, num_predictions=12)
-    few = replace(figures, test=replace(figures.test, hidden=hidden, num_samples=3))
-    assert any("12 in 3 samples" in said.text for said in verdicts_on(few, 70, 70))
-    assert not any("Few predictions" in said.text for said in verdicts_on(figures, 70, 70))
