@@ -7,7 +7,6 @@ Any Python 3.8 runs it: no newer syntax here.
 
 import importlib.util
 import platform
-import subprocess
 import sys
 
 from mlm.foundations.supported_python import COMMANDS, unsuitable
@@ -15,15 +14,6 @@ from mlm.foundations.supported_python import COMMANDS, unsuitable
 PLATFORMS = (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64"))
 
 UV = "curl -LsSf https://astral.sh/uv/install.sh | sh && ~/.local/bin/uv python install 3.13"
-
-
-def runs(command: str) -> bool:
-    """Whether `command` is a Python that can make environments."""
-    try:
-        ran = subprocess.run([command, "-c", "import ensurepip, venv"], capture_output=True)
-        return not ran.returncode
-    except OSError:
-        return False
 
 
 def problem() -> str:
@@ -36,21 +26,13 @@ def problem() -> str:
             "the same lines in it"
         )
     wrong = unsuitable(sys.version_info)
-    if wrong:
-        wrong = f"{wrong} ({sys.executable})"
-    elif importlib.util.find_spec("ensurepip") is None:
-        wrong = f"{sys.executable} cannot make environments: it comes without ensurepip"
-    else:
+    if not wrong and importlib.util.find_spec("ensurepip") is None:
+        wrong = "This Python comes without ensurepip (on Debian and Ubuntu: python3-venv)"
+    if not wrong:
         return ""
-    other = next(filter(runs, COMMANDS), None)
-    if other:
-        return f"{wrong}. {other} is here: run the same lines with {other} in the place of python3"
-    if not unsuitable(sys.version_info):
-        package = "python{}.{}-venv".format(*sys.version_info[:2])
-        return f"{wrong}. On Debian and Ubuntu: sudo apt-get install {package}"
     return (
-        f"{wrong}, and {', '.join(COMMANDS)} are not here. To install one for yourself:\n  {UV}\n"
-        "then run the same lines with ~/.local/bin/python3.13 in the place of python3"
+        f"{wrong} ({sys.executable}). Run the same lines with another in the place of python3: "
+        f"{', '.join(COMMANDS)}. To install one for yourself, ~/.local/bin/python3.13:\n  {UV}"
     )
 
 

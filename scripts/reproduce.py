@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -20,15 +19,11 @@ from mlm.config.merging import differing
 from mlm.config.resolution import resolve
 from mlm.foundations.artefacts import is_artefact, made_from, read_artefact, result_sha256
 from mlm.foundations.atomic import write_text
-from mlm.foundations.code_digests import job_digests
 from mlm.foundations.command import command_parser, run_command
-from mlm.foundations.digests import FileMemory, value_sha256
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
 LOCK = BASE / "envs" / "requirements.txt"
-#: Rules share most modules: each is read once.
-_MEMORY = FileMemory(None)
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +41,6 @@ def main(arguments: list[str]) -> int:
         for name, sha256 in sorted(files.items())
         if (root / name).is_file() and result_sha256(root / name) != sha256
     ]
-    other_code = [r.rule for r in records.values() if r.code and r.code not in codes_of(r.rule)]
     config = read_artefact(root / "results/report.json")["config"]
     overlay = differing(config, resolve({}))
     if "runs" in overlay:
@@ -57,7 +51,6 @@ def main(arguments: list[str]) -> int:
     print(f"{printable(asked)} was made by the rules {', '.join(rules)}.\n")
     for what, fault, fine in (
         ("files", damaged, f"{len(files)} as their makers recorded"),
-        ("code", sorted(set(other_code)), "this clone computes the same"),
         ("result", stale, "what this clone, the configuration and the inputs would make"),
     ):
         print(f"{what:8} {'not as recorded: ' + ', '.join(fault) if fault else fine}")
@@ -66,7 +59,7 @@ def main(arguments: list[str]) -> int:
     print(yaml.safe_dump(overlay or {"runs": {"base": {}}}, allow_unicode=True))
     print(f"snakemake --snakefile {BASE}/Snakefile --cores 2 --configfile reproduce.yaml {asked}")
     print(f"\nIts sha256 is {result_sha256(root / asked)} then, too.")
-    return 1 if damaged or other_code or stale else 0
+    return 1 if damaged or stale else 0
 
 
 def name_below(root: Path, file: str) -> str:
@@ -90,16 +83,6 @@ def chain(root: Path, asked: str) -> dict:
             "wrote below results/, such as results/runs/base/evaluation.json"
         )
     return found
-
-
-@cache
-def codes_of(rule: str) -> list[str]:
-    """The digests of what the rules named `rule` compute in this clone."""
-    rules = "\n".join(file.read_text() for file in sorted((BASE / "rules").glob("*.smk")))
-    used = {new: old for old, new in re.findall(r"^ *use rule (\w+) as (\w+)", rules, re.M)}
-    named = re.compile(rf"^ *rule {used.get(rule, rule)}:.*?jobs/(\w+)\.py", re.M | re.S)
-    jobs = named.findall(rules)
-    return [value_sha256(job_digests([job], _MEMORY)) for job in jobs]
 
 
 def planned(root: Path, asked: str, overlay: dict) -> list[str]:

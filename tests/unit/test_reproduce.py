@@ -12,12 +12,6 @@ def reproduce():
     return loaded("reproduce")
 
 
-def test_the_code_of_a_rule_that_uses_another_is_found(reproduce):
-    assert reproduce.codes_of("finetune_fold")
-    assert reproduce.codes_of("finetune_published") == reproduce.codes_of("finetune_fold")
-    assert reproduce.codes_of("no_such_rule") == []
-
-
 @pytest.mark.parametrize("file", [f"there/{RESULT}", RESULT])
 def test_a_file_is_named_from_here_or_from_its_directory(reproduce, here, file):
     write_artefact(here / "there" / RESULT, {"made_from": {"rule": "evaluate"}})

@@ -69,7 +69,7 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
     if wrong := unsuitable(sys.version_info):
         raise MlmError(
             f"{wrong}. This one is {sys.executable}. Remove the environment and make it with "
-            "another Python: python3 scripts/check_python.py says which is here"
+            "another Python: python3 scripts/check_python.py says which"
         )
     problems = []
     pins = pinned_versions(requirements)

@@ -3,33 +3,26 @@
 import time
 
 from mlm.foundations.phrasing import in_bytes, in_time
-from mlm.foundations.terminal import draw, draws, note
+from mlm.foundations.terminal import note
 
-#: Seconds between two drawings in place, and the least between two lines elsewhere.
-_DRAWN, _PRINTED = 1.0, 30.0
+#: Seconds between two lines at least.
+_PRINTED = 30.0
 
 
 class Progress:
-    """Drawn in place at a terminal; elsewhere a line now and then, more rarely the longer it takes.
-    Nothing for work that is done sooner. `done` was done before."""
+    """A line now and then, more rarely the longer it takes; none for work that is done sooner.
+    `done` was done before."""
 
     def __init__(self, label: str, total: int, unit: str, done: int = 0):
         self._label, self._total, self._unit, self._first = label, total, unit, done
-        self._start = self._drawn = self._printed = time.monotonic()
-        self._in_place = False
+        self._start = self._printed = time.monotonic()
 
     def to(self, done: int, figure: str = "") -> None:
         """`done` of the total are done, and `figure` is the latest result."""
         now = time.monotonic()
-        if now - self._drawn >= _DRAWN and draws():
-            self._drawn, self._in_place = now, True
-            draw(self._line(done, now, figure))
         if now - self._printed >= max(_PRINTED, (now - self._start) / 10):
             self._printed = now
             note(self._line(done, now, figure))
-        if self._in_place and done >= self._total:
-            self._in_place = False
-            draw("")
 
     def _line(self, done: int, now: float, figure: str) -> str:
         rate = (done - self._first) / max(now - self._start, 1e-9)
