@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from small_run import LENGTH, small_run
@@ -12,7 +11,6 @@ from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.training import state_basis
 from mlm.training.devices import Devices
-from mlm.training.states import StateDirectory
 
 
 def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow", replicas=1):
@@ -62,17 +60,6 @@ def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(
         edit(module)
         seen.append(state_basis.state_basis(*run))
         assert seen[-1] != seen[-2], module
-
-
-def test_an_engine_that_changed_is_named_before_its_code(root, tmp_path):
-    run = str(tmp_path / "run")
-    before = StateDirectory.of(run, 1, basis(root))
-    before.save(5, SimpleNamespace(write=lambda place: None), {})
-    changes = {"pretraining": {"engine": "jax", "attend": "document"}}
-    now = StateDirectory.of(run, 1, basis(root, changes, engine="jax"))
-    engine, attend, *_ = now.difference(*now.others()).split("; ")
-    assert engine == "pretraining.engine: 'tensorflow' then, 'jax' now"
-    assert attend == "settings.attend: 'sample' then, 'document' now"
 
 
 def test_a_state_belongs_to_every_value_that_its_bits_follow_from(root, monkeypatch):

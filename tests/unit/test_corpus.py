@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import refusal
 
-from mlm.corpus import buckets, corpus_writing, split_documents
+from mlm.corpus import buckets, split_documents
 from mlm.corpus.artefacts import PassRecord
 from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
@@ -172,15 +172,6 @@ def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_pa
     assert found["test"] == ["x", "y"] and found["validation"]
 
 
-def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
-    plan = from_files(tmp_path, {"train": ["only one"]})
-    assert "corpus.held_out.validation: 0.25" in refusal(build, plan, 3, tmp_path / "out")
-    message = refusal(build, from_files(tmp_path, {"train": ["one"] * 50}), 3, tmp_path / "out")
-    assert "49 of 50 documents are duplicates" in message and "raise it" not in message
-    plan = from_files(tmp_path, {"train": ["a", "b"], "validation": ["a"], "test": ["a"]})
-    assert "validation is left without" in refusal(build, plan, 3, tmp_path / "out")
-
-
 def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tmp_path):
     texts = {"train": ["a", "b"], "validation": ["v"], "test": ["t"]}
     out = tmp_path / "out"
@@ -195,18 +186,6 @@ def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tm
     plan = from_files(tmp_path, texts) | {"count": {"train": 3}}
     assert "corpus.count.train" in refusal(build, plan, 3, tmp_path / "more")
     assert not list((tmp_path / "more").iterdir())
-
-
-def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 10)
-    monkeypatch.setattr(corpus_writing, "BATCH_BYTES", 100)
-    short, long = [f"{i:03d}" for i in range(95)], ["x" * 90, "y" * 150, "z" * 20, "w" * 20]
-    texts = {"train": short + long, "validation": ["v"], "test": ["t"]}
-    assert build(from_files(tmp_path, texts), 3, tmp_path)["train"] == texts["train"]
-    file = pq.ParquetFile(tmp_path / "train.parquet")
-    groups = [file.read_row_group(i)["text"].to_pylist() for i in range(file.num_row_groups)]
-    assert all(len(group) <= 10 for group in groups)
-    assert all(sum(map(len, group)) <= 100 or len(group) == 1 for group in groups)
 
 
 def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path, monkeypatch):

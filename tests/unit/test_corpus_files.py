@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from corpus_files import build, described, files, outputs, refused
+from corpus_files import build, described, files, refused
 from tests.conftest import refusal
 
 from mlm.config.corpus import Corpus, Files, refused_encoding
-from mlm.config.resolution import resolve
-from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.file_patterns import corpus_settings, matched_files, used_settings
+from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.formats import read_documents
-from mlm.corpus.parts import filter_files
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -148,27 +145,6 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
         assert sum(name in line for line in lines) == 1, name
 
 
-LONG = "a" * 256
-
-
-@pytest.mark.parametrize("name", ["a\0b", "a\0b/*.txt", LONG, f"{LONG}/*.txt", "d.csv"])
-def test_a_name_that_no_file_can_have_is_refused_by_its_key(name):
-    Path("d.csv").mkdir()
-    assert "corpus.files.train" in refusal(matched_files, {"train": [name]})
-    for filters in (
-        {"decontamination": {"against": [name]}},
-        {"language": {"model": name, "keep": ["en"]}},
-    ):
-        settings = corpus_settings(resolve({"corpus": {"filters": filters}}))
-        assert "corpus.filters." in refusal(filter_files, settings["filters"])
-
-
-@pytest.mark.parametrize("pattern", ["~/a.txt", "$HOME/a.txt", "a.{txt,jsonl}"])
-def test_what_a_shell_expands_is_said_to_be_no_pattern(pattern):
-    Path("a.txt").write_text("text\n")
-    assert "are not expanded" in refusal(matched_files, {"train": [pattern]})
-
-
 @pytest.mark.parametrize("pattern", ["**/*.parquet", "results/corpus/*.parquet", "{}/**/*.parquet"])
 def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
     pattern, tmp_path, monkeypatch
@@ -182,12 +158,6 @@ def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
     monkeypatch.chdir("elsewhere")
     found = matched_files({"train": ["../results/**/*.parquet"]})
     assert found["train"] == ["../results/corpus/train.parquet"]
-
-
-def test_a_corpus_whose_files_were_not_found_says_which():
-    section = resolve({"corpus": files(train="nowhere/*.txt")})["corpus"]
-    given = used_settings(section, 0), {split: [] for split in SPLITS}, *outputs()
-    assert "corpus.files.train: no file matches 'nowhere/" in refusal(build_corpus, *given)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user and come back")

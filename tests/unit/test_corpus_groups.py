@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from test_corpus_sources import WRITERS
 from tests.conftest import refusal
 
-from mlm.config.resolution import resolve
-from mlm.corpus.parts import files_of_sources
-
 ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é", "a"])]
 
 
@@ -63,12 +60,6 @@ def test_a_document_without_a_group_or_with_one_of_another_type_is_named(tmp_pat
     assert f"train.{kind}, {row}: 'author'" in refusal(grouped, tmp_path, kind, rows)
     for other in (1.5, True, [1], 2**64) if kind == "jsonl" else ():
         assert "line 1: 'author'" in refusal(grouped, tmp_path, kind, [("one", other)])
-
-
-def test_what_has_no_columns_is_told_before_anything_is_read(tmp_path):
-    (tmp_path / "a.txt").write_text("text\n")
-    corpus = resolve({"corpus": section({"train": [str(tmp_path / "a.txt")]})})["corpus"]
-    assert "corpus.group_by: 'author'" in refusal(files_of_sources, corpus, print)
 
 
 TEXTS = {

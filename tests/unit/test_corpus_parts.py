@@ -22,7 +22,7 @@ from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.formats import read_documents
 from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts, whole
+from mlm.corpus.parts import files_of_sources, planned_parts, whole
 from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.errors import MlmError
@@ -174,21 +174,6 @@ def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file(start):
         text = b"\n".join(lines)
         with pytest.raises(MlmError, match=f"x, line {told}"):
             list(read_documents(io.BytesIO(text), "x", "jsonl", Corpus(), start, len(text)))
-
-
-def test_what_cannot_be_divided_is_read_by_the_part_in_which_it_begins(sources):
-    files = matched_files({"train": ["data/*"]})
-    parts = divided(files, section(), 64)
-    pieces = [piece for part in parts for piece in part["train"]]
-    whole = [piece.path for piece in pieces if piece == Piece(piece.path)]
-    assert whole == ["data/c.txt.gz", "data/e.csv"]
-    for name in ("data/a.txt", "data/b.jsonl", "data/d.parquet"):
-        own = [piece for piece in pieces if piece.path == name]
-        assert own[0].start == 0 and own[-1].stop == Path(name).stat().st_size and len(own) > 2
-        assert all(a.stop == b.start for a, b in pairwise(own))
-    for per in ({"group_per": "heading"}, {"files": {"document_per": "file"}}):
-        corpus = section(**per | {"files": {"train": ["data/a.txt"]} | per.get("files", {})})
-        assert divided({"train": ["data/a.txt"]}, corpus, 64) == [{"train": [Piece("data/a.txt")]}]
 
 
 ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}

@@ -13,13 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from corpus_files import build, described, files, refused
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.conftest import ended
 
 import mlm
-from mlm.config.corpus import Corpus
-from mlm.corpus.formats import read_documents
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
@@ -61,32 +57,6 @@ def test_every_format_and_compression_gives_the_same_documents(kind, compression
     data = COMPRESSORS[compression](WRITERS[kind](texts))
     Path(f"train.{kind}{compression}").write_bytes(data)
     assert build(files())["train"] == texts
-
-
-#: Any Unicode text but NUL, which the policy `strict` refuses (surrogates are no text at all).
-unicode_texts = st.lists(
-    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1),
-    min_size=1,
-    max_size=8,
-).filter(lambda texts: any(text.strip() for text in texts))
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv", "parquet"])
-@given(texts=unicode_texts)
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_columns_hold_any_unicode(kind, texts):
-    found = read_documents(io.BytesIO(WRITERS[kind](texts)), "any", kind, Corpus())
-    assert [document.text for document in found] == texts
-
-
-@given(texts=unicode_texts, end=st.sampled_from(["\n", "\r\n"]))
-@settings(deadline=None, max_examples=60)
-def test_lines_end_with_line_feeds_alone(texts, end):
-    lines = [text.replace("\n", " ").rstrip("\r").lstrip("\ufeff") for text in texts]
-    stream = io.BytesIO(end.join([*lines, ""]).encode())
-    assert [d.text for d in read_documents(stream, "any", "txt", Corpus())] == lines
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from mlm.corpus import decontamination
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.parts import filter_files
-from mlm.foundations.errors import MlmError
 
 pytestmark = pytest.mark.usefixtures("here")
 WORDS = [f"w{i}" for i in range(20)]
@@ -145,11 +143,3 @@ def test_a_source_of_a_mix_is_searched_for_its_own_texts_and_for_held_out_ones()
         *(f"In two: {texts[name]}" for name in ("a", "b")),
         "two alone",
     ]
-
-
-def test_what_cannot_be_looked_for_is_refused():
-    gone = {"decontamination": {"also": ["finetuning"]}}
-    data = {"source": "csv", "file": "gone.csv"}
-    used = corpus_settings(resolve({"corpus": {"filters": gone}, "finetune": {"data": data}}))
-    with pytest.raises(MlmError, match=r"finetune\.data\.file\): gone\.csv is not there"):
-        filter_files(used["filters"])

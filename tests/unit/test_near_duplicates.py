@@ -127,24 +127,6 @@ def test_what_stays_is_what_a_comparison_of_all_pairs_leaves(tmp_path, seed, rem
     assert counts["read"] == counts["near_duplicate"] + counts["near_leaked"] + counts["kept"]
 
 
-def test_train_gives_way_to_held_out_splits_and_they_never_to_it(tmp_path, real):
-    one, two, three = (" ".join(real[i : i + 3]) for i in (0, 3, 6))
-    near = {text: text + " And more." for text in (one, two, three)}
-    texts = {
-        "train": [near[one], near[two], three, near[three]],
-        "validation": [two, one + " Or this."],
-        "test": [one],
-    }
-    kept, described = build(tmp_path, texts)
-    assert kept == {"train": [three], "validation": [two], "test": [one]}
-    counts = described["train"]["filters"]
-    assert (counts["near_leaked"], counts["near_duplicate"]) == (2, 1)
-    (sample,) = described["validation"]["near_duplicates"]["samples"]
-    assert sample["kept_in"] == "test" and one.startswith(sample["kept"].rstrip("…"))
-    kept, _ = build(tmp_path, texts, remove_leakage=False)
-    assert kept == texts | {"train": [near[one], near[two], three]}
-
-
 def test_words_are_compared_without_case_punctuation_and_compatibility_forms():
     texts = ["Ｈello, WORLD —  straße!", "hello world STRASSE"]
     texts += ["", "…", "我们是。", "สวัสดี", "a_b c"]

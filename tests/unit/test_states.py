@@ -148,12 +148,3 @@ def test_who_lost_its_lease_writes_no_more(tmp_path):
         states.save(5, Counter(), {})
     lease.release()
     assert b"another" in read_bytes(f"{tmp_path}/lease.json")
-
-
-def test_gs_without_its_package_says_what_to_install(monkeypatch):
-    def unsupported(path):
-        raise tf.errors.UnimplementedError(None, None, "File system scheme 'gs' not implemented")
-
-    monkeypatch.setattr(tf.io.gfile, "makedirs", unsupported)
-    said = refusal(hold, StateDirectory("gs://bucket/state", 2))
-    assert "tensorflow-io-gcs-filesystem" in said

@@ -92,12 +92,6 @@ def test_text_without_spaces_is_compared_and_what_is_too_short_is_not_called_uns
     assert found["test"] == WordOverlap(8, 0, 0, 0, 100, 20) and found["test"].share is None
 
 
-def test_long_documents_are_compared_whole(tmp_path):
-    text = " ".join(f"word{i}" for i in range(60_000))
-    texts = {"train": [f"first {text} last"], "validation": [f"x {text} y"], "test": ["other"]}
-    assert measured(tmp_path, texts)["validation"] == WordOverlap(8, 60_002, 60_000, 1, 0, 0)
-
-
 def test_of_a_large_split_documents_at_equal_distances_are_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(word_overlap, "MOST_WORDS", 300)
     documents = [" ".join(f"d{i}w{j}" for j in range(20)) for i in range(60)]

@@ -62,28 +62,6 @@ def test_a_file_or_a_result_that_may_not_be_read(tmp_path, place):
     assert "  File " not in answer
 
 
-@pytest.mark.parametrize(
-    "words, message, environment",
-    [
-        (["--config", "evaluation.seed=5"], "ValueError: Invalid config definition", {}),
-        (["--config", "evaluation={seed:", "5}"], "ValueError: Invalid config definition", {}),
-        (["--executor", "slurm"], "argument --executor/-e: invalid choice: 'slurm'", {}),
-        ([], "sourcecache.py", {"HOME": "/proc/nowhere"}),
-    ],
-)
-def test_what_snakemake_says_before_it_reads_the_workflow_is_on_the_page(
-    tmp_path, words, message, environment
-):
-    own = users_environment() | environment
-    own.pop("XDG_CACHE_HOME", None)
-    command = (sys.executable, *SNAKEMAKE, "-n", *words)
-    ran = ended(*command, status=None, cwd=tmp_path, env=own)
-    assert ran.returncode and message in ran.stdout + ran.stderr
-    assert message in (ROOT / "docs" / "first-errors.md").read_text()
-    if environment:
-        ended(*command, cwd=tmp_path, env=own | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
-
-
 def test_a_preflight_without_its_packages(tmp_path):
     answer = snakemake(tmp_path, "preflight", before="import sys; sys.modules['libtpu'] = None")
     assert "The preflight needs libtpu, the TPU compiler, which is not installed in " in answer

@@ -103,13 +103,6 @@ def test_another_workflow_uses_it_as_a_module(call, hosted, tmp_path, snakefile)
     assert "rule pretrain:" in call("snakemake", "--dry-run", **hosted)
 
 
-def test_snakemakes_own_report_is_made_of_results(call, built, tmp_path):
-    here = ("--directory", built.path, "--configfile", built.path / "tiny.yaml")
-    report = tmp_path / "x.html"
-    call("snakemake", "--snakefile", built.path / "Snakefile", *here, "--report", report)
-    assert "test_loss" in report.read_text()
-
-
 def test_a_job_without_its_packages_names_the_two_ways_to_get_them(call, hosted, tmp_path):
     deploy(tmp_path, OF_TAG)
     for output in (

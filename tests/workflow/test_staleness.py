@@ -96,10 +96,6 @@ def test_a_setting_that_changes_no_byte_reaches_its_job(built):
     assert sorted(state.name for state in states) == ["step-00000008", "step-00000012"]
 
 
-def test_nothing_changed_means_nothing_to_be_done(built):
-    assert built.would_run() == set()
-
-
 def test_another_order_of_keys_and_another_notation_is_no_change(built):
     def reversed_keys(value):
         if isinstance(value, dict):
@@ -156,13 +152,6 @@ def test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing(built, fil
         assert built.would_run() == expected
     with built.edited(file, by=lambda content: content):
         assert built.would_run() == set()
-
-
-def test_touched_code_reruns_nothing(built):
-    """Nor do branches switched back and forth, which leave the same content with new dates."""
-    for file in (built.path / "scripts").rglob("*.py"):
-        os.utime(file)
-    assert built.would_run() == set()
 
 
 def test_a_clone_under_another_path_finds_the_results_of_the_first(built, tmp_path):
