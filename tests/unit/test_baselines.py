@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlm.evaluation import neighbour_mixture
-from mlm.evaluation.baselines import unigram_answers
+from mlm.evaluation.model_evaluation import unigram_answers
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures, unigram_probabilities
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined

@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mlm.check import rehearsed_data, rehearsed_steps
+import mlm.check.check as checking
+from mlm.check import rehearsed_data
 from mlm.check.check import (
     Forecast,
+    Steps,
     _examples_in_words,
     check,
+    estimated_size,
     judge_machine,
     own_updates,
     show,
@@ -21,7 +24,6 @@ from mlm.check.check import (
     together,
 )
 from mlm.check.rehearsed_data import Size, Stage, rehearse_data
-from mlm.check.rehearsed_steps import Steps, estimated_size
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
@@ -151,10 +153,10 @@ def test_a_tpu_that_is_not_here_is_left_to_the_preflight(monkeypatch):
         raise MlmError("no TPU here")
 
     train = SimpleNamespace(num_samples=100)
-    monkeypatch.setattr(rehearsed_steps, "read_manifests", lambda *_: {"train": train})
-    monkeypatch.setattr(rehearsed_steps, "open_devices", absent)
+    monkeypatch.setattr(checking, "read_manifests", lambda *_: {"train": train})
+    monkeypatch.setattr(checking, "open_devices", absent)
     settings, warnings = resolve({"accelerator": {"kind": "tpu"}}), []
-    assert rehearsed_steps.rehearse_steps(settings, run_in(settings), None, warnings) is None
+    assert checking.rehearse_steps(settings, run_in(settings), None, warnings) is None
     assert "snakemake --cores 2 preflight" in warnings[0]
 
 

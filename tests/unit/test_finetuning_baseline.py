@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.bootstrap import Resampling
-from mlm.finetuning.comparison import Comparison, finetuning_verdicts
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
 from mlm.finetuning.fold_engine import batches, epoch_order, loss_and_score
-from mlm.finetuning.results import macro_f1
+from mlm.finetuning.results import Comparison, finetuning_verdicts, macro_f1
 from mlm.finetuning.ridge_baseline import (
     character_terms,
     choose,

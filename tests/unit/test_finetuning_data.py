@@ -8,9 +8,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.finetuning.example_sources import read_labelled_csv, write_data, year_examples
+from mlm.finetuning.example_sources import (
+    assign_folds,
+    read_labelled_csv,
+    write_data,
+    year_examples,
+)
 from mlm.finetuning.finetuning_metrics import NAMES
-from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.results import STARTS, scores_of
 from mlm.finetuning.tables import EpochRow, Example, Prediction, read_rows
 from mlm.foundations.errors import MlmError

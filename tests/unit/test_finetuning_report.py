@@ -4,9 +4,8 @@ from dataclasses import replace
 import report_artefacts as made
 from report_results import results_in
 
-from mlm.finetuning.comparison import finetuning_verdicts
-from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import NAMES, Finetuning
+from mlm.finetuning.results import finetuned_card, finetuning_verdicts
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 

@@ -1,8 +1,10 @@
 """Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
 
+import gc
 import math
 import shutil
 import tempfile
+import time
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from io import StringIO
@@ -11,11 +13,11 @@ from pathlib import Path
 import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
-from mlm.check.rehearsed_steps import Steps, estimated_size, rehearse_steps
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
-from mlm.config.memory import memory_of_evaluation, memory_of_training
+from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.resolution import RunConfiguration, Settings, run_section
+from mlm.config.tokenizer import expected_vocabulary
 from mlm.finetuning.artefacts import ExamplesSummary
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
@@ -24,7 +26,9 @@ from mlm.foundations.terminal import answer
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.engine import engine_of, open_devices
 from mlm.training.gfile import bytes_below
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
@@ -34,6 +38,23 @@ _START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8
 _COUNTED = 3.2e-7
 #: Bytes of a report with its figures, and of the small files of a run.
 _REPORT, _FILES_OF_RUN = 570_000, 330_000
+
+#: Seconds, and steps, for which steps are timed.
+_TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
+#: Floating-point operations of the largest step that is timed: some seconds of two processors.
+_LARGEST_STEP = 2e11
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Seconds of a training: `begun` once, `step` for a sample of an update. Those of another run
+    follow from the estimated `size` of its model."""
+
+    replicas: int
+    size: int
+    begun: float = 0.0
+    step: float = 0.0
+    parameters: int = 0
 
 
 @dataclass
@@ -256,3 +277,51 @@ def _table(stages: list[Stage]) -> str:
     return "\n".join(
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def estimated_size(settings: Settings, run: RunConfiguration) -> int:
+    """About the parameters of the run's model."""
+    vocabulary = expected_vocabulary(settings)
+    return parameters(run.model, vocabulary, run.sequence_length)
+
+
+def rehearse_steps(
+    settings: Settings, run: RunConfiguration, files: RunFiles, warnings: list[str]
+) -> Steps | None:
+    """Make a few updates of `run`, with a batch that is neither too large for moments nor for the
+    sample; None, with a warning, if this machine cannot."""
+    section, length = run.pretraining, run.sequence_length
+    manifests, estimated = read_manifests(files, length), estimated_size(settings, run)
+    most = min(int(_LARGEST_STEP / (6 * estimated * length)), manifests["train"].num_samples // 8)
+    size = max(1, min(section.per_replica_batch_size, most))
+    timed = run.with_values(
+        pretraining={
+            "per_replica_batch_size": size,
+            "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
+            # Long enough for whatever the schedule asks.
+            **{"steps": 1_000_000, "epochs": None, "tokens": None},
+        }
+    )
+    try:
+        devices = open_devices(run.engine, run.accelerator, size)
+    except MlmError as error:
+        warnings.append(
+            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
+            f"them for a TPU or GPU and says whether they fit. {error}"
+        )
+        return None
+    begin = time.monotonic()
+    engine = engine_of(run_of(timed, files, manifests, devices.replicas), devices)
+    if run.model.initialisation.embeddings == "cooccurrence":
+        engine.start_from_counts()
+    engine.advance(1)
+    begun, made = time.monotonic(), 0
+    while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:
+        engine.advance(1)
+        made += 1
+    step = (time.monotonic() - begun) / made / size
+    found = Steps(devices.replicas, estimated, begun - begin, step, engine.parameters)
+    del engine
+    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
+    gc.collect()
+    return found

@@ -143,7 +143,7 @@ class Baseline(Difference):
         return self.tone if self.tone == self.accuracy_tone else "even"
 
 
-#: In the order of what they know; `baselines` of mlm.evaluation.baselines computes them.
+#: In the order of what they know; `baselines` of mlm.evaluation.model_evaluation computes them.
 BASELINES = ("unigram", "bigram", "trigram")
 
 

@@ -1,14 +1,15 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
-from mlm.evaluation.artefacts import EvaluationFigures
-from mlm.evaluation.baselines import baselines, unigram_answers
+from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import (
@@ -18,17 +19,20 @@ from mlm.evaluation.evaluation_data import (
 )
 from mlm.evaluation.exported_model import framework_of, load_tokenizer
 from mlm.evaluation.metrics import (
+    bits_per_character,
     calibration_of,
     frequency_bands,
     gap_between,
     group_sums,
+    means_over,
+    paired_difference,
     part,
     summary_of,
 )
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
-from mlm.evaluation.neighbour_mixture import NeighbourMixtures
+from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
-from mlm.evaluation.predictions import SHOWN_AS
+from mlm.evaluation.predictions import SHOWN_AS, Answers, Scored
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
@@ -144,3 +148,38 @@ def _opened(
     from mlm.evaluation import in_tensorflow
 
     return in_tensorflow.open_model(directory, devices, seed)
+
+
+def baselines(
+    mixtures: NeighbourMixtures,
+    hidden: Scored,
+    tokens_per_character: float | None,
+    resampling: Resampling,
+) -> dict[str, Baseline]:
+    """The unigram, the bigram and the trigram at the positions of `hidden`, the model's answers
+    where the true token is hidden from it. The mask token was never counted, so it says nothing; a
+    random token misleads them as it misleads the model."""
+    positions, model = hidden.positions, hidden.scores
+    answers = {"unigram": unigram_answers(mixtures.unigram, positions.truth)}
+    answers |= mixtures.scores(positions, "baselines")
+    found = {}
+    for name, scores in answers.items():
+        means, weights = Means(**means_over(scores)), None
+        if name in COMPONENTS:
+            weights = dict(zip(COMPONENTS[name], map(float, mixtures.weights[name]), strict=True))
+        pairs = (model.loss, scores.loss), (model.correct, scores.correct)
+        loss, accuracy = (paired_difference(positions.unit, *two, resampling) for two in pairs)
+        found[name] = Baseline(
+            **asdict(loss),
+            accuracy_difference=accuracy.difference,
+            accuracy_difference_interval=accuracy.difference_interval,
+            bits_per_character=bits_per_character(means.loss, tokens_per_character),
+            hidden=means,
+            weights=weights,
+        )
+    return found
+
+
+def unigram_answers(probabilities: np.ndarray, truth: np.ndarray) -> Answers:
+    """The unigram's answers for the true ids `truth` [positions]."""
+    return Answers(np.log(probabilities[truth]), truth == np.argmax(probabilities))

@@ -9,19 +9,22 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
+from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import Resampling
+from mlm.evaluation.verdicts import with_few_groups
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
-from mlm.finetuning.comparison import Comparison, finetuning_verdicts
-from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
     Finetuning,
+    Measured,
     ModelScores,
     PartSize,
     ScoreDifference,
     ShownPredictions,
+    name_of,
 )
 from mlm.finetuning.tables import (
     EpochRow,
@@ -36,6 +39,7 @@ from mlm.finetuning.tables import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
+from mlm.training.model_card import card, card_table, needed_packages
 
 #: Two starts of the same network; the last of NAMES is the baseline, and others are published.
 STARTS = ("pretrained", "random")
@@ -209,3 +213,92 @@ def _shown(
         pairs = Counter((r.target, r.predictions[0]) for r in rows)
         counted[name] = [[pairs[true, said] for said in classes] for true in classes]
     return ShownPredictions(classes=classes, **counted)
+
+
+_PARTS = {"all": "on all passages", "unseen": "on passages that pretraining never trained on"}
+
+
+class Comparison:
+    """Scores of several models on the same examples, and the differences between them, paired: the
+    same whole groups are resampled for all. A model's figure for an example is its mean over the
+    trainings. `figures` holds by model what is averaged, float [examples, trainings]: squared
+    errors, `rooted`, or 1 or 0. `units` [examples] are resampled as a whole."""
+
+    def __init__(
+        self,
+        figures: dict[str, np.ndarray],
+        units: Sequence[str],
+        rooted: bool,
+        resampling: Resampling,
+    ):
+        finish = np.sqrt if rooted else np.asarray
+        means = {name: np.mean(values, axis=1) for name, values in figures.items()}
+        resampled = finish(resampling.means(np.asarray(units), *means.values()))
+        self._interval = resampling.interval
+        self._scores = {name: float(finish(values.mean())) for name, values in means.items()}
+        self._resampled = dict(zip(means, resampled.T, strict=True))
+
+    def of(self, name: str, beside: str | None = None) -> Measured:
+        """Return a model's score, or how much higher it is than that of the model `beside`."""
+        score, resampled = self._scores[name], self._resampled[name]
+        if beside is not None:
+            score, resampled = score - self._scores[beside], resampled - self._resampled[beside]
+        ends = self._interval(resampled)
+        return Measured(round(score, 6), ends and (round(ends[0], 6), round(ends[1], 6)))
+
+
+def finetuning_verdicts(
+    score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
+) -> list[Verdict]:
+    """One verdict for each difference and part. `score`: rmse (less is better) or accuracy."""
+    unit, found = "RMSE" if score == "rmse" else "accuracy", []
+    asked = [(d, p) for d in differences for p in _PARTS if getattr(d, p) is not None]
+    for difference, part in asked:
+        measured, size = getattr(difference, part), parts[part]
+        low, high = measured.interval or (0, 0)
+        interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+        interval = with_few_groups(interval, size.groups, size.examples)
+        interval = interval if measured.interval else "no interval: one group"
+        tone, said = "even", "not told apart from"
+        if not low <= 0 <= high:
+            tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+            said = f"{tone} than"
+        name, other = name_of(difference.model), name_of(difference.beside)
+        subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
+        text = f"{subject} is {said} {other} {_PARTS[part]}: {measured.score:+.3f} in {unit}"
+        found.append(Verdict(tone, f"{text} ({interval})."))
+    return found
+
+
+def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
+    """README.md of the best fold's model, of the model_type `family`. It holds the names of the
+    classes and figures, and no text of the examples."""
+    classes = metrics.shown.classes
+    answer = "the predicted value as `score`"
+    if classes:
+        answer = f"the most likely of the classes {', '.join(f'`{name}`' for name in classes)}"
+    rows = []
+    for name, model in metrics.models.items():
+        scored = model.all
+        ends = " to ".join(f"{end:.3f}" for end in scored.interval or ()) or "not measured"
+        rows.append((name_of(name), f"{scored.score:.3f}", ends))
+    return card(
+        ModelCardData(
+            license="other",
+            library_name="transformers",
+            pipeline_tag="text-classification",
+            tags=[metrics.task, family],
+        ),
+        f"# {metrics.run}, fine-tuned",
+        f"A {family} model for {metrics.task} of texts, fine-tuned on "
+        f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
+        f"folds; these are the weights of fold {metrics.best_fold}, the best.",
+        "## Use",
+        "```python\nfrom transformers import pipeline\n\n"
+        f'predict = pipeline("text-classification", model="{place}")\n'
+        'predict("The text to judge.", truncation=True)\n```',
+        f"It gives {answer}. {needed_packages(family)}",
+        "## Evaluation",
+        f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
+        card_table(["model", metrics.score, "interval"], rows),
+    )
