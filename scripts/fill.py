@@ -15,6 +15,7 @@ from mlm.foundations.command import (
     print_json,
     run_command,
     text_argument,
+    trained_here,
 )
 from mlm.foundations.errors import MlmError, printable
 
@@ -34,11 +35,9 @@ def main(arguments: list[str]) -> None:
     results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):
-        trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
-        others = f". Trained here: {', '.join(trained)} (--run)" if trained else ""
         raise MlmError(
             f"{model}: no model is there yet. The snakemake command of this configuration trains "
-            f"it{others}"
+            f"it. {trained_here()} (--run)"
         )
     check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
     from mlm.evaluation.fill_mask import answers, use_cpu

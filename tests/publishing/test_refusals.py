@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing import hub as client
+from mlm.publishing import uploads as client
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import scrubbed
 from mlm.publishing.uploads import publish

@@ -4,7 +4,7 @@ from pathlib import Path
 from corpus_files import build, described, files
 from tests.conftest import refusal
 
-from mlm.corpus.language import Language
+from mlm.corpus.filters import Language
 
 #: What the model knows: words by language, three of them (one the end of a line) in both.
 WORDS = {"en": ["the", "of"], "de": ["der", "und"], "": ["in", "so", "</s>"]}

@@ -11,7 +11,7 @@ import pytest
 from corpus_files import SPLITS
 
 from mlm.corpus.embedded_corpus import paragraphs, speeches
-from mlm.corpus.minhash import band_keys, low_bytes, minhashes, shingle_hashes
+from mlm.corpus.near_duplicates import band_keys, low_bytes, minhashes, shingle_hashes
 from mlm.corpus.words import word_hashes
 
 

@@ -69,19 +69,17 @@ def recorded_path(path: str) -> str:
 def matched_files(
     patterns: dict[str, list[str]],
     note: Callable[[str], None] = lambda _: None,
-    key: str = "corpus.files",
 ) -> dict[str, list[str]]:
     """By split, the files that its glob patterns (or names) match, sorted, each one once.
 
-    `note` is told of files with several names. Raises MlmError with every problem at once, of the
-    setting `key`.
+    `note` is told of files with several names. Raises MlmError with every problem at once.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
         found: set[str] = set()
         for pattern in globs:
             if "\0" in pattern:
-                problems.append(f"{key}.{split}: {pattern!r} has a NUL, which no name has")
+                problems.append(f"corpus.files.{split}: {pattern!r} has a NUL, which no name has")
                 continue
             # pathlib's own glob takes no absolute pattern and shows hidden files.
             is_file = os.path.isfile(pattern)
@@ -90,18 +88,18 @@ def matched_files(
             refused = [] if is_file else _closed_directories(pattern)
             refused += [_problem(path, pattern) for path in sorted(paths)]
             refused = refused or [_no_match(pattern)]
-            problems += [f"{key}.{split}: {problem}" for problem in refused if problem]
+            problems += [f"corpus.files.{split}: {problem}" for problem in refused if problem]
             found |= paths
         files[split] = _each_once(found, note)
         for path in files[split]:
             other = owner.setdefault(os.path.realpath(path), split)
             if other != split:
                 problems.append(
-                    f"{key}.{split}: {_shown(path)} is named for {other} too; a file belongs to "
-                    "one of them"
+                    f"corpus.files.{split}: {_shown(path)} is named for {other} too; a file "
+                    "belongs to one of them"
                 )
     if problems:
-        raise MlmError(f"The files of {key}:\n{listed(dict.fromkeys(problems))}")
+        raise MlmError(f"The files of corpus.files:\n{listed(dict.fromkeys(problems))}")
     return files
 
 

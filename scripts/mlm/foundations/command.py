@@ -58,23 +58,21 @@ def text_argument(text: str) -> str:
     return text
 
 
+def trained_here() -> str:
+    """The runs that were trained in this directory, for a message."""
+    trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
+    return f"Trained here: {', '.join(trained) or 'none'}"
+
+
 def chosen_run(runs: Iterable[str], name: str | None) -> str:
     """Return the run `name` of the configuration's `runs`, the first if None; MlmError for an
     unknown one, with the runs that were trained here under another configuration."""
     names = list(runs)
-    if name is None:
-        return names[0]
-    if name in names:
-        return name
-    trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
-    if name in trained:
-        raise MlmError(
-            f"--run {name}: it was trained here, but the configuration has only the runs "
-            f"{', '.join(names)}. Name the files that it was trained with: --configfile FILE"
-        )
+    if name is None or name in names:
+        return names[0] if name is None else name
     raise MlmError(
-        f"--run {name!r}: no such run. In the configuration: {', '.join(names)}. Trained here: "
-        f"{', '.join(trained) or 'none'}"
+        f"--run {name!r}: no such run. In the configuration: {', '.join(names)}. {trained_here()}. "
+        "Name the files that it was trained with: --configfile FILE"
     )
 
 

@@ -21,8 +21,8 @@ def differing_leaves(before: Any, now: Any, way: tuple[str, ...] = ()) -> list[t
     ]
 
 
-def differences(before: Any, now: Any, words: tuple[str, str] = ("then", "now")) -> list[str]:
-    """A line for each leaf in which two nested values differ; `words` tell the two apart."""
+def differences(before: Any, now: Any) -> list[str]:
+    """A line for each leaf in which two nested values differ."""
     lines = []
     for way, old, new in differing_leaves(before, now):
         if way[:1] == ("code",):
@@ -30,5 +30,5 @@ def differences(before: Any, now: Any, words: tuple[str, str] = ("then", "now"))
         elif way[:1] in (("manifests",), ("tokenizer",)):
             lines.append(f"{'.'.join(way)} is another")
         else:
-            lines.append(f"{'.'.join(way)}: {old!r} {words[0]}, {new!r} {words[1]}")
+            lines.append(f"{'.'.join(way)}: {old!r} then, {new!r} now")
     return lines
