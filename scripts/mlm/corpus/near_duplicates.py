@@ -1,5 +1,6 @@
 """Pairs of documents that have most of their words in common, found outside of memory: those with a
-key of their MinHash signatures (Broder 1997) in common that agree in a share of `threshold` or more."""
+key of their MinHash signatures (Broder 1997) in common that agree in a share of `threshold` or
+more."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
