@@ -3,7 +3,7 @@
     python benchmarks/figures.py
 
 Each table is printed under the names of its pages; a test compares the pages with it.
-`*.json` are evaluation.json of runs without their samples, and what `trainer.py` wrote; in
+`*.json` are figures from evaluation.json of runs, and what `trainer.py` wrote; in
 `runs*.csv` each row is a training, added by `learning.py search`; the other CSV files are curves.
 """
 

@@ -2,7 +2,7 @@
 
 A function returns the variables of the template `report/sections/<name>.html.j2` beside those that
 all have (`page.render`), or None if there is nothing to show and the section is left out. A further
-section is such a function, an entry in SECTIONS, a template, and a word in `mlm.config.evaluation`.
+section is such a function, an entry in SECTIONS and a template.
 """
 
 from collections.abc import Callable
