@@ -157,7 +157,7 @@ def search(options) -> None:
 
 
 def collect(options) -> None:
-    """Copy the curves of runs of the workflow, and the figures of their evaluations in EVALUATION."""
+    """Copy the curves of runs of the workflow, and EVALUATION of their evaluations."""
     for run in map(Path, options.runs):
         seed = json.loads((run / "training.json").read_text())["seed"]
         record(options.name, seed, read_rows(run / "training.csv"))
