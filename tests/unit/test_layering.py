@@ -25,7 +25,7 @@ COMPUTES_NO_BITS = {
     f"mlm.{module}": reason
     for reason, modules in {
         "messages": "model.architecture foundations.errors "
-        "foundations.interrupts foundations.progress_line foundations.terminal "
+        "foundations.interrupts foundations.terminal "
         "foundations.phrasing foundations.environment foundations.supported_python",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
         "foundations.hub_snapshots "

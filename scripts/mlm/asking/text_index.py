@@ -16,7 +16,7 @@ from itertools import groupby
 import numpy as np
 
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 
 #: Categories of letters and digits that are in scripts with spaces between words.
 _SPACED = ("Lu", "Ll", "Lt", "Lm", "Nd")

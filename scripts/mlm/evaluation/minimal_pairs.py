@@ -18,7 +18,7 @@ from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import positions_of
 from mlm.foundations.errors import MlmError
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.tokenizer.pieces import word_numbers
 
 #: Pairs that are encoded together, and ids of masked rows that are held at once.

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Answers, Positions
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.samples.token_counts import ContextCounts, TokenCounts
 
 #: What each mixture is made of.

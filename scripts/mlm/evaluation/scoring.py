@@ -11,7 +11,7 @@ import numpy as np
 
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.split_samples import Samples, joined
 

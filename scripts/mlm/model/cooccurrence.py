@@ -17,7 +17,7 @@ import numpy as np
 
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.model.initialisation import StartingWeights, columns_of_words, positions_apart_from_words
 from mlm.model.warm_start import Begun
 from mlm.samples.split_samples import ShardFiles, decoded, samples_in_order

@@ -15,11 +15,10 @@ from mlm.foundations.phrasing import plural
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report import template_filters
 from mlm.report.other_runs import OTHER_FILES
-from mlm.report.plots import figures
+from mlm.report.plots import Figure, figures
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
-from mlm.report.theming import Figure
 from mlm.report.visible_text import breakable, pieces_of, plain, visible
 
 #: The version of report.json's format.

@@ -9,7 +9,7 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.samples.artefacts import MEASURED, ShardSummary
 from mlm.samples.packing import write_packed
 from mlm.samples.tfrecord import SampleWriter

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.samples.manifests import Manifest
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleError, decode_samples, read_records

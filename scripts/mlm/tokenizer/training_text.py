@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 
 #: Longest stretch of text, in characters: trainers are slow on longer ones, or leave them out.
 LONGEST_SENTENCE = 2000

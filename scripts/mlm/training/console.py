@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import psutil
 
-from mlm.foundations.progress_line import Progress
+from mlm.foundations.terminal import Progress
 from mlm.training.run import Run
 from mlm.training.training_log import Row
 
