@@ -96,7 +96,7 @@ def test_a_model_goes_with_card_tokenizer_figures_and_a_record(hub, results, tmp
 
 def test_an_adapted_model_goes_with_the_licence_of_its_base_or_not_at_all(hub, results, tmp_path):
     made_of = Training.read(results["training"])
-    start = WarmStartFigures("me/base@" + "0" * 40, "ab" * 32, None, [], [], True, {"copied": 9}, 3)
+    start = WarmStartFigures("me/base@" + "0" * 40, "ab" * 32, None, [], [], 3)
     replace(made_of, warm_start=start).write(results["training"])
     message = refusal(published_model, results, tmp_path, license="other")
     assert "publish.license" in message and start.checkpoint in message
