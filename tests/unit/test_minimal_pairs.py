@@ -152,6 +152,8 @@ def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
         "c.tsv": b"sen\twrong_sen\nx\n",
         "d.jsonl": b"",
         "f.jsonl": rb'{"sentence_good": "a\ud83d", "sentence_bad": "b"}',
+        "h.jsonl": rb'{"sentence_good": "a", "sentence_bad": "b", "UID": "\ud83d"}',
+        "i.tsv": "sen\twrong_sen\na\0\tb\n\ufeffsen\twrong_sen\n".encode(),
         "g.tsv": b"sen\twrong_sen\tsen\na\tb\tc\n",
         "e.tsv": b"sen\twrong_sen\n\xff\tx\n",
     }
@@ -161,6 +163,9 @@ def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
     places = [f"a.jsonl, line {n}: " for n in range(1, 5)] + ["b.tsv, line 1: ", "c.tsv, line 2: "]
     places += [
         "f.jsonl, line 1: ",
+        "h.jsonl, line 1: ",
+        "i.tsv, line 2: ",
+        "i.tsv, line 3: ",
         "g.tsv, line 1: ",
         "d.jsonl: holds no pair",
         "e.tsv: cannot be read",

@@ -52,6 +52,8 @@ class Evaluation(fields.MaskedShares):
         for first, second in self.minimal_pairs:
             if first == second:
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
+            if not (first.strip() and second.strip()):
+                yield f"minimal_pairs: {[first, second]} has a sentence without text; write one"
         yield from named_twice("minimal_pair_files", self.minimal_pair_files)
         for file in self.minimal_pair_files:
             if not file.endswith((".jsonl", ".tsv")):

@@ -19,7 +19,8 @@ COLUMNS = {
 }
 #: Problems named at most, and phenomena of all files together.
 _NAMED, _PHENOMENA = 20, 1000
-_SURROGATE = re.compile("[\ud800-\udfff]")
+#: Joined files have a byte-order mark in the middle, before another header.
+_NO_TEXT = re.compile("[\0\ud800-\udfff\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,9 @@ def _pair(path: Path, where: str, row: dict | str) -> Pair | str:
     for name in names:
         if not isinstance(row.get(name), str) or not row[name].strip():
             return f"{where}: found {row.get(name)!r} as {name}, expected a sentence"
-        if not row[name].isascii() and _SURROGATE.search(row[name]):
-            return f"{where}: {name} has half a pair of surrogates, which no text has"
+    for name in (*names, *phenomena):
+        if wrong := _NO_TEXT.search(str(row.get(name))):
+            return f"{where}: {name} has U+{ord(wrong[0]):04X}, which no text has; take it out"
     good, bad = (row[name] for name in names)
     if good == bad:
         return f"{where}: {good!r} is on both sides of the pair"
