@@ -149,6 +149,10 @@ def mix(**own):
     return {"source": "mix", "mix": {"a": own}}
 
 
+def modernbert(**fields):
+    return {"family": "modernbert", "config": fields}
+
+
 #: Values that are refused, by the key at which they are set and the key that the message names.
 WRONG = {
     ("seed", ""): [True],
@@ -199,7 +203,8 @@ WRONG = {
     ],
     ("sweep", ""): [3],
     ("evaluation.prompts", ""): [["no mask"], [f"{LONG}[MASK]"]],
-    ("evaluation.minimal_pairs", ""): [[["same", "same"]], [["a", f"one {LONG}"]]],
+    ("evaluation.minimal_pairs", ""): [[["same", "same"]], [[" ", "a"]]],
+    ("evaluation.minimal_pairs", "tokens"): [[["a", f"one {LONG}"]]],
     ("evaluation", "mask_token"): [{"random_token": 0.3}, {"mask_token": 0.0, "random_token": 0.0}],
     ("finetune.task", "classification"): ["classification"],
     ("finetune.data", "file"): [{"source": "csv"}],
@@ -221,6 +226,11 @@ WRONG = {
     ("tokenizer", "byte_fallback"): [{"kind": "wordpiece", "byte_fallback": True}],
     ("tokenizer.special_tokens.mask", ""): ["mask", "[", "MASK]", "<1"],
     ("model.config.layer_norm_eps", ""): [float("nan"), -1],
+    ("model", "local_attention"): [modernbert(local_attention="x")],
+    ("model", "global_rope_theta"): [modernbert(global_rope_theta=-1)],
+    ("model", "global_attn_every_n_layers"): [modernbert(global_attn_every_n_layers=0)],
+    ("model", "mlp_dropout"): [modernbert(mlp_dropout=2.0)],
+    ("model", "attention_bias"): [modernbert(attention_bias=3)],
     ("model.config.is_decoder", ""): [True],
     ("model.config.pad_token_id", ""): [7],
     ("model.config.num_attention_heads", "heads"): [3, 1],

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, create_model
 
 from mlm.config.families import (
     JAX_FAMILIES,
@@ -17,7 +17,17 @@ from mlm.config.families import (
     unfit_family,
     unfit_neighbour_heads,
 )
-from mlm.config.fields import BelowOne, Count, NotNegativeCount, Section, Text, hub_id, section
+from mlm.config.fields import (
+    BelowOne,
+    Count,
+    NotNegativeCount,
+    Positive,
+    Section,
+    Text,
+    hub_id,
+    section,
+    unexpanded,
+)
 from mlm.config.model_fields import unbuilt_fields, unknown_fields
 from mlm.config.problems import checked
 
@@ -54,16 +64,24 @@ class ModelFields(Section):
     """Dropout probability of the attention weights."""
 
 
-class _KnownFields(ModelFields):
-    """Fields of many families beside those of `config`, with their bounds."""
+def _fields_of(names: str, hint: Any) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), (hint | None, None))
 
-    embedding_size: Count | None = None
-    vocab_size: Count | None = None
-    max_position_embeddings: Count | None = None
-    type_vocab_size: NotNegativeCount | None = None
-    initializer_range: Annotated[float, Field(ge=0, le=10)] | None = None
-    layer_norm_eps: BelowOne | None = None
-    norm_eps: BelowOne | None = None
+
+#: Fields of many families beside those of `config`, with their bounds.
+_KnownFields = create_model(
+    "_KnownFields",
+    __base__=ModelFields,
+    **_fields_of("embedding_size vocab_size max_position_embeddings dim hidden_dim", Count),
+    **_fields_of("n_heads n_layers num_hidden_groups inner_group_num local_attention", Count),
+    global_attn_every_n_layers=(Count | None, None),
+    **_fields_of("global_rope_theta local_rope_theta", Positive),
+    **_fields_of("layer_norm_eps norm_eps dropout attention_dropout mlp_dropout", BelowOne),
+    **_fields_of("attention_bias mlp_bias norm_bias decoder_bias classifier_bias", bool),
+    embedding_dropout=(BelowOne | None, None),
+    type_vocab_size=(NotNegativeCount | None, None),
+    initializer_range=(Annotated[float, Field(ge=0, le=10)] | None, None),
+)
 
 
 class Initialisation(Section):
@@ -151,6 +169,7 @@ class Model(Section):
                 yield (
                     f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, "
                     "a checkpoint of the Hub with the 40 hexadecimal digits of a commit"
+                    f"{unexpanded(self.start_from)}"
                 )
             elif engine == "auto":
                 yield (
@@ -307,7 +326,7 @@ def content_of(path: str) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError("no such file") from None
+        raise ValueError(f"no such file{unexpanded(path)}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"is not readable as JSON ({error})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
