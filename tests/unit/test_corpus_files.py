@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import io
 import lzma
 import os
 import random
@@ -11,8 +12,11 @@ from corpus_files import build, described, files, refused
 from tests.conftest import refusal
 
 from mlm.config.corpus import Corpus, Files, refused_encoding
+from mlm.config.named_files import all_named_files
+from mlm.config.resolution import resolve
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.formats import read_documents
+from mlm.foundations.errors import MlmError
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -106,6 +110,9 @@ def test_files_are_read_in_the_encoding_that_is_named_whole_and_in_ranges():
         assert found == whole, cut
     Path("train.txt").write_bytes("한국어\n日本語\n".encode("gb18030"))
     assert build(files(encoding="GB18030"))["train"] == ["한국어", "日本語"]
+    marked = io.BytesIO("\ufefftext\none\n".encode())
+    (one,) = read_documents(marked, "x", "csv", Corpus(encoding="UTF8"))
+    assert one.text == "one"
 
 
 def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
@@ -143,6 +150,23 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
     assert len(lines) == len(names)
     for name in names:
         assert sum(name in line for line in lines) == 1, name
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"finetune": {"data": {"source": "csv", "file": "~/a.csv"}}},
+        {"evaluation": {"minimal_pair_files": ["$HOME/a.tsv"]}},
+        {"finetune": {"also": ["~/encoder"]}},
+        {"model": {"start_from": "~/encoder"}},
+        {"model": {"config_file": "~/config.json"}},
+        {"tokenizer": {"kind": "pretrained", "pretrained": {"path": "$HOME/tokenizer"}}},
+        {"pretraining": {"checkpoint": {"directory": "~/states"}}},
+    ],
+)
+def test_no_path_is_expanded_and_that_is_said(sections):
+    with pytest.raises(MlmError, match="not expanded"):
+        all_named_files(resolve(sections))
 
 
 @pytest.mark.parametrize("pattern", ["**/*.parquet", "results/corpus/*.parquet", "{}/**/*.parquet"])

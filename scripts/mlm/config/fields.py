@@ -169,6 +169,13 @@ def hub_id(place: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
+def unexpanded(path: str) -> str:
+    """The end of a message on the missing `path` if a shell would have expanded it."""
+    if path.startswith("~") or "$" in path or "{" in path:
+        return "; ~, $NAME and {a,b} are not expanded: write the paths out"
+    return ""
+
+
 def unpinned(key: str, revision: str | None) -> Iterator[str]:
     """A line if the `revision`, set by `key`, is not a commit."""
     if not is_commit(revision):

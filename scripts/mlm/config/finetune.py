@@ -10,7 +10,16 @@ from pydantic import Field
 
 from mlm.config import fields
 from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.config.fields import BelowOne, Count, Positive, Section, Text, section, unpinned
+from mlm.config.fields import (
+    BelowOne,
+    Count,
+    Positive,
+    Section,
+    Text,
+    section,
+    unexpanded,
+    unpinned,
+)
 from mlm.config.model import content_of, unfit_files
 
 #: A published encoder's name in results, one that is a path and none of another row.
@@ -116,7 +125,10 @@ def _unfit_encoder(place: str) -> Iterator[str]:
         if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             yield from (f"{place}, no directory here{line}" for line in unpinned("", commit))
         else:
-            yield f"{place} is no directory here, and no owner/name@COMMIT of the Hub"
+            yield (
+                f"{place} is no directory here, and no owner/name@COMMIT of the Hub"
+                f"{unexpanded(place)}"
+            )
         return
     if not _LABEL.fullmatch(label_of(place)):
         yield (

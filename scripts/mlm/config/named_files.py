@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mlm.config.fields import unexpanded
 from mlm.config.resolution import Settings, run_section
 from mlm.foundations.errors import MlmError, listed
 
@@ -30,7 +31,7 @@ def wrong_with_file(path: str) -> str | None:
     what = "a directory" if os.path.isdir(path) else "not there"
     return (
         f"{path} is {what}; name a file, relative to the working directory ({os.getcwd()}), or "
-        "leave it out"
+        f"leave it out{unexpanded(path)}"
     )
 
 

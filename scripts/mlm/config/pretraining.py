@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from mlm.config import fields
 from mlm.config.families import engine_for
-from mlm.config.fields import Count, Section, Text, section
+from mlm.config.fields import Count, Section, Text, section, unexpanded
 from mlm.config.global_batch import GlobalBatch
 from mlm.config.merging import LENGTHS, with_its_length_alone
 from mlm.config.optimizers import Optimizer
@@ -38,6 +38,11 @@ class Checkpoint(Section):
     """Steps with extra checkpoints to keep."""
     directory: Text = "state"
     """Directory of the checkpoints, or a gs:// prefix."""
+
+    def contradictions(self) -> Iterator[str]:
+        hint = unexpanded(self.directory)
+        if hint or "\0" in self.directory:
+            yield f"directory: {self.directory!r} is no path that can be made{hint}"
 
 
 class ContinueFrom(Section):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unpinned
+from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unexpanded, unpinned
 from mlm.config.model import content_of
 
 #: The files of a tokenizer in the layout of transformers.
@@ -93,7 +93,8 @@ class Tokenizer(Section):
                 yield "pretrained.path: missing; name a directory or a Hub id"
             elif not Path(path).is_dir():
                 for line in unpinned("pretrained.revision", self.pretrained.revision):
-                    yield f"{line}. ({path!r} is not a directory here, so it is taken for a Hub id)"
+                    taken = f"({path!r} is not a directory here, so it is taken for a Hub id"
+                    yield f"{line}. {taken}{unexpanded(path)})"
             if self.replacements:
                 yield "replacements: a pretrained tokenizer has its own; leave them out"
             return

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
+from mlm.config.fields import unexpanded
 from mlm.config.filters import quality_rules
 from mlm.config.named_files import wrong_with_name
 from mlm.config.resolution import Settings, run_section
@@ -195,12 +196,10 @@ def _no_match(pattern: str) -> str:
     while has_magic(str(where)) or not os.path.exists(where):
         where = where.parent
     closed = not os.access(where, os.R_OK | os.X_OK, effective_ids=True)
-    is_for_shells = pattern.startswith("~") or "$" in pattern or "{" in pattern
-    shell = "; ~, $NAME and {a,b} are not expanded: write the paths out" if is_for_shells else ""
     return (
         f"no file matches {pattern!r} (looked in {where}"
         f"{', which this user may not read' if closed else ''}). To see what is there: ls {where}. "
-        f"Patterns are relative to the directory that Snakemake works in{shell}"
+        f"Patterns are relative to the directory that Snakemake works in{unexpanded(pattern)}"
     )
 
 
