@@ -216,10 +216,11 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[st
                     lines.append(json.dumps({"text": document.text}))
                     kept += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
-                if characters >= _LOOKED_AT:
+                # Of Parquet, the number of rows says the share; a compressed file is read whole.
+                if characters >= _LOOKED_AT and not (compression and kind == "parquet"):
                     share = file.tell() / os.path.getsize(path)
                     break
-        if kind == "parquet":
+        if kind == "parquet" and not compression:
             share = documents / max(1, pq.read_metadata(path).num_rows)
         in_sampled += characters / share
     if not paths:

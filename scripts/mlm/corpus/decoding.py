@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from mlm.config.corpus import Corpus
+from mlm.config.corpus import Corpus, encoding_name
 from mlm.foundations.errors import MlmError
 
 #: The longest line, paragraph or file that is taken as one document.
@@ -73,7 +73,7 @@ def text_lines(
     `stream` is at byte `offset` of the file `name`, where line `number` begins. Raises MlmError for
     lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and NULs.
     """
-    encoding, strict = settings.encoding, settings.encoding_errors == "strict"
+    encoding, strict = encoding_name(settings.encoding), settings.encoding_errors == "strict"
     errors = "strict" if strict else "surrogateescape"
     while (stop is None or offset < stop) and (line := stream.readline(LONGEST_DOCUMENT + 1)):
         if offset == 0 and b"\r" in line and not line.endswith(b"\n"):
