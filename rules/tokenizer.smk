@@ -3,11 +3,12 @@
 from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.pretrained import source_files
 
-PRETRAINED_TOKENIZER = source_files(
-    settings["tokenizer"]["pretrained"]["path"]
-    if settings["tokenizer"]["kind"] == "pretrained"
-    else None
-)
+with errors_in_words():
+    PRETRAINED_TOKENIZER = source_files(
+        settings["tokenizer"]["pretrained"]["path"]
+        if settings["tokenizer"]["kind"] == "pretrained"
+        else None
+    )
 
 
 rule tokenizer:

@@ -17,11 +17,17 @@ SOURCE_FILES = (
 )
 
 
-def source_files(path: str | None) -> list[str]:
-    """The files of the tokenizer in directory `path`, sorted; none for a Hub id."""
+def source_files(path: str | None, key: str = "tokenizer.pretrained.path") -> list[str]:
+    """The files of the tokenizer in directory `path`, which the setting `key` names, sorted; none
+    for a Hub id. MlmError for a directory without any."""
     if not path or not Path(path).is_dir():
         return []
-    return sorted(str(Path(path) / name) for name in SOURCE_FILES if (Path(path) / name).is_file())
+    if files := sorted(str(p) for n in SOURCE_FILES if (p := Path(path) / n).is_file()):
+        return files
+    raise MlmError(
+        f"{key}: {path} holds no tokenizer; one of the files tokenizer.json, vocab.txt, vocab.json "
+        "or a sentencepiece model is expected."
+    )
 
 
 def load_pretrained(
@@ -31,11 +37,7 @@ def load_pretrained(
     (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
     setting `key` names; MlmError if there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
-    if not source_files(directory):
-        raise MlmError(
-            f"{key}: {path} holds no tokenizer; one of the files "
-            "tokenizer.json, vocab.txt, vocab.json or a sentencepiece model is expected."
-        )
+    source_files(directory, key)
     from transformers import AutoTokenizer
 
     try:
