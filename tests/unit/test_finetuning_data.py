@@ -1,3 +1,4 @@
+import gzip
 from collections import Counter
 from dataclasses import replace
 
@@ -46,6 +47,9 @@ def test_the_commonlit_layout_is_read_and_rows_without_names_are_numbered(tmp_pa
         ("id,excerpt,target\na,b,easy\na,b,1_000\n", ["'easy'", "'1_000'", "'a' is the id of row"]),
         ('id,excerpt,target\n\na,"b\n\nb",1\nc,Hello, world,1\n', ["row 2 (line 6)", "4 cells"]),
         ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', ["line 3", "quote"]),
+        ("id;excerpt;target\na;b;1\n", ["commas"]),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:ab\n", ["git lfs pull"]),
+        (gzip.compress(b"id,excerpt,target\na,b,1\n"), ["gzip", "decompress"]),
         (None, ["finetune.data.file", "train.csv"]),
         ("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"), ["byte 23"]),
     ],

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
+from mlm.corpus.file_patterns import not_fetched
 from mlm.corpus.separated_values import table_rows
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.tables import Example, write_rows
@@ -139,6 +140,7 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
         raise MlmError(
             f"{data.file}: each column must be there once.\n{listed(lines)}\nThe file's columns: "
             f"{', '.join(map(repr, header)) or 'none, it is empty'}"
+            f"{'. Separate them with commas' if len(header) == 1 else ''}"
         )
     examples, row_of, problems = [], {}, []
     for number, (where, row) in enumerate(rows, start=1):
@@ -177,7 +179,12 @@ def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
     except FileNotFoundError:
         raise MlmError(f"finetune.data.file: {file} does not exist") from None
     except UnicodeDecodeError as error:
-        raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+        raise MlmError(
+            f"{file}: byte {error.start} is not UTF-8; save the table as CSV in UTF-8. One that is "
+            "compressed (gzip, .xlsx, .parquet) is not read: decompress or convert it"
+        ) from None
+    if problem := not_fetched(file):
+        raise MlmError(f"finetune.data.file: {problem}")
     rows = table_rows(enumerate(io.StringIO(text, newline=""), 1), file, ",")
     for number, (line, row) in enumerate(rows):
         yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row
