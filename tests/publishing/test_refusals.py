@@ -7,10 +7,10 @@ import pytest
 from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing import uploads as client
+from mlm.publishing import publishing_jobs as client
 from mlm.publishing.artefacts import Destination
+from mlm.publishing.publishing_jobs import publish
 from mlm.publishing.secrecy import scrubbed
-from mlm.publishing.uploads import publish
 from tests.publishing.conftest import READING, TOKEN
 from tests.publishing.hub_server import Fault, Repo
 
@@ -95,7 +95,7 @@ def test_a_hub_that_does_not_answer(hub, pauses, monkeypatch):
 
 def test_an_error_of_the_program_shows_its_traceback_and_no_token(hub, monkeypatch, capsys):
     broken = mock.Mock(side_effect=RuntimeError(f"headers were Authorization: Bearer {TOKEN}"))
-    monkeypatch.setattr("mlm.publishing.uploads._make", broken)
+    monkeypatch.setattr("mlm.publishing.publishing_jobs._make", broken)
     assert "RuntimeError" in refusal()
     shown = capsys.readouterr().err
     assert "Traceback" in shown and TOKEN not in shown

@@ -6,9 +6,9 @@ import pytest
 from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing import uploads
+from mlm.publishing import publishing_jobs as uploads
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.uploads import publish
+from mlm.publishing.publishing_jobs import publish
 from tests.publishing.hub_server import Fault
 
 PLACE = Destination("me/model", "model", private=True)

@@ -270,7 +270,7 @@ def finetuning_verdicts(
     return found
 
 
-def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
+def finetuned_card(metrics: Finetuning, family: str) -> str:
     """README.md of the best fold's model, of the model_type `family`. It holds the names of the
     classes and figures, and no text of the examples."""
     classes = metrics.shown.classes
@@ -295,7 +295,7 @@ def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/
         f"folds; these are the weights of fold {metrics.best_fold}, the best.",
         "## Use",
         "```python\nfrom transformers import pipeline\n\n"
-        f'predict = pipeline("text-classification", model="{place}")\n'
+        'predict = pipeline("text-classification", model="path/to/this/directory")\n'
         'predict("The text to judge.", truncation=True)\n```',
         f"It gives {answer}. {needed_packages(family)}",
         "## Evaluation",

@@ -4,12 +4,22 @@
 from. A file that is not what its maker recorded is an MlmError, and nothing is sent.
 """
 
+import contextlib
+import os
 import re
-from collections.abc import Iterable, Mapping
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from huggingface_hub import CommitOperationAdd
+import huggingface_hub
+import requests
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.utils import disable_progress_bars, logging
+from urllib3.util.retry import Retry
 
 from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
@@ -20,8 +30,8 @@ from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
 from mlm.model.export import SENTENCE_ENCODER_FILES
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
+from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.tokenizer_and_dataset_cards import dataset_card, tokenizer_card
-from mlm.publishing.uploads import publish, sha256_of
 from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
@@ -149,3 +159,168 @@ def _publish(
     commit = publish(destination, files, title, stale)
     sent = [SentFile(f.path_in_repo, f.upload_info.size, sha256_of(f)) for f in files]
     return PublishRecord(what, destination, commit, sorted(sent, key=lambda file: file.path))
+
+
+#: Seconds to connect, and seconds without a byte. A commit of many files takes its time.
+TIME_LIMITS = (10.0, 120.0)
+#: For failures that may pass: a lost connection, too many requests, a conflict with another commit.
+#: The client repeats uploads (PUT) itself.
+RETRIES = Retry(
+    total=4,
+    allowed_methods={"GET", "HEAD", "POST"},
+    status_forcelist={408, 412, 425, 429, 500, 502, 503, 504},
+    backoff_factor=1.0,
+    backoff_max=60,
+    retry_after_max=300,
+    # The last answer says what is wrong.
+    raise_on_status=False,
+)
+_HINTS = {
+    401: "The token in HF_TOKEN is mistyped, expired or revoked: make one with write permission",
+    402: "Free some space there, or ask for more",
+    403: "Name a repository of your own in publish, set HF_TOKEN to a token that may write there, "
+    "or free some space",
+    429: "Wait for a while",
+}
+
+
+class _Patient(requests.adapters.HTTPAdapter):
+    """Repeats requests, and gives up one without an answer, for which the client waits for ever."""
+
+    def send(self, request, *arguments, **named):
+        named["timeout"] = named.get("timeout") or TIME_LIMITS
+        return super().send(request, *arguments, **named)
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Patient(max_retries=RETRIES))
+    # Else a .netrc would take the place of the token.
+    session.auth = lambda request: request
+    return session
+
+
+@contextlib.contextmanager
+def hub_client(token: str) -> Iterator[huggingface_hub.HfApi]:
+    """The client for HF_ENDPOINT (else huggingface.co) with `token`; its settings are global, and
+    restored at the end. MlmError if the environment does not allow it."""
+    constants = huggingface_hub.constants
+    if constants.HF_HUB_OFFLINE:
+        raise MlmError("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. Unset it to publish")
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    if "@" in urlsplit(endpoint).netloc:
+        # They would be sent in the place of the token.
+        raise MlmError("HF_ENDPOINT holds a user name or password. Remove it; it is not shown here")
+    xet, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
+    # The client's warnings show signed links.
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    disable_progress_bars()
+    huggingface_hub.configure_http_backend(_session)
+    try:
+        yield huggingface_hub.HfApi(endpoint=endpoint, token=token)
+    finally:
+        logging.set_verbosity(verbosity)
+        constants.HF_HUB_DISABLE_XET = xet
+        huggingface_hub.configure_http_backend()
+
+
+def hub_error(error: Exception, destination: Destination) -> str | None:
+    """What went wrong and what to do; None if neither the Hub nor the network is to blame."""
+    cause: BaseException | None = error
+    # The client wraps what an upload raised.
+    while cause and not isinstance(cause, requests.RequestException):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return None
+    response = cause.response
+    if response is None:
+        reasons = re.findall(r"\[Errno -?\d+\] ([^'\"()]+)|(timed out)", str(cause))
+        reason = "".join(reasons[-1]).strip() if reasons else f"{type(cause).__name__}: {cause}"
+        return f"The Hub cannot be reached: {reason}. Check the network and HF_ENDPOINT"
+    status = response.status_code
+    answer = getattr(cause, "server_message", None) or response.text or response.reason
+    message = " ".join(answer.split())[:300].rstrip(".")
+    words = f"The Hub refused what was sent to {destination} ({status}): {message}"
+    return f"{words}. {_HINTS[status]}" if status in _HINTS else words
+
+
+#: Files in one commit: the Hub recommends few hundreds at most.
+FILES_IN_A_COMMIT = 50
+
+
+def sha256_of(file: CommitOperationAdd) -> str:
+    """The digest of a file's content when it was listed."""
+    return file.upload_info.sha256.hex()
+
+
+def publish(
+    destination: Destination,
+    files: Sequence[CommitOperationAdd],
+    title: str,
+    stale: re.Pattern | None = None,
+) -> str:
+    """Upload `files`, in this order, to a repository that is made if it is missing, remove its
+    other files that match `stale`, and return the last commit. huggingface_hub sends neither what
+    the Hub's storage has nor what the branch has, so a rerun resumes. MlmError, without
+    secrets, if the token or the destination is unfit, or the Hub or the network fails."""
+    token = token_from_environment()
+    with hub_client(token) as api:
+        try:
+            return _published(api, destination, files, title, stale)
+        except MlmError as error:
+            raise MlmError(scrubbed(str(error), token)) from None
+        except Exception as error:
+            words = hub_error(error, destination)
+            if words is None:
+                print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
+                words = f"Publishing to {destination} failed: {type(error).__name__}: {error}"
+            resumed = "What was uploaded stays there, and the same command resumes"
+            raise MlmError(scrubbed(f"{words}. {resumed}", token)) from None
+
+
+def _published(
+    api: HfApi,
+    destination: Destination,
+    files: Sequence[CommitOperationAdd],
+    title: str,
+    stale: re.Pattern | None,
+) -> str:
+    _make(api, destination)
+    there = set(api.list_repo_files(**destination.place))
+    wanted = {file.path_in_repo for file in files}
+    commit = ""
+    for start in range(0, len(files), FILES_IN_A_COMMIT):
+        group = files[start : start + FILES_IN_A_COMMIT]
+        total = sum(file.upload_info.size for file in group)
+        where = f"{destination.repository}: {title}, {start + len(group)} of {len(files)} file(s)"
+        print(f"{where}, {total:,} bytes", file=sys.stderr, flush=True)
+        operations: list[CommitOperationAdd | CommitOperationDelete] = [*group]
+        if group[-1] is files[-1] and stale:
+            gone = (path for path in sorted(there - wanted) if stale.fullmatch(path))
+            operations += [CommitOperationDelete(path, is_folder=False) for path in gone]
+        made = api.create_commit(
+            **destination.place, operations=operations, commit_message=title, num_threads=4
+        )
+        commit = made.oid
+    # The client skips without a word what the repository's .gitignore matches.
+    if missing := sorted(wanted - set(api.list_repo_files(**destination.place))):
+        names = ", ".join(missing[:3])
+        raise MlmError(f"{names}: not in {destination} after the upload. Has it a .gitignore?")
+    return commit
+
+
+def _make(api: HfApi, destination: Destination) -> None:
+    """Make the repository if it is missing; MlmError if a public one is to be private."""
+    place = destination.place
+    try:
+        repository = api.repo_info(**place)
+    except RepositoryNotFoundError:
+        api.create_repo(**place, private=destination.private, exist_ok=True)
+        repository = api.repo_info(**place)
+    if destination.private and not repository.private:
+        raise MlmError(
+            f"{destination} exists and is public, and publish.private is true. Make it private in "
+            "its settings, name another, or set publish.private: false. Nothing was uploaded"
+        )
