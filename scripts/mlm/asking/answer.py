@@ -13,7 +13,6 @@ from mlm.asking.past_run import PastRun, SavedState, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts, sources_of
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
-from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import prepared
 from mlm.foundations.errors import MlmError
 from mlm.samples.documents_in_samples import document_spans
@@ -76,7 +75,7 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
         stretches = documents.nearest(sentence, min(_NEAREST, most))
         count = len(stretches)
     described = {split: of_split for split, (of_split, _) in corpus.items()}
-    sources = sources_of(stretches, documents, described, corpus_settings(settings))
+    sources = sources_of(stretches, documents, described)
     located: dict[Stretch, tuple] = {}
     for split in past.manifests:
         located |= _located([one for one in stretches if one.split == split], split, past)
