@@ -42,7 +42,9 @@ FORMATS = {
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
 #: How a pointer of Git LFS begins, and how much of a file is looked at for it.
 _LFS_POINTER, _BEGINNING = b"version https://git-lfs.github.com/spec/", 512
-_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html)\b", re.I)
+_PAGE = re.compile(
+    rb"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|error)\b", re.I | re.S
+)
 #: Larger ones are no error pages.
 _PAGE_BYTES = 1 << 20
 
@@ -134,17 +136,17 @@ def _problem(path: str, pattern: str) -> str | None:
 def not_fetched(path: str) -> str | None:
     """What a file is that is another one than was meant, and the remedy; None: it may be right."""
     with open(path, "rb") as file:
-        beginning = file.read(_BEGINNING)
+        beginning = file.read(_BEGINNING).removeprefix(b"\xef\xbb\xbf")
     shown = _shown(path)
     if beginning.startswith(_LFS_POINTER):
         return (
             f"{shown} is a pointer of Git LFS, not the file. Fetch that: git lfs pull --include "
             f"{shlex.quote(shown)}"
         )
-    if _HTML.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
+    if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
         return (
-            f"{shown} is an HTML page, such as a server sends instead of a file that it does not "
-            "have. Fetch the file again; pages that are text to train on go into a .jsonl file"
+            f"{shown} is an HTML page or an error page, such as a server sends instead of a file "
+            "that it does not have. Fetch the file again; pages that are text to train on go into a .jsonl file"
         )
     return None
 
