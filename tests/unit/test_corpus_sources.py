@@ -98,6 +98,9 @@ def test_a_stray_quote_joins_no_rows(opening):
     Path("train.tsv").write_text("\n".join(["id\ttext", *rows, ""]))
     expected = [*texts, 'the "end"', "one\n\ntwo", "a\tb"]
     assert build(files("train.tsv"))["train"] == expected
+    one_column = ['"Yes," he said.', '"Open', 'the gate"', "on"]
+    Path("train.tsv").write_text("\n".join(["text", *one_column]))
+    assert build(files("train.tsv"))["train"] == one_column
 
 
 def test_a_stray_quote_in_commas_is_refused_with_its_line():
@@ -133,6 +136,8 @@ def test_a_parquet_column_that_is_no_text_is_refused():
         pq.write_table(table, "train.parquet")
         message = refused(files())
         assert "train.parquet" in message and told in message
+    pq.write_table(pa.table({"text": ["a"], "meta": [{"id": 1}]}), "train.parquet")
+    assert "corpus.group_by" in refused(files(group_by="meta"))
 
 
 def test_byte_order_marks_of_joined_files_are_removed_and_counted():

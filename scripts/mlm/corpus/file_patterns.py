@@ -146,7 +146,8 @@ def not_fetched(path: str) -> str | None:
     if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
         return (
             f"{shown} is an HTML page or an error page, such as a server sends instead of a file "
-            "that it does not have. Fetch the file again; pages that are text to train on go into a .jsonl file"
+            "that it does not have. Fetch the file again; pages that are text to train on go into "
+            "a .jsonl file"
         )
     return None
 

@@ -296,7 +296,7 @@ def _type_name(value: object) -> str:
 
 
 def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
-    """`check_columns` of an Arrow schema, whose column of text must be one."""
+    """`check_columns` of an Arrow schema, whose columns must be of a type to read."""
     check_columns(where, schema.names, settings)
     kind = schema.field(settings.text_column).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -305,6 +305,11 @@ def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
         raise MlmError(
             f"{where}: the column {settings.text_column!r} is of type {kind}, expected string. "
             "Name another one in corpus.text_column, or convert it"
+        )
+    if settings.group_by and pa.types.is_nested(group := schema.field(settings.group_by).type):
+        raise MlmError(
+            f"{where}: the column {settings.group_by!r} is of type {group}, expected string or "
+            "integer. Name another one in corpus.group_by, or convert it"
         )
 
 

@@ -38,7 +38,10 @@ def table_rows(
     consumed: list[tuple[int, str]] = []
 
     def are_rows() -> bool:
-        return width > 1 and all(line.count(separator) == width - 1 for _, line in consumed)
+        # In a single column of commas, any line end may be meant.
+        return width > (separator != "\t") and all(
+            line.count(separator) == width - 1 for _, line in consumed
+        )
 
     def recorded() -> Iterator[str]:
         for numbered in lines:
