@@ -137,17 +137,11 @@ TRAINED_ON = {
     "tokenizer": TOKENIZER_FILES[0],
     "record": TOKENIZER_RECORD,
 }
-SENTENCE_ENCODER = {
-    "sentence_modules": "model/modules.json",
-    "sentence_config": "model/sentence_bert_config.json",
-    "pooling": "model/1_Pooling/config.json",
-}
 TRAINED_FILES = {
     "weights": "model/model.safetensors",
     "config": "model/config.json",
     "card": "model/README.md",
     **{name: f"model/{name}.json" for name in TOKENIZER_PARTS},
-    **SENTENCE_ENCODER,
     "log": "training.csv",
     "summary": "training.json",
 }

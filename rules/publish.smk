@@ -79,7 +79,6 @@ rule publish_model:
     """Publish a run's model with its card and its figures."""
     input:
         **MODEL_FILES,
-        **{name: f"results/runs/{{run}}/{file}" for name, file in SENTENCE_ENCODER.items()},
         evaluation="results/runs/{run}/evaluation.json",
     output:
         "results/publish/model-{run}.json",

@@ -5,7 +5,6 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -13,7 +12,6 @@ import yaml
 from mlm.config.publish import Publish
 from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
-from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
 from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
 from mlm.training.artefacts import Training, WarmStartFigures
 from tests.conftest import ended, refusal
@@ -24,7 +22,7 @@ SECRET_TEXT = "Fellow citizens of the test split"
 SOURCE = "text of ours"
 MODEL = (
     *("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"),
-    *("special_tokens_map.json", *SENTENCE_ENCODER_FILES),
+    "special_tokens_map.json",
 )
 
 
@@ -54,7 +52,6 @@ def results(small, tmp_path):
     small.write_tokenizer(directory)
     (directory / "model.safetensors").write_bytes(b"\0weights")
     write_json(directory / "config.json", {"model_type": "roberta"})
-    write_sentence_encoder(directory, SimpleNamespace(hidden_size=32), small.LENGTH)
     final = {"loss": 2.9, "accuracy": 0.3, "validation_loss": 3.0, "validation_accuracy": 0.25}
     training = made.training("base", model_type="roberta", parameters=1000, steps=10, final=final)
     evaluation = made.evaluation("base", 3.5, verdicts=[{"tone": "plain", "text": "Fine."}])
@@ -181,7 +178,7 @@ def flip_last_byte(path: Path) -> None:
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "1_Pooling/config.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
     """One flipped byte beside a card and a training.json with the good digest."""
     flip_last_byte(path := tmp_path / "model" / name)

@@ -33,7 +33,6 @@ OTHERS = [
     "results/runs/base/trained/model/model.safetensors",
     "results/runs/base/model/model.safetensors",
     "results/runs/base/model/config.json",
-    "results/runs/base/model/1_Pooling/config.json",
     "results/runs/base/model/README.md",
     "results/runs/base/training.csv",
     "results/report.html",

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from mlm.config.families import JAX_FAMILIES
 from mlm.config.model import ModelOfRun
 from mlm.config.resolution import RunConfiguration, Settings, run_section
 from mlm.config.tokenizer import expected_vocabulary
@@ -51,8 +50,7 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     positions = fields.get("max_position_embeddings") or sequence_length + 2
     tables = width + (fields.get("embedding_size") or 0)
-    # Some attend with a second set of projections: eight squares of the width where BERT has four.
-    a_layer = 8 * width**2 + _MATRICES[model.model_type] * width * inner + 20 * (width + inner)
+    a_layer = 4 * width**2 + _MATRICES[model.model_type] * width * inner + 20 * (width + inner)
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
@@ -85,11 +83,8 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
         heads = _size(fields, "num_attention_heads", width // 64 + 1)
         inner = 6 * _size(fields, "intermediate_size", 4 * width) * _MATRICES[own.model.model_type]
         layers = _size(fields, "num_hidden_layers", 48)
-        # Other families may predict the vocabulary at all positions.
-        predicted = length
-        if own.model.model_type in JAX_FAMILIES:
-            enough = math.ceil(section.masking.mlm_probability * length) + 8
-            predicted = min(section.masking.slots or enough, length)
+        enough = math.ceil(section.masking.mlm_probability * length) + 8
+        predicted = min(section.masking.slots or enough, length)
         # Logits, their softmax and their gradient.
         a_sample = length * layers * (60 * width + inner + 14 * heads * length)
         a_sample += predicted * ids * 12

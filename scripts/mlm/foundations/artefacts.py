@@ -129,7 +129,6 @@ def is_artefact(path: str | os.PathLike) -> bool:
 #: JSON files in layouts of others, which have no place for a seal.
 _OTHER_JSON = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json"),
-    *("modules.json", "sentence_bert_config.json"),
 )
 
 

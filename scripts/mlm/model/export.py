@@ -8,8 +8,6 @@ import numpy as np
 
 from mlm.foundations.atomic import write_json, write_weights
 
-SENTENCE_ENCODER_FILES = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
-
 
 @dataclass(frozen=True)
 class ExportedModel:
@@ -34,23 +32,3 @@ def write_configuration(config, path: str | Path) -> None:
     fields = config.to_dict()
     fields.pop("_name_or_path", None)
     write_json(path, fields)
-
-
-def write_sentence_encoder(directory: str | Path, config, sequence_length: int) -> None:
-    """Make the model in `directory` an encoder for sentence-transformers, of texts up to
-    `sequence_length` tokens, whose vector is the mean of its tokens'."""
-    module = "sentence_transformers.models"
-    contents = (
-        [
-            {"idx": 0, "name": "0", "path": "", "type": f"{module}.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{module}.Pooling"},
-        ],
-        {"do_lower_case": False, "max_seq_length": sequence_length},
-        {
-            "pooling_mode_cls_token": False,
-            "pooling_mode_mean_tokens": True,
-            "word_embedding_dimension": config.hidden_size,
-        },
-    )
-    for name, content in zip(SENTENCE_ENCODER_FILES, contents, strict=True):
-        write_json(Path(directory) / name, content)

@@ -28,7 +28,6 @@ from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
-from mlm.model.export import SENTENCE_ENCODER_FILES
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
 from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.tokenizer_and_dataset_cards import dataset_card, tokenizer_card
@@ -106,7 +105,7 @@ def publish_model(
         prompt=prompt,
         place=section.model,
     )
-    names = ("model.safetensors", "config.json", *TOKENIZER_FILES, *SENTENCE_ENCODER_FILES)
+    names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
     files = [
         *_checked(_recorded(directory, names, trained.made_from.outputs), training),

@@ -14,7 +14,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import listed
 from mlm.foundations.terminal import show
-from mlm.model.export import ExportedModel, write_sentence_encoder
+from mlm.model.export import ExportedModel
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
 from mlm.training.branching import Branch, branch_of
@@ -164,12 +164,11 @@ def _write_results(
     exported: ExportedModel,
     log: TrainingLog,
 ) -> None:
-    config, files, run = prepared.config, prepared.files, prepared.run
+    config, files = prepared.config, prepared.files
     directory = results.model_directory
     exported.write(directory)
     tokenizer = Path(files.tokenizer).parent
     copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
-    write_sentence_encoder(directory, run.model_config, config.sequence_length)
     summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
     if summary.without_slot:
         show(f"Warning: {summary.without_slot}")
