@@ -8,6 +8,7 @@ has the configuration."""
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", help="a JSON file below results/")
     options = parser.parse_args(arguments)
     root = Path(options.directory).resolve()
+    if not root.is_dir():
+        raise MlmError(f"--directory {options.directory}: there is no such directory")
     asked = name_below(root, options.file)
     records = chain(root, asked)
     # The sha256 of each file that the makers wrote or read, by path.
@@ -57,9 +60,15 @@ def main(arguments: list[str]) -> int:
     print(f"commit   {commit()}\nlock     {LOCK.relative_to(BASE)}, sha256 {lock}")
     print("\nTo make it again, save this as reproduce.yaml in an empty directory:\n")
     print(yaml.safe_dump(overlay or {"runs": {"base": {}}}, allow_unicode=True))
-    print(f"snakemake --snakefile {BASE}/Snakefile --cores 2 --configfile reproduce.yaml {asked}")
+    print(shlex.join(command_that_makes(asked)))
     print(f"\nIts sha256 is {result_sha256(root / asked)} then, too.")
     return 1 if damaged or stale else 0
+
+
+def command_that_makes(file: str) -> list[str]:
+    """The command that makes `file` by reproduce.yaml; `--configfile` would take it for another."""
+    command = ["snakemake", "--snakefile", f"{BASE}/Snakefile", "--cores", "2", file]
+    return [*command, "--configfile", "reproduce.yaml"]
 
 
 def name_below(root: Path, file: str) -> str:

@@ -1,5 +1,6 @@
 import pytest
 from loaded_script import loaded
+from snakemake.cli import parse_args
 from tests.conftest import refusal
 
 from mlm.foundations.artefacts import write_artefact
@@ -22,3 +23,8 @@ def test_a_file_is_named_from_here_or_from_its_directory(reproduce, here, file):
 def test_what_is_no_record_is_refused_with_an_example(reproduce, here, file):
     (here / "results").mkdir()
     assert RESULT in refusal(reproduce.chain, here, reproduce.name_below(here, file))
+
+
+def test_the_command_that_it_prints_makes_the_file(reproduce):
+    _, arguments = parse_args(reproduce.command_that_makes(RESULT)[1:])
+    assert [*arguments.targets] == [RESULT] and len(arguments.configfile) == 1
