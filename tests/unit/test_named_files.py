@@ -41,3 +41,10 @@ def test_names_that_snakemake_would_read_as_something_else_are_refused(here, nam
     assert "rename it" in refusal(matched_files, {"train": ["*.tsv"]})
     filters = {"language": {"model": name}, "decontamination": {"against": []}}
     assert "rename it" in refusal(filter_files, filters)
+
+
+def test_a_text_to_decontaminate_against_has_a_format_that_is_read(here):
+    (here / "essays").write_text("excerpt,target\na,1\n")
+    for own in ({"against": ["essays"]}, {"against": [], "table": ["essays", "excerpt"]}):
+        filters = {"language": {"model": None}, "decontamination": own}
+        assert "essays: what it holds" in refusal(filter_files, filters)

@@ -64,6 +64,15 @@ def file_format(path: str) -> tuple[str, str | None]:
     return endings[-1], compression
 
 
+def unknown_format(path: str) -> str | None:
+    """The message of `file_format` on `path`; None if its endings tell the format."""
+    try:
+        file_format(path)
+    except MlmError as error:
+        return str(error)
+    return None
+
+
 def recorded_path(path: str) -> str:
     """What records call the file `path`: an absolute one goes without its directory."""
     return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
@@ -107,11 +116,7 @@ def matched_files(
 
 
 def _problem(path: str, pattern: str) -> str | None:
-    shown, format_problem = _shown(path), None
-    try:
-        file_format(path)
-    except MlmError as error:
-        format_problem = str(error)
+    shown = _shown(path)
     if os.path.islink(path) and not os.path.exists(path):
         return f"{shown} is a link to {_shown(os.readlink(path))}, which does not exist"
     if not os.access(path, os.R_OK, effective_ids=True):
@@ -130,7 +135,7 @@ def _problem(path: str, pattern: str) -> str | None:
         return f"{shown} {problem}"
     if Path(path).stat().st_size == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
-    return not_fetched(path) or format_problem
+    return not_fetched(path) or unknown_format(path)
 
 
 def not_fetched(path: str) -> str | None:

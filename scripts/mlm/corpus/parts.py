@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 from mlm.config.fields import SPLITS
 from mlm.config.named_files import wrong_with_file
-from mlm.corpus.file_patterns import FORMATS, file_format, matched_files, not_fetched, sections
+from mlm.corpus.file_patterns import (
+    FORMATS,
+    file_format,
+    matched_files,
+    not_fetched,
+    sections,
+    unknown_format,
+)
 from mlm.foundations.errors import MlmError, listed
 
 
@@ -138,7 +145,12 @@ def filter_files(filters: Mapping) -> list[str]:
     problems = [
         f"corpus.filters.{key}: {problem}"
         for key, path in named
-        if path is not None and (problem := wrong_with_file(path) or not_fetched(path))
+        if path is not None
+        and (
+            problem := wrong_with_file(path)
+            or not_fetched(path)
+            or (key != "language.model" and unknown_format(path))
+        )
     ]
     if problems:
         raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
