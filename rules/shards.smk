@@ -1,8 +1,6 @@
 # From documents to samples of token ids: results/shards/{split}/*.tfrecord, each with a .json beside it,
 # and results/manifests/{split}.json, which names them and on which all others depend.
 
-import time
-
 
 rule shard:
     """Tokenise one contiguous range of a split's documents and pack it into samples."""
@@ -57,19 +55,3 @@ rule masked_samples:
         sequence_length=settings["shards"]["sequence_length"],
     script:
         "../scripts/jobs/preview.py"
-
-
-rule preview:
-    """Print the masked samples of every run. A target."""
-    input:
-        samples=expand("results/runs/{run}/preview.json", run=RUNS),
-    output:
-        "results/preview.txt",
-    resources:
-        mem_mb=200,
-        runtime=10,
-    params:
-        # A new value each time: who asks again wants to see them again.
-        asked=lambda wildcards: time.time_ns(),
-    script:
-        "../scripts/jobs/show_preview.py"

@@ -1,11 +1,8 @@
-import re
-
 import numpy as np
 from test_manifests import made  # noqa: F401
 
-from mlm.samples.artefacts import Preview, PreviewSample
 from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.samples.preview import preview_samples, preview_text
+from mlm.samples.preview import preview_samples
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 
@@ -64,8 +61,3 @@ def test_masks_and_turns_are_those_of_the_first_epoch_of_training(made):  # noqa
         assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
     _, used = order_of(made[2]).samples(np.arange(len(index)))
     assert [every[number].turn for number in used.tolist()] == list(range(1, len(index) + 1))
-
-
-def test_the_terminal_gets_no_control_characters():
-    sample = PreviewSample(7, 4321, "a\nb \x1b[31mred", "[MASK] \u202e", tokens=())
-    assert not re.search(r"\x1b|\u202e", preview_text([Preview("base", [sample])]))

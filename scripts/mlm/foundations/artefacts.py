@@ -28,8 +28,6 @@ _NUMBER = re.compile(r"[0-9.e+-]*")
 
 #: Settings that change no byte: no record names them, and Snakemake does not compare them.
 OPERATIONAL = "operational"
-#: Params that no record names; `asked` is new each time by design.
-_UNRECORDED = (OPERATIONAL, "asked")
 
 
 def write_artefact(path: str | os.PathLike, value: dict) -> None:
@@ -117,7 +115,7 @@ def made_from(path: str | os.PathLike) -> MadeFrom:
 
 def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
     """A short digest of each param of a job that makes a difference to its results, by name."""
-    return {n: value_sha256(value)[:16] for n, value in params.items() if n not in _UNRECORDED}
+    return {n: value_sha256(value)[:16] for n, value in params.items() if n != OPERATIONAL}
 
 
 def is_artefact(path: str | os.PathLike) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError, on_one_line
-from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
+from mlm.foundations.errors import MlmError
+from mlm.samples.artefacts import PreviewSample, PreviewToken
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, shard_problem
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
@@ -46,17 +46,3 @@ def preview_samples(
         decoded = [tokenizer.decode(own, clean_up_tokenization_spaces=False) for own in both]
         samples.append(PreviewSample(int(index[row]), int(turn), *decoded, tokens))
     return samples
-
-
-def preview_text(previews: list[Preview]) -> str:
-    """Previews for the terminal: each text, then the same masked."""
-    lines = []
-    for preview in previews:
-        for sample in preview.samples:
-            lines += [
-                f"Run {preview.run}, sample {sample.index}, turn {sample.turn:,} of the first pass",
-                f"  text    {on_one_line(sample.text)}",
-                f"  masked  {on_one_line(sample.masked)}",
-                "",
-            ]
-    return "\n".join(lines)
