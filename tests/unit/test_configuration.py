@@ -211,6 +211,9 @@ WRONG = {
     ("finetune.also", ""): [["nothing"], ["a/b@main"], [f"a/b@{'0' * 40}"] * 2],
     ("pretraining.optimizer.name", "muon"): ["moun"],
     ("pretraining.optimizer", "muon"): [{"name": "adamw", "momentum": 0.9}],
+    ("pretraining", "section"): [None, 3],
+    ("runs.hot.pretraining", "section"): [None, [1]],
+    ("sweep", "section"): [{"pretraining": [None]}],
     ("pretraining", "warmup_ratio"): [
         {"steps": None, "epochs": 1, "optimizer": {"warmup_ratio": 0.8, "decay_ratio": 0.3}},
         {"steps": 101, "optimizer": {"warmup_ratio": 0.5, "decay_ratio": 0.5}},

@@ -184,3 +184,6 @@ def test_the_length_of_the_last_overlay_counts(tmp_path):
         update_config(config, options.overwrite_config)
         section = run_section(settings_from(config, options, files), "base", "pretraining")
         assert {key: section[key] for key in expected} == expected
+    cleared = ConfigSettings(configfiles=named, config={"pretraining": None})
+    with pytest.raises(ConfigError, match="pretraining: found null"):
+        settings_from(DEFAULTS | {"pretraining": None}, cleared, named)

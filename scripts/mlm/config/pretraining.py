@@ -88,6 +88,8 @@ class Pretraining(Section):
     @model_validator(mode="before")
     @classmethod
     def _default_length_gives_way(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
 
     def batch_on(self, replicas: int) -> GlobalBatch:

@@ -55,10 +55,10 @@ def _with_last_length(overlay: Mapping[str, Any], layers: list[Any]) -> Mapping[
         if isinstance(section, Mapping)
     ]
     last = next((keys for keys in reversed(lengths) if keys), None)
-    if last is None:
+    own = overlay.get("pretraining")
+    if last is None or not isinstance(own, Mapping):
         return overlay
     others = dict.fromkeys(key for key in LENGTHS if key not in last)
-    own = overlay["pretraining"]
     replaced = {key: None for key in others if own.get(key) is not None}
     return {**overlay, "pretraining": {**own, **replaced}}
 
