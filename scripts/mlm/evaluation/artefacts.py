@@ -41,15 +41,6 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Subset:
-    """Means over a part of the predictions; None if it is empty."""
-
-    loss: float | None
-    accuracy: float | None
-    num_predictions: int
-
-
-@dataclass(frozen=True)
 class Metric:
     """How a mean over the predictions is shown: the `heading` of its column in the report and
     there its entry `term` in report/glossary.yaml, in percent or with so many `digits`; whether
@@ -148,9 +139,13 @@ BASELINES = ("unigram", "bigram", "trigram")
 
 
 @dataclass(frozen=True)
-class FrequencyBand(Subset):
-    """Tokens of a range of ranks by frequency in train, the last open above (None)."""
+class FrequencyBand:
+    """Tokens of a range of ranks by frequency in train, the last open above (None); means over the
+    predictions, None if there are none."""
 
+    loss: float | None
+    accuracy: float | None
+    num_predictions: int
     label: str
     first_rank: int
     last_rank: int | None
@@ -250,8 +245,8 @@ class GroupSums:
 
 @dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
-    """Every figure of a run's model on the test split, where the answer is hidden except in
-    `shown_as` and directly in a summary; None or left out is what is turned off or not known: no
+    """Every figure of a run's model on the test split, where the answer is hidden except
+    directly in a summary; None or left out is what is turned off or not known: no
     sample of train, shards without groups, text of one group. `gap` is the loss on test less that
     on train; `gap_beyond_unigram` leaves out the unigram's, by which one text is the harder one.
     `settings` are those that the figures depend on, `digests` the sha256 of model, tokenizer,
@@ -265,7 +260,6 @@ class EvaluationFigures(_Rounded):
     gap_beyond_unigram: Difference | None
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
-    shown_as: dict[str, Subset]
     calibration: Calibration
     minimal_pairs: MinimalPairs | None
     verdicts: list[Verdict]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from mlm.evaluation.artefacts import (
     FrequencyBand,
     GroupSums,
     MeansOfModel,
-    Subset,
     Summary,
 )
 from mlm.evaluation.bits_by_group import TextOfGroups
@@ -99,18 +97,6 @@ def gap_between(
     return Difference(difference, resampling.interval(on_test - on_train))
 
 
-def part(scores: Answers, chosen: np.ndarray) -> Subset:
-    """Means over the predictions at which `chosen` [predictions] is true."""
-    count = int(np.count_nonzero(chosen))
-    if not count:
-        return Subset(None, None, 0)
-    return Subset(
-        loss=float(np.mean(scores.loss[chosen])),
-        accuracy=float(np.mean(scores.correct[chosen])),
-        num_predictions=count,
-    )
-
-
 def frequency_bands(
     truth: np.ndarray, scores: Answers, counts: np.ndarray, uppers: Iterable[int]
 ) -> list[FrequencyBand]:
@@ -120,9 +106,14 @@ def frequency_bands(
     ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     rank, bands, first = ranks[truth], [], 1
     for last in [*sorted(set(uppers)), None]:
-        chosen = part(scores, (rank >= first) & (rank <= (last or len(counts))))
+        chosen = (rank >= first) & (rank <= (last or len(counts)))
+        number = int(np.count_nonzero(chosen))
+        means = [
+            float(np.mean(values[chosen])) if number else None
+            for values in (scores.loss, scores.correct)
+        ]
         label = f"{first:,} to {last:,}" if last else f"{first:,} and rarer"
-        bands.append(FrequencyBand(**asdict(chosen), label=label, first_rank=first, last_rank=last))
+        bands.append(FrequencyBand(*means, number, label, first, last))
         first = (last or 0) + 1
     return bands
 

@@ -21,13 +21,12 @@ from mlm.evaluation.metrics import (
     group_sums,
     means_over,
     paired_difference,
-    part,
     summary_of,
 )
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
 from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
-from mlm.evaluation.predictions import SHOWN_AS, Answers, Positions, Scored, positions_of
+from mlm.evaluation.predictions import Answers, Positions, Scored, positions_of
 from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
@@ -103,7 +102,6 @@ def evaluate(
         mixtures,
     )
     texts = TextOfGroups.read(corpus, splits["test"], root) if corpus else None
-    shown = test.positions.shown_as(mask_id)
     figures = EvaluationFigures(
         run=run,
         test=summary_of(test, mask_id, density["test"], how),
@@ -115,7 +113,6 @@ def evaluate(
         calibration=calibration_of(
             answers.top_probability, answers.correct, section.calibration_bins
         ),
-        shown_as={name: part(test.scores, shown == i) for i, name in enumerate(SHOWN_AS)},
         minimal_pairs=score_pairs(pairs, scoring, how),
         verdicts=[],
         group_by=splits["test"].group_by,

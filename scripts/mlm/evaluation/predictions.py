@@ -13,9 +13,6 @@ NO_NEIGHBOUR = -1
 #: Number of neighbours known on either side.
 REACH = 2
 
-#: How the model was shown a token that it had to predict.
-SHOWN_AS = ("mask", "random", "kept")
-
 
 @dataclass(frozen=True)
 class Positions(Rows):
@@ -31,10 +28,6 @@ class Positions(Rows):
     shown: np.ndarray
     left: np.ndarray
     right: np.ndarray
-
-    def shown_as(self, mask_id: int) -> np.ndarray:
-        """Index into SHOWN_AS for each position; a token replaced by itself counts as kept."""
-        return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
 
     @property
     def unit(self) -> np.ndarray:
@@ -73,7 +66,8 @@ class Scored:
 
     def where_hidden(self, mask_id: int) -> Self:
         """The predictions whose answer the model was not shown."""
-        hidden = self.positions.shown_as(mask_id) != SHOWN_AS.index("kept")
+        # A token that is replaced by itself is shown; a mask token that is to be predicted is not.
+        hidden = (self.positions.shown == mask_id) | (self.positions.shown != self.positions.truth)
         return type(self)(self.positions[hidden], self.scores[hidden])
 
 

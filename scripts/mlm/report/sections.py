@@ -233,25 +233,13 @@ def evaluation(results: Results) -> dict:
             measured.setdefault(figures, (run.name, name, found))
         alike = len(measured) == 1 and len(results.runs) > 1
         beside += [("all runs", *row[1:]) if alike else row for row in measured.values()]
-    shown = [
-        (run.name, name, run.evaluation.shown_as[key])
-        for run in results.runs
-        for key, name in _SHOWN_AS.items()
-        if run.evaluation.shown_as[key].num_predictions
-    ]
     return {
         "rows": rows,
         "beside": beside,
         "baselines": BASELINES,
-        # One part alone is the whole, which the table above has.
-        "shown": shown if len(shown) > len(results.runs) else [],
         "columns": METRICS,
         "groups": _groups(best_run(results.runs)),
     }
-
-
-#: How the model was shown a token that it had to predict.
-_SHOWN_AS = {"mask": "the mask token", "random": "another token", "kept": "the token itself"}
 
 
 def _groups(run: RunResults) -> dict | None:
