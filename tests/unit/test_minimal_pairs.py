@@ -56,22 +56,19 @@ class Asked:
         return np.full(len(question["labels"]), -1.0)
 
 
-def scored(tokenizer, pairs, method="word_l2r", ask=None, bigram=None, length=12):
+def scored(tokenizer, pairs, ask=None, bigram=None, length=12):
     bigram = bigram or counted("the cat walk ##s .")
-    scoring = PairScoring(tokenizer, length, method, ask or Asked(), bigram)
+    scoring = PairScoring(tokenizer, length, ask or Asked(), bigram)
     return score_pairs(pairs, scoring, HOW)
 
 
-def test_the_later_tokens_of_a_word_are_masked_with_each_and_plain_masks_one(tokenizer):
-    pair = Pair("cat walks .", "cat walked .")
-    for method, hidden in (("word_l2r", [(1,), (2, 3), (3,), (4,)]), ("plain", range(1, 5))):
-        ask = Asked()
-        scored(tokenizer, [pair], method, ask)
-        expected = [(places,) if isinstance(places, int) else places for places in hidden]
-        found = [tuple(np.flatnonzero(np.array(shown) == 4)) for shown, _ in ask.rows[:4]]
-        assert found == expected
-        assert [place for _, place in ask.rows] == [1, 2, 3, 4] * 2
-        assert {len(shown) for shown, _ in ask.rows} == {8}
+def test_the_later_tokens_of_a_word_are_masked_with_each(tokenizer):
+    ask = Asked()
+    scored(tokenizer, [Pair("cat walks .", "cat walked .")], ask)
+    hidden = [tuple(np.flatnonzero(np.array(shown) == 4)) for shown, _ in ask.rows[:4]]
+    assert hidden == [(1,), (2, 3), (3,), (4,)]
+    assert [place for _, place in ask.rows] == [1, 2, 3, 4] * 2
+    assert {len(shown) for shown, _ in ask.rows} == {8}
 
 
 def test_a_tie_counts_as_half_and_the_same_tokens_tie(tokenizer):
@@ -110,11 +107,10 @@ def test_the_bigram_sees_the_neighbours_that_the_model_is_shown(tokenizer):
     def at(piece, left, right):
         return of_bigram(_positions(IDS[piece], IDS.get(left), IDS.get(right)))[0]
 
-    for method, beside in (("word_l2r", None), ("plain", "##s")):
-        first = at("the", "[CLS]", "cat") + at("cat", "the", "walk") + at("walk", "cat", beside)
-        whole = first + at("##s", "walk", ".") + at(".", "##s", "[SEP]")
-        scored(tokenizer, [Pair("the cat walks .", "the cat")], method, None, spy)
-        assert given[-1][:5].sum() == pytest.approx(whole)
+    first = at("the", "[CLS]", "cat") + at("cat", "the", "walk") + at("walk", "cat", None)
+    whole = first + at("##s", "walk", ".") + at(".", "##s", "[SEP]")
+    scored(tokenizer, [Pair("the cat walks .", "the cat")], None, spy)
+    assert given[-1][:5].sum() == pytest.approx(whole)
     assert at("walk", "cat", None) != at("walk", "cat", "##s")
 
 

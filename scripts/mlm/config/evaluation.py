@@ -1,7 +1,7 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -41,9 +41,6 @@ class Evaluation(fields.MaskedShares):
     minimal_pair_files: list[Text] = []
     """Files with more pairs: .jsonl with BLiMP's fields (sentence_good, sentence_bad, UID), .tsv
     with MultiBLiMP's columns (sen, wrong_sen, phenomenon)."""
-    pseudo_log_likelihood: Literal["word_l2r", "plain"] = "word_l2r"
-    """word_l2r: with each token of a sentence, the later ones of its word are masked as well.
-    plain: it alone is masked, which flatters rare words of several tokens."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

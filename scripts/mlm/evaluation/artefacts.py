@@ -197,10 +197,9 @@ class PairFigures:
 
 @dataclass(frozen=True)
 class MinimalPairs:
-    """`score` is evaluation.pseudo_log_likelihood; `pairs` are those of the configuration;
-    `num_left_out` counts those of files that are too long for a sample."""
+    """`pairs` are those of the configuration; `num_left_out` counts those of files that are too
+    long for a sample."""
 
-    score: str
     total: PairFigures
     phenomena: list[PairFigures]
     num_left_out: int

@@ -1,14 +1,14 @@
 """Minimal pairs: does the model prefer the acceptable sentence?
 
 A sentence's score is its pseudo-log-likelihood, the sum of the log-probabilities of its tokens,
-each masked in turn (Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model Scoring", 2020).
-With `word_l2r` the later tokens of the same word are masked as well, since they would give the
-token away (Kauf and Ivanova, "A Better Way to Do Masked Language Model Scoring", 2023).
+each masked in turn (Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model Scoring", 2020)
+with the later tokens of its word, which would give it away (Kauf and Ivanova, "A Better Way to Do
+Masked Language Model Scoring", 2023).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,6 @@ class PairScoring:
 
     tokenizer: Any
     length: int
-    method: Literal["word_l2r", "plain"]
     log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray]
     mixtures: NeighbourMixtures
 
@@ -66,7 +65,6 @@ def score_pairs(
     for number, pair in enumerate(pairs):
         groups.setdefault((pair.file, pair.phenomenon), []).append(number)
     return MinimalPairs(
-        score=scoring.method,
         total=_figures(None, None, scores, resampling),
         phenomena=[_figures(*names, scores[own], resampling) for names, own in groups.items()],
         num_left_out=left_out,
@@ -132,10 +130,8 @@ def _block_scores(ids, words, sizes, scoring: PairScoring) -> np.ndarray:
     sentence, place = np.nonzero(words >= 0)
     columns = np.arange(ids.shape[1])
     target = columns == place[:, np.newaxis]
-    hidden = target
-    if scoring.method == "word_l2r":
-        same = words[sentence] == words[sentence, place][:, np.newaxis]
-        hidden = target | (same & (columns > place[:, np.newaxis]))
+    same = words[sentence] == words[sentence, place][:, np.newaxis]
+    hidden = target | (same & (columns > place[:, np.newaxis]))
     shown = np.where(hidden, np.int32(scoring.tokenizer.mask_token_id), ids[sentence])
     attended = np.int32(columns < np.array(sizes)[sentence, np.newaxis])
     question = {

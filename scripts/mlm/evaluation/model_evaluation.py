@@ -97,7 +97,6 @@ def evaluate(
     scoring = PairScoring(
         tokenizer,
         data.sequence_length,
-        section.pseudo_log_likelihood,
         scorer.log_probabilities,
         mixtures,
     )
