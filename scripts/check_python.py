@@ -9,7 +9,7 @@ import importlib.util
 import platform
 import sys
 
-from mlm.foundations.supported_python import COMMANDS, unsuitable
+from mlm.foundations.supported_python import unsuitable
 
 PLATFORMS = (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64"))
 
@@ -31,8 +31,8 @@ def problem() -> str:
     if not wrong:
         return ""
     return (
-        f"{wrong} ({sys.executable}). Run the same lines with another in the place of python3: "
-        f"{', '.join(COMMANDS)}. To install one for yourself, ~/.local/bin/python3.13:\n  {UV}"
+        f"{wrong} ({sys.executable}). Run the same lines with another in the place of python3. To "
+        f"install one for yourself, ~/.local/bin/python3.13:\n  {UV}"
     )
 
 

@@ -29,10 +29,10 @@ def test_missing_and_other_versions_are_told_together(monkeypatch):
     assert "--require-hashes -r " in text and "envs/requirements.txt\n" in text
 
 
-@pytest.mark.parametrize(("version", "word"), [((3, 10, 9), "old"), ((3, 14, 0), "new")])
-def test_a_python_that_does_not_suit_is_named(monkeypatch, version, word):
+@pytest.mark.parametrize("version", [(3, 10, 9), (3, 14, 0)])
+def test_a_python_that_does_not_suit_is_named(monkeypatch, version):
     monkeypatch.setattr(environment.sys, "version_info", version)
-    with pytest.raises(MlmError, match=rf"Python 3\.1. is too {word}; .* 3\.11 to 3\.13"):
+    with pytest.raises(MlmError, match=r"Python 3\.1. .* 3\.11 to 3\.13"):
         check_environment(REQUIREMENTS)
 
 
@@ -46,7 +46,7 @@ def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
     check = loaded("check_python")
     assert check.problem() == ""
     monkeypatch.setattr(check.sys, "version_info", (3, 9, 18))
-    assert "python3.12" in check.problem()
+    assert "3.11 to 3.13" in check.problem()
     for file in ("check_python.py", "mlm/foundations/supported_python.py"):
         text = (REQUIREMENTS.parents[1] / "scripts" / file).read_text()
         ast.parse(text, feature_version=(3, 8))
