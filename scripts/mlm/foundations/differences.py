@@ -25,10 +25,9 @@ def differences(before: Any, now: Any) -> list[str]:
     """A line for each leaf in which two nested values differ."""
     lines = []
     for way, old, new in differing_leaves(before, now):
-        if way[:1] == ("code",):
-            lines.append(f"code {'.'.join(way[1:])} is another")
-        elif way[:1] in (("manifests",), ("tokenizer",)):
-            lines.append(f"{'.'.join(way)} is another")
+        name = ".".join(way)
+        if way[:1] in (("code",), ("manifests",), ("tokenizer",)):
+            lines.append(f"{name.replace('code.', 'code ', 1)} is another")
         else:
-            lines.append(f"{'.'.join(way)}: {old!r} then, {new!r} now")
+            lines.append(f"{name}: {old!r} then, {new!r} now")
     return lines

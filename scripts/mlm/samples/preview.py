@@ -13,8 +13,6 @@ from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import evenly_spread, joined, read_samples
 from mlm.tokenizer.pieces import texts_of
 
-FIRST_EPOCH = 0
-
 
 def preview_samples(
     manifest: Manifest,
@@ -35,11 +33,11 @@ def preview_samples(
         return []
     read = joined(parts)
     index, ids, mask = read.index, read.input_ids, read.attention_mask
-    batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
+    batch = mask_batch(ids, mask, index, plan, order.seed, epoch=0)
     hidden = np.zeros(ids.shape, bool)
     np.put_along_axis(hidden, batch["positions"], batch["weights"] > 0, axis=1)
     samples = []
-    for row, turn in enumerate(order.places(index, FIRST_EPOCH) + 1):
+    for row, turn in enumerate(order.places(index, epoch=0) + 1):
         both = [tokens[row][mask[row]].tolist() for tokens in (ids, batch["input_ids"])]
         texts = zip(*(texts_of(tokenizer, tokens) for tokens in both), hidden[row], strict=False)
         tokens = tuple(PreviewToken(text, other if h else None) for text, other, h in texts)
