@@ -48,19 +48,15 @@ def settings_from(config: Mapping[str, Any], options: Any, files: Iterable[str |
 def _with_last_length(overlay: Mapping[str, Any], layers: list[Any]) -> Mapping[str, Any]:
     """`overlay` with the length of the last of its `layers` that sets one: Snakemake merges key by
     key, so that steps of one file would stand beside epochs of another."""
-    sections = [layer.get("pretraining") for layer in layers if isinstance(layer, Mapping)]
-    lengths = [
-        {key for key in LENGTHS if section.get(key) is not None}
-        for section in sections
-        if isinstance(section, Mapping)
-    ]
-    last = next((keys for keys in reversed(lengths) if keys), None)
     own = overlay.get("pretraining")
-    if last is None or not isinstance(own, Mapping):
+    if not isinstance(own, Mapping):
         return overlay
-    others = dict.fromkeys(key for key in LENGTHS if key not in last)
-    replaced = {key: None for key in others if own.get(key) is not None}
-    return {**overlay, "pretraining": {**own, **replaced}}
+    sections = [layer.get("pretraining") for layer in layers if isinstance(layer, Mapping)]
+    lengths: dict[str, Any] = {}
+    for section in sections:
+        if isinstance(section, Mapping):
+            lengths = merged(lengths, {key: section[key] for key in LENGTHS if key in section})
+    return {**overlay, "pretraining": {**own, **lengths}}
 
 
 def check_repeated(arguments: Iterable[str]) -> None:
