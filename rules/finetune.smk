@@ -37,7 +37,7 @@ rule finetune_data:
             else {}
         ),
     script:
-        "../scripts/jobs/finetune_data.py"
+        "../scripts/jobs/finetune.py"
 
 
 rule finetune_ridge:
@@ -54,7 +54,7 @@ rule finetune_ridge:
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
     script:
-        "../scripts/jobs/finetune_ridge.py"
+        "../scripts/jobs/finetune.py"
 
 
 rule finetune_fold:
@@ -73,7 +73,7 @@ rule finetune_fold:
         seed=settings["seed"],
         accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
     script:
-        "../scripts/jobs/finetune_fold.py"
+        "../scripts/jobs/finetune.py"
 
 
 use rule finetune_fold as finetune_published with:
@@ -119,7 +119,7 @@ rule finetune_merge:
         seed=settings["seed"],
         also=list(FINETUNE_ALSO),
     script:
-        "../scripts/jobs/finetune_merge.py"
+        "../scripts/jobs/finetune.py"
 
 
 rule finetune:

@@ -26,7 +26,7 @@ rule compile_train_step:
             "checkpoint"
         ]["directory"],
     script:
-        "../scripts/jobs/compile_train_step.py"
+        "../scripts/jobs/preflight.py"
 
 
 rule preflight:

@@ -50,4 +50,4 @@ rule keep_model:
         mem_mb=500,
         runtime=30,
     script:
-        "../scripts/jobs/keep_model.py"
+        "../scripts/jobs/pretrain.py"

@@ -23,7 +23,7 @@ rule export:
         publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
         corpus=PUBLISHED_CORPUS,
     script:
-        "../scripts/jobs/export.py"
+        "../scripts/jobs/publish.py"
 
 
 rule publish:

@@ -36,4 +36,4 @@ for own in workflow.rules:
     if own.output:
         own.benchmark = f"logs/benchmarks/{place}.tsv"
     own.conda_env = "../envs/environment.yaml"
-    own.set_params(code=job_digests([Path(own.script).stem], MEMORY))
+    own.set_params(code=job_digests(Path(own.script).stem, own.name, MEMORY))

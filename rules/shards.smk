@@ -18,7 +18,7 @@ rule shard:
     params:
         samples=of_section("shards", "sequence_length"),
     script:
-        "../scripts/jobs/shard.py"
+        "../scripts/jobs/samples.py"
 
 
 rule manifest:
@@ -35,7 +35,7 @@ rule manifest:
         mem_mb=500,
         runtime=30,
     script:
-        "../scripts/jobs/manifest.py"
+        "../scripts/jobs/samples.py"
 
 
 rule masked_samples:
@@ -54,4 +54,4 @@ rule masked_samples:
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
     script:
-        "../scripts/jobs/preview.py"
+        "../scripts/jobs/samples.py"

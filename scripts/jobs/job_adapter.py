@@ -1,8 +1,7 @@
-"""What the adapter of each rule begins with: the library's path, and the job around its call."""
+"""What each adapter begins with: the library's path, and the job around its call."""
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,10 +29,16 @@ def limit_tokenizer_threads(count):
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if count > 1 else "false"
 
 
-def run_as_job(main=None, unread=()):
-    """Decorates the function of an adapter, which Snakemake runs: call it as `run` does."""
-    if main is None:
-        return partial(run_as_job, unread=unread)
-    if main.__module__ == "__main__" and "snakemake" in main.__globals__:
-        run(main, main.__globals__["snakemake"], unread)
-    return main
+def run_as_job(*rules, unread=()):
+    """Decorates the function of an adapter that Snakemake runs for `rules` (none named: for any),
+    with `unread` as `run` has it. An edit of it reruns those rules alone."""
+    if rules and callable(rules[0]):
+        return run_as_job()(rules[0])
+
+    def decorated(main):
+        job = main.__globals__.get("snakemake")
+        if main.__module__ == "__main__" and job and (not rules or job.rule in rules):
+            run(main, job, unread)
+        return main
+
+    return decorated

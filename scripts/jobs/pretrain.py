@@ -1,6 +1,6 @@
-"""Rule `pretrain`: train one run's model and export it in the Hugging Face layout.
+"""Pretraining: train one run's model, export it in the Hugging Face layout, and promote it.
 
-Started without Snakemake it is one of several processes, and its argument says what to train.
+Started without Snakemake this is one of several processes, and its argument says what to train.
 """
 
 from pathlib import Path
@@ -31,8 +31,8 @@ def train_alone_or_together(request, srun=None):
         train(request, request["results"])
 
 
-@run_as_job
-def main(job):
+@run_as_job("pretrain")
+def pretrain_run(job):
     from mlm.training.artefacts import Training
 
     params, files, made = job.params, job.input, job.output
@@ -54,6 +54,26 @@ def main(job):
     train_alone_or_together(request, job.resources.get("mpi"))
     trained = Training.read(made.summary)
     return Done(f"{trained.steps:,} steps, validation loss {trained.final.validation_loss:.3f}")
+
+
+@run_as_job("keep_model")
+def keep_model(job):
+    """Copy the files of a finished training to where they are read."""
+    import shutil
+    from dataclasses import replace
+
+    from mlm.foundations.artefacts import MadeFrom
+    from mlm.foundations.atomic import replacing
+    from mlm.training.artefacts import Training
+
+    for name, target in job.output.items():
+        if name != "summary":
+            with replacing(target) as temporary:
+                shutil.copyfile(job.input[name], temporary)
+    trained = Training.read(job.input.summary)
+    # Without the training's record: a kill before the copy's own is written leaves none.
+    copied = replace(trained, code=trained.made_from.code, made_from=MadeFrom())
+    copied.write(job.output.summary)
 
 
 if __name__ == "__main__" and "snakemake" not in globals():

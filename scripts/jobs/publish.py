@@ -1,29 +1,59 @@
-"""Rules `publish_tokenizer`, `publish_dataset` and `publish_model`: each to its repository."""
+"""Publishing on the Hugging Face Hub, and exports in other formats."""
 
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
-from mlm.config.corpus import Corpus
-from mlm.config.publish import Publish
 
 
 # What is sent is compared with its record when its digest is worked out for the Hub.
-@run_as_job(unread=("model", "shards", "tokenizer"))
-def main(job):
+@run_as_job(
+    "publish_tokenizer",
+    "publish_dataset",
+    "publish_model",
+    unread=("model", "shards", "tokenizer"),
+)
+def publish(job):
+    from mlm.config.corpus import Corpus
+    from mlm.config.publish import Publish
     from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
     from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
-    made, params = job.input, job.params
+    inputs, params = job.input, job.params
     section = Publish.of_param(params.publish)
     common = section, published_source(section, Corpus.of_param(params.corpus))
     if "model" in params.publish:
-        figures = made.training, made.evaluation
-        record = publish_model(*common, Path(made.model).parent, *figures, params.prompt)
+        figures = inputs.training, inputs.evaluation
+        record = publish_model(*common, Path(inputs.model).parent, *figures, params.prompt)
     elif "dataset" in params.publish:
-        manifests = {Path(manifest).stem: manifest for manifest in made.manifests}
-        record = publish_dataset(*common, manifests, Path(made.tokenizer[0]).parent, made.record)
+        manifests = {Path(manifest).stem: manifest for manifest in inputs.manifests}
+        tokenizer = Path(inputs.tokenizer[0]).parent
+        record = publish_dataset(*common, manifests, tokenizer, inputs.record)
     else:
-        directory = Path(made.tokenizer[0]).parent
-        record = publish_tokenizer(*common, directory, made.record)
+        record = publish_tokenizer(*common, Path(inputs.tokenizer[0]).parent, inputs.record)
     record.write(job.output[0])
     return Done(f"{record.destination.repository}, commit {record.commit[:7]}")
+
+
+@run_as_job("export")
+def export(job):
+    from mlm.config.corpus import Corpus
+    from mlm.config.publish import Publish
+    from mlm.corpus.artefacts import CorpusSplit
+    from mlm.foundations.atomic import write_json, write_text
+    from mlm.publishing.exports import checksums, croissant
+    from mlm.publishing.tokenizer_and_dataset_cards import published_source
+    from mlm.samples.manifests import Manifest
+    from mlm.training.artefacts import Training
+
+    section = Publish.of_param(job.params.publish)
+    source = published_source(section, Corpus.of_param(job.params.corpus))
+    manifests = {Path(path).stem: Manifest.read(path) for path in job.input.manifests}
+    write_json(job.output.croissant, croissant(job.params.title, source, section, manifests))
+    digests = {s.path: s.sha256 for m in manifests.values() for s in m.shards}
+    for path in job.input.corpus:
+        digests |= CorpusSplit.read(path).made_from.outputs
+    for path in job.input.trainings:
+        digests |= Training.read(path).made_from.outputs
+    # training.csv has timings, which its digest leaves out; other shards may be in a bucket.
+    local = {p: d for p, d in digests.items() if not p.endswith(".csv") and "://" not in p}
+    write_text(job.output.checksums, checksums(local))

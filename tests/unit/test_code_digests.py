@@ -1,15 +1,25 @@
 import ast
 import importlib
 import multiprocessing
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from mlm.foundations.code_digests import code_digests, job_digests
+from mlm.foundations.code_digests import code_digests, is_of_another_rule, job_digests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-RULE_SCRIPTS = sorted({p.stem for p in (SCRIPTS / "jobs").glob("*.py")} - {"job_adapter"})
+#: The adapter of each rule.
+ADAPTERS = dict(
+    found
+    for file in (SCRIPTS.parent / "rules").glob("*.smk")
+    for found in re.findall(
+        r"^ *rule (\w+):\n(?:(?!^ *rule ).*\n)*? +\"../scripts/jobs/(\w+)\.py\"",
+        file.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
 #: Their imports take little of the time of the default run.
 IN_DEFAULT_RUN = {"corpus", "tokenizer", "shard", "report"}
 
@@ -81,16 +91,33 @@ def loaded_by(names):
 
 
 @pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(s, marks=[] if s in IN_DEFAULT_RUN else [pytest.mark.slow])
-        for s in RULE_SCRIPTS
-    ],
+    "rule",
+    [pytest.param(r, marks=[] if r in IN_DEFAULT_RUN else [pytest.mark.slow]) for r in ADAPTERS],
 )
-def test_what_python_imports_has_a_digest(script):
+def test_what_python_imports_has_a_digest(rule):
+    script = ADAPTERS[rule]
     tree = ast.parse((SCRIPTS / "jobs" / f"{script}.py").read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not is_of_another_rule(node, rule)]
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     wanted = [node.module for node in imports if node.module.split(".")[0] == "mlm"]
     with multiprocessing.get_context("fork").Pool(1) as pool:
         loaded = pool.apply(loaded_by, [wanted])
-    assert loaded and loaded <= job_digests([script]).keys()
+    assert loaded and loaded <= job_digests(script, rule).keys()
+
+
+def test_a_rule_depends_on_no_function_of_an_adapter_that_other_rules_run():
+    of_shard, of_manifest = (job_digests("samples", rule) for rule in ("shard", "manifest"))
+    assert "mlm.samples.sharding" in of_shard and "mlm.samples.sharding" not in of_manifest
+    assert of_shard["jobs.samples"] != of_manifest["jobs.samples"]
+
+
+def test_every_adapter_has_a_function_for_each_of_its_rules():
+    scripts = {path.stem for path in (SCRIPTS / "jobs").glob("*.py")} - {"job_adapter"}
+    assert scripts == set(ADAPTERS.values())
+    for rule, script in ADAPTERS.items():
+        text = (SCRIPTS / "jobs" / f"{script}.py").read_text(encoding="utf-8")
+        named = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+        run = [
+            node for node in named if "run_as_job" in "".join(map(ast.unparse, node.decorator_list))
+        ]
+        assert len([node for node in run if not is_of_another_rule(node, rule)]) == 1, rule

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -62,24 +63,40 @@ def imported_names(tree: ast.Module) -> list[str]:
     return sorted(name for name in names if name.split(".")[0] == "mlm")
 
 
-def _meaning(file: Path) -> list:
-    """A digest of what the Python file does, and the library modules that it imports."""
+def is_of_another_rule(node: ast.stmt, rule: str) -> bool:
+    """Whether `node` is the function of an adapter for other rules: @run_as_job("shard")."""
+    calls = [d for d in getattr(node, "decorator_list", ()) if isinstance(d, ast.Call)]
+    rules = [
+        argument.value
+        for call in calls
+        if ast.unparse(call.func) == "run_as_job"
+        for argument in call.args
+        if isinstance(argument, ast.Constant)
+    ]
+    return bool(rules) and rule not in rules
+
+
+def _meaning(file: Path, rule: str = "") -> list:
+    """A digest of what the Python file does for `rule`, and the library modules that it imports."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError) as error:
         raise MlmError(f"{file} is not valid Python: {error}. Correct it and run again") from None
+    if rule:
+        tree.body = [node for node in tree.body if not is_of_another_rule(node, rule)]
     # `value_sha256` writes lines, which takes ten times as long.
     meaning = json.dumps(_plain(tree), sort_keys=True).encode()
     return [hashlib.sha256(meaning).hexdigest()[:12], imported_names(tree)]
 
 
 def code_digests(
-    scripts: Path, roots: Iterable[str], memory: FileMemory | None = None
+    scripts: Path, roots: Iterable[str], memory: FileMemory | None = None, rule: str = ""
 ) -> dict[str, str]:
     """Digests of 12 hexadecimal digits of the modules `roots` and of all that they import, by name.
 
     `scripts` holds the package `mlm`; `roots` are dotted names: "jobs.pretrain" is
-    scripts/jobs/pretrain.py. `memory` has what is known of files that stayed the same.
+    scripts/jobs/pretrain.py, of which the functions for other rules than `rule` are left out.
+    `memory` has what is known of files that stayed the same.
     """
     memory = memory or FileMemory(None)
     waiting, found = list(roots), {}
@@ -88,16 +105,19 @@ def code_digests(
         file = scripts.joinpath(*name.split(".")).with_suffix(".py")
         if name in found or not file.is_file():
             continue
-        found[name], imported = memory.value("what it does", file, _meaning)
+        of_rule = rule if name.startswith("jobs.") else ""
+        kind = f"what it does {of_rule}".strip()
+        found[name], imported = memory.value(kind, file, partial(_meaning, rule=of_rule))
         waiting += imported
     return dict(sorted(found.items()))
 
 
-def job_digests(jobs: Iterable[str], memory: FileMemory | None = None) -> dict[str, str]:
-    """Digests of what the adapters `scripts/jobs/{job}.py` run, by module; see `code_digests`."""
-    return code_digests(SCRIPTS, ["jobs.job_adapter", *(f"jobs.{job}" for job in jobs)], memory)
+def job_digests(script: str, rule: str, memory: FileMemory | None = None) -> dict[str, str]:
+    """Digests of what `rule` runs of the adapter `scripts/jobs/{script}.py`, by module; see
+    `code_digests`."""
+    return code_digests(SCRIPTS, ["jobs.job_adapter", f"jobs.{script}"], memory, rule)
 
 
 def training_code(memory: FileMemory | None = None) -> dict[str, str]:
     """`job_digests` of rule `pretrain`: the code that its training.json records."""
-    return job_digests(("pretrain",), memory)
+    return job_digests("pretrain", "pretrain", memory)

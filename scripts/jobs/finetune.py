@@ -1,0 +1,66 @@
+"""Fine-tuning: its examples, the counting baseline, each fold, and the folds together."""
+
+from pathlib import Path
+
+from job_adapter import Done, run_as_job
+
+
+@run_as_job("finetune_data")
+def write_examples(job):
+    from mlm.config.finetune import Finetune
+    from mlm.finetuning.example_sources import write_data
+
+    section, params = Finetune.of_param(job.params.finetune), job.params
+    write_data(section, params.seed, params.pretraining, job.output.table, job.output.summary)
+
+
+@run_as_job("finetune_ridge")
+def predict_with_ridge(job):
+    from mlm.finetuning.ridge_baseline import write_ridge_predictions
+
+    output, params = job.output, job.params
+    tables = job.input.table, output.predictions, output.record
+    write_ridge_predictions(*tables, params.task, params.folds)
+
+
+@run_as_job("finetune_fold", "finetune_published")
+def train_fold(job):
+    from mlm.config.accelerator import Accelerator
+    from mlm.config.finetune import Finetune
+    from mlm.finetuning.fold_training import finetune_fold
+    from mlm.finetuning.tables import EpochRow, read_rows
+
+    wildcards, params = job.wildcards, job.params
+    section = Finetune.of_param(params.finetune)
+    # Folds run side by side on this machine, with this many threads each.
+    here = {"cpu_threads": section.cpu_threads, "deterministic": True}
+    published = params.get("encoder")
+    run, start = (None, wildcards.encoder) if published else (wildcards.run, wildcards.start)
+    finetune_fold(
+        (run, start, int(wildcards.fold)),
+        params.seed,
+        section,
+        Accelerator.of_param(params.accelerator | here),
+        examples=job.input.table,
+        model=published or Path(job.input.model).parent,
+        directory=Path(job.output.record).parent,
+        state=f"state/{run or 'published'}/finetune/{start}-fold-{wildcards.fold}",
+    )
+    last = [row for row in read_rows(job.output.history, EpochRow) if row.epoch == section.epochs]
+    score = sum(row.score for row in last) / len(last)
+    return Done(f"{'accuracy' if section.task == 'classification' else 'RMSE'} {score:.3f}")
+
+
+@run_as_job("finetune_merge")
+def merge_folds(job):
+    from mlm.config.finetune import Finetune
+    from mlm.finetuning.results import STARTS, write_results
+
+    inputs, params, run = job.input, job.params, job.wildcards.run
+    starts = *STARTS, *params.also
+    folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
+    section, directory = Finetune.of_param(params.finetune), Path(job.output.metrics).parent
+    tables = inputs.table, inputs.ridge
+    metrics = write_results(run, section, params.seed, *tables, folds, inputs.tokenizer, directory)
+    pretrained, random = (metrics.models[start].all.score for start in STARTS)
+    return Done(f"{metrics.score} {pretrained:.3f}; from random weights {random:.3f}")

@@ -1,0 +1,69 @@
+"""From documents to samples: a shard, a manifest, and a few samples decoded for the report."""
+
+from pathlib import Path
+
+from job_adapter import Done, limit_tokenizer_threads, run_as_job
+
+
+@run_as_job("shard", unread=("corpus",))
+def write_one_shard(job):
+    limit_tokenizer_threads(job.threads)
+    from mlm.config.tokenizer import Shards
+    from mlm.corpus.split_documents import SplitDocuments
+    from mlm.samples.sharding import write_shard
+    from mlm.tokenizer.encoding import Encoder
+
+    wildcards, tokenizer = job.wildcards, job.input.tokenizer
+    section = Shards.of_param(job.params.samples)
+    documents = SplitDocuments.described(job.input.described)
+    place = wildcards.split, int(wildcards.shard), int(wildcards.shards)
+    encoder = Encoder.load(tokenizer)
+    shard = write_shard(*place, section, encoder, tokenizer, documents, job.output.shard)
+    return Done(f"{shard.num_samples:,} samples, {shard.num_tokens:,} tokens")
+
+
+@run_as_job("manifest", unread=("shards",))
+def write_manifest(job):
+    from mlm.corpus.artefacts import CorpusSplit
+    from mlm.samples.artefacts import ShardSummary
+    from mlm.samples.manifest_merging import merged_manifest
+    from mlm.samples.manifests import project_root
+
+    root = project_root(job.output[0])
+    summaries = [
+        (Path(shard).relative_to(root).as_posix(), ShardSummary.read(summary))
+        for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
+    ]
+    corpus = CorpusSplit.read(job.input.described)
+    manifest = merged_manifest(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
+    manifest.write(job.output[0])
+    return Done(f"{manifest.num_samples:,} samples, {manifest.num_tokens:,} tokens")
+
+
+@run_as_job("masked_samples")
+def decode_masked_samples(job):
+    from transformers import PreTrainedTokenizerFast
+
+    from mlm.config.pretraining import Masking
+    from mlm.samples.artefacts import Preview
+    from mlm.samples.manifests import Manifest, check_sequence_length, project_root
+    from mlm.samples.masking import masking_plan
+    from mlm.samples.preview import preview_samples
+    from mlm.samples.shuffling import SampleOrder
+    from mlm.tokenizer.encoding import Encoder
+
+    length, section = job.params.sequence_length, job.params.pretraining
+    tokenizer = job.input.tokenizer
+    manifest = Manifest.read(job.input.train)
+    check_sequence_length(manifest, length)
+    masking = Masking.of_param(section["masking"])
+    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, length)
+    order = SampleOrder(
+        tuple(shard.num_samples for shard in manifest.shards),
+        job.params.seed if section["seed"] is None else section["seed"],
+        section["shuffle_window"],
+    )
+    decoder = PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
+    root = project_root(job.input.train)
+    samples = preview_samples(manifest, plan, order, decoder, 5, root)
+    Preview(job.wildcards.run, samples).write(job.output[0])
