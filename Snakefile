@@ -20,8 +20,8 @@ include: "rules/evaluate.smk"
 include: "rules/finetune.smk"
 include: "rules/report.smk"
 include: "rules/publish.smk"
+include: "rules/check.smk"
 include: "rules/results.smk"
-include: "rules/result_checks.smk"
 
 
 rule all:
@@ -32,7 +32,13 @@ rule all:
 
 
 onstart:
-    check_before_work(list(workflow.dag.needrun_jobs()))
+    from mlm.check.before_work import check_before_work
+
+    jobs = list(workflow.dag.needrun_jobs())
+    here = workflow.local_exec and not workflow.deployment_settings.deployment_method
+    with errors_in_words():
+        check_before_work(jobs, settings["preflight"]["targets"], here)
+    logger.info(snakemake_session.plan(jobs, workflow.rules))
 
 
 onsuccess:

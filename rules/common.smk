@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -44,18 +45,14 @@ from mlm.config.named_files import all_named_files
 from mlm.corpus.equal_shares import file_name, overlapping
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.parts import files_of_sources, filter_files
-from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.code_digests import job_digests
 from mlm.model.checkpoints import checkpoint_files
 from mlm.foundations.digests import FileMemory
-from mlm.foundations import abandoned_locks, environment, interrupts
-from mlm.foundations import snakemake_output, working_directory
+from mlm.foundations import environment, snakemake_session
 from mlm.foundations.errors import MlmError, error_in_words
-from mlm.publishing.secrecy import token_from_environment
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 from mlm.report.other_runs import files_of_other_runs
 from mlm.foundations.artefacts import portable
-from mlm.accelerators.compiler import require_compilers
 
 
 @contextmanager
@@ -75,8 +72,7 @@ if not HERE.is_local:
     # Snakemake fetches the scripts of jobs one by one.
     os.environ.update(environment.child_environment(BASE / "scripts" / "jobs"))
 with errors_in_words():
-    environment.check_encoding()
-    working_directory.check_place(Path.cwd())
+    snakemake_session.begin(workflow, logger)
     storage_settings = workflow.storage_settings
     if workflow.modifier.skip_configfile:
         # A workflow that uses this one as a module gives what differs from the defaults.
@@ -84,12 +80,8 @@ with errors_in_words():
     else:
         check_repeated(sys.argv[1:] if workflow.is_main_process else [])
         settings = settings_from(config, workflow.config_settings, workflow.configfiles)
-if workflow.is_main_process and not workflow.output_settings.dryrun:
-    snakemake_output.shorten(logger, workflow)
-    abandoned_locks.hold_directory(Path.cwd(), logger.info)
 
-# SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
-interrupts.end_jobs_on_interrupt()
+# SIGINT ends the jobs as well, through Snakemake alone.
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
 
@@ -194,6 +186,8 @@ wildcard_constraints:
 
 # Content decides whether a file or a module changed; what was read once is remembered.
 MEMORY = FileMemory(".snakemake/remembered-digests.json")
+# The digests of what a rule runs of an adapter: code_of("samples", "shard").
+code_of = partial(job_digests, memory=MEMORY, known={})
 
 
 def source(paths):
@@ -287,24 +281,6 @@ def unless_refused(files, reason):
         return files
 
     return of_target
-
-
-def check_before_work(jobs):
-    """Refuse what would make one of `jobs` fail after its work, or after hours of that of others."""
-    names = {job.rule.name for job in jobs}
-    # Of those in a bucket, the dates here do not count.
-    inputs = {str(file) for job in jobs for file in job.input if not file.is_storage}
-    here = workflow.local_exec and not workflow.deployment_settings.deployment_method
-    with errors_in_words():
-        read_pair_files(path for job in jobs for path in job.input.get("pairs", []))
-        if here:
-            environment.check_environment()
-        working_directory.check_dates(inputs - {str(file) for job in jobs for file in job.output})
-        if "compile_train_step" in names and here:
-            require_compilers(settings["preflight"]["targets"])
-        if any(name.startswith("publish_") for name in names):
-            token_from_environment()
-    logger.info(snakemake_output.plan(jobs, workflow.rules))
 
 
 def stored_tokens(manifest):

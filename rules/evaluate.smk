@@ -12,6 +12,12 @@ rule evaluate:
         texts=corpus_files("test"),
     output:
         "results/runs/{run}/evaluation.json",
+    log:
+        "logs/evaluate/{run}.log",
+    benchmark:
+        "logs/benchmarks/evaluate/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=lambda wildcards, input: memory.memory_of_evaluation(
@@ -23,6 +29,7 @@ rule evaluate:
         files=lambda w: identities(PAIR_FILES[w.run]),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
+        code=code_of("evaluate", "evaluate"),
     script:
         "../scripts/jobs/evaluate.py"
 
@@ -33,11 +40,18 @@ rule fill_mask:
         **MODEL_FILES,
     output:
         "results/runs/{run}/fill_mask.json",
+    log:
+        "logs/fill_mask/{run}.log",
+    benchmark:
+        "logs/benchmarks/fill_mask/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=15,
     params:
         evaluation=of_run("evaluation", "prompts"),
         cpu_threads=settings["accelerator"]["cpu_threads"],
+        code=code_of("fill_mask", "fill_mask"),
     script:
         "../scripts/jobs/fill_mask.py"

@@ -23,6 +23,10 @@ rule finetune_data:
     output:
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
+    log:
+        "logs/finetune_data/finetune_data.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=15,
@@ -36,6 +40,7 @@ rule finetune_data:
             if settings["corpus"]["source"] == "embedded"
             else {}
         ),
+        code=code_of("finetune", "finetune_data"),
     script:
         "../scripts/jobs/finetune.py"
 
@@ -47,12 +52,19 @@ rule finetune_ridge:
     output:
         predictions="results/finetune/tfidf_ridge.csv",
         record="results/finetune/tfidf_ridge.json",
+    log:
+        "logs/finetune_ridge/finetune_ridge.log",
+    benchmark:
+        "logs/benchmarks/finetune_ridge/finetune_ridge.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=3000,
         runtime=60,
     params:
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
+        code=code_of("finetune", "finetune_ridge"),
     script:
         "../scripts/jobs/finetune.py"
 
@@ -64,6 +76,12 @@ rule finetune_fold:
         table="results/finetune/examples.csv",
     output:
         **fold_of("results/runs/{run}/finetune/{start}"),
+    log:
+        "logs/finetune_fold/{run}-{start}-{fold}.log",
+    benchmark:
+        "logs/benchmarks/finetune_fold/{run}-{start}-{fold}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]
     resources:
         mem_mb=lambda wildcards, input: int(2000 + 8 * input.size_mb),
@@ -72,6 +90,7 @@ rule finetune_fold:
         finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
         seed=settings["seed"],
         accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
+        code=code_of("finetune", "finetune_fold"),
     script:
         "../scripts/jobs/finetune.py"
 
@@ -82,9 +101,14 @@ use rule finetune_fold as finetune_published with:
         files=lambda wildcards: source(encoder_files(wildcards)),
     output:
         **fold_of("results/finetune/published/{encoder}"),
+    log:
+        "logs/finetune_published/{encoder}-{fold}.log",
+    benchmark:
+        "logs/benchmarks/finetune_published/{encoder}-{fold}.tsv"
     params:
         encoder=lambda wildcards: FINETUNE_ALSO[wildcards.encoder],
         files=lambda wildcards: identities(encoder_files(wildcards)),
+        code=code_of("finetune", "finetune_published"),
 
 
 rule finetune_merge:
@@ -107,6 +131,10 @@ rule finetune_merge:
         history="results/runs/{run}/finetune/history.csv",
         history_random="results/runs/{run}/finetune/history_random.csv",
         model=[f"results/runs/{{run}}/finetune/model/{name}" for name in FINETUNE_MODEL],
+    log:
+        "logs/finetune_merge/{run}.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=15,
@@ -118,6 +146,7 @@ rule finetune_merge:
         ),
         seed=settings["seed"],
         also=list(FINETUNE_ALSO),
+        code=code_of("finetune", "finetune_merge"),
     script:
         "../scripts/jobs/finetune.py"
 

@@ -8,6 +8,12 @@ rule compile_train_step:
         **TRAINED_ON,
     output:
         "results/runs/{run}/preflight.json",
+    log:
+        "logs/compile_train_step/{run}.log",
+    benchmark:
+        "logs/benchmarks/compile_train_step/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=8000,
@@ -25,6 +31,7 @@ rule compile_train_step:
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
             "checkpoint"
         ]["directory"],
+        code=code_of("preflight", "compile_train_step"),
     script:
         "../scripts/jobs/preflight.py"
 
@@ -35,8 +42,14 @@ rule preflight:
         reports=expand("results/runs/{run}/preflight.json", run=RUNS),
     output:
         "results/preflight.txt",
+    log:
+        "logs/preflight/preflight.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=200,
         runtime=5,
+    params:
+        code=code_of("preflight", "preflight"),
     script:
         "../scripts/jobs/preflight.py"

@@ -12,6 +12,12 @@ rule pretrain:
         continued=summary_of_continued_run,
     output:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
+    log:
+        "logs/pretrain/{run}.log",
+    benchmark:
+        "logs/benchmarks/pretrain/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=lambda wildcards, input: memory.memory_of_training(
@@ -36,6 +42,7 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
         ),
+        code=code_of("pretrain", "pretrain"),
     script:
         "../scripts/jobs/pretrain.py"
 
@@ -46,8 +53,14 @@ rule keep_model:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     output:
         **{name: f"results/runs/{{run}}/{file}" for name, file in TRAINED_FILES.items()},
+    log:
+        "logs/keep_model/{run}.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=30,
+    params:
+        code=code_of("pretrain", "keep_model"),
     script:
         "../scripts/jobs/pretrain.py"

@@ -14,7 +14,11 @@ rule export:
     output:
         croissant="results/exports/croissant.jsonld",
         checksums="results/exports/SHA256SUMS",
+    log:
+        "logs/export/export.log",
     localrule: True
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=10,
@@ -22,6 +26,7 @@ rule export:
         title=settings["report"]["title"],
         publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
         corpus=PUBLISHED_CORPUS,
+        code=code_of("publish", "export"),
     script:
         "../scripts/jobs/publish.py"
 
@@ -44,13 +49,18 @@ rule publish_tokenizer:
         record=TOKENIZER_RECORD,
     output:
         "results/publish/tokenizer.json",
+    log:
+        "logs/publish_tokenizer/publish_tokenizer.log",
     localrule: True
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=60,
     params:
         publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
+        code=code_of("publish", "publish_tokenizer"),
     script:
         "../scripts/jobs/publish.py"
 
@@ -64,13 +74,20 @@ rule publish_dataset:
         record=TOKENIZER_RECORD,
     output:
         "results/publish/dataset.json",
+    log:
+        "logs/publish_dataset/publish_dataset.log",
+    benchmark:
+        "logs/benchmarks/publish_dataset/publish_dataset.tsv"
     localrule: True
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=1440,
     params:
         publish=publish_of({"dataset": PUBLISH["dataset"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
+        code=code_of("publish", "publish_dataset"),
     script:
         "../scripts/jobs/publish.py"
 
@@ -82,7 +99,13 @@ rule publish_model:
         evaluation="results/runs/{run}/evaluation.json",
     output:
         "results/publish/model-{run}.json",
+    log:
+        "logs/publish_model/{run}.log",
+    benchmark:
+        "logs/benchmarks/publish_model/{run}.tsv"
     localrule: True
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
@@ -95,5 +118,6 @@ rule publish_model:
             run_section(settings, wildcards.run, "evaluation")["prompts"],
             embedded=settings["corpus"]["source"] == "embedded",
         ),
+        code=code_of("publish", "publish_model"),
     script:
         "../scripts/jobs/publish.py"

@@ -29,6 +29,12 @@ rule report:
             )
             for name, figure in REPORT_FIGURES.items()
         ],
+    log:
+        "logs/report/report.log",
+    benchmark:
+        "logs/benchmarks/report/report.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=10,
@@ -39,5 +45,6 @@ rule report:
         config=canonical(settings),
         also=identities(OTHER_RUNS),
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
+        code=code_of("report", "report"),
     script:
         "../scripts/jobs/report.py"

@@ -11,12 +11,19 @@ rule shard:
     output:
         shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
         summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
+    log:
+        "logs/shard/{split}-{shard}-{shards}.log",
+    benchmark:
+        "logs/benchmarks/shard/{split}-{shard}-{shards}.tsv"
+    conda:
+        "../envs/environment.yaml"
     # Alike for all, for clusters: --groups shard=shards --group-components shards=20
     resources:
         mem_mb=2000,
         runtime=120,
     params:
         samples=of_section("shards", "sequence_length"),
+        code=code_of("samples", "shard"),
     script:
         "../scripts/jobs/samples.py"
 
@@ -31,9 +38,15 @@ rule manifest:
         record=TOKENIZER_RECORD,
     output:
         "results/manifests/{split}.json",
+    log:
+        "logs/manifest/{split}.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=30,
+    params:
+        code=code_of("samples", "manifest"),
     script:
         "../scripts/jobs/samples.py"
 
@@ -46,6 +59,10 @@ rule masked_samples:
         staged=staged_shards("train"),
     output:
         "results/runs/{run}/preview.json",
+    log:
+        "logs/masked_samples/{run}.log",
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
@@ -53,5 +70,6 @@ rule masked_samples:
         pretraining=of_run("pretraining", "masking", "seed", "shuffle_window"),
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
+        code=code_of("samples", "masked_samples"),
     script:
         "../scripts/jobs/samples.py"

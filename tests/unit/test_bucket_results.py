@@ -1,7 +1,7 @@
 import pytest
 
-from mlm.foundations.bucket_results import bucket_and_folder
 from mlm.foundations.errors import MlmError
+from mlm.foundations.result_checks import bucket_and_folder
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,10 @@ def test_wildcards_of_all_rules_are_constrained_in_one_place():
 
 def test_rules_import_nothing_that_only_jobs_need():
     """Snakemake's own environment suffices for a plan."""
-    texts = [file.read_text() for file in sorted((ROOT / "rules").glob("*.smk"))]
-    found = re.findall(r"^from mlm\.\S+ import (?:\([^)]*\)|.*)", "\n".join(texts), re.M)
+    texts = [
+        file.read_text() for file in sorted([*(ROOT / "rules").glob("*.smk"), ROOT / "Snakefile"])
+    ]
+    found = re.findall(r"^ *(from mlm\.\S+ import (?:\([^)]*\)|.*))", "\n".join(texts), re.M)
     here = pinned_versions(ROOT / "envs" / "requirements-plan.txt")
     absent = ["jax", *(name.replace("-", "_") for name in PACKAGES if name not in here)]
     hidden = f"import sys; sys.modules.update(dict.fromkeys({absent}))"

@@ -89,33 +89,46 @@ def _meaning(file: Path, rule: str = "") -> list:
     return [hashlib.sha256(meaning).hexdigest()[:12], imported_names(tree)]
 
 
+#: By name and rule: the digest of a module and the modules that it imports; None: no module.
+Known = dict[tuple[str, str], list | None]
+
+
 def code_digests(
-    scripts: Path, roots: Iterable[str], memory: FileMemory | None = None, rule: str = ""
+    scripts: Path,
+    roots: Iterable[str],
+    memory: FileMemory | None = None,
+    rule: str = "",
+    known: Known | None = None,
 ) -> dict[str, str]:
     """Digests of 12 hexadecimal digits of the modules `roots` and of all that they import, by name.
 
     `scripts` holds the package `mlm`; `roots` are dotted names: "jobs.pretrain" is
     scripts/jobs/pretrain.py, of which the functions for other rules than `rule` are left out.
-    `memory` has what is known of files that stayed the same.
+    `memory` has the digests of files that stayed the same; `known` saves later calls of this
+    process the look at the files.
     """
-    memory = memory or FileMemory(None)
-    waiting, found = list(roots), {}
+    memory, known = memory or FileMemory(None), {} if known is None else known
+    waiting, digests = list(roots), {}
     while waiting:
         name = waiting.pop()
-        file = scripts.joinpath(*name.split(".")).with_suffix(".py")
-        if name in found or not file.is_file():
-            continue
-        of_rule = rule if name.startswith("jobs.") else ""
-        kind = f"what it does {of_rule}".strip()
-        found[name], imported = memory.value(kind, file, partial(_meaning, rule=of_rule))
-        waiting += imported
-    return dict(sorted(found.items()))
+        key = name, rule if name.startswith("jobs.") else ""
+        if key not in known:
+            file, kind = scripts.joinpath(*name.split(".")).with_suffix(".py"), "what it does"
+            compute, is_module = partial(_meaning, rule=key[1]), file.is_file()
+            known[key] = memory.value(f"{kind} {key[1]}", file, compute) if is_module else None
+        if name not in digests and known[key] is not None:
+            digests[name], imported = known[key]
+            waiting += imported
+    return dict(sorted(digests.items()))
 
 
-def job_digests(script: str, rule: str, memory: FileMemory | None = None) -> dict[str, str]:
+def job_digests(
+    script: str, rule: str, memory: FileMemory | None = None, known: Known | None = None
+) -> dict[str, str]:
     """Digests of what `rule` runs of the adapter `scripts/jobs/{script}.py`, by module; see
     `code_digests`."""
-    return code_digests(SCRIPTS, ["jobs.job_adapter", f"jobs.{script}"], memory, rule)
+    roots = ["jobs.job_adapter", f"jobs.{script}"]
+    return code_digests(SCRIPTS, roots, memory, rule, known)
 
 
 def training_code(memory: FileMemory | None = None) -> dict[str, str]:

@@ -56,25 +56,3 @@ def end_with_parent() -> None:
     libc, set_death_signal = ctypes.CDLL(None), 1
     if hasattr(libc, "prctl"):
         libc.prctl(set_death_signal, signal.SIGTERM)
-
-
-def end_jobs_on_interrupt() -> None:
-    """From now on, SIGINT of this Snakemake, which would wait for its jobs, ends each by a SIGTERM.
-
-    From a terminal, Ctrl-C reaches the jobs as well: they are to be started with SIGINT ignored.
-    """
-
-    def interrupted(number, frame):
-        import psutil
-
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process().children():
-                with contextlib.suppress(psutil.Error):
-                    # A shell would not pass it on.
-                    shell = child.name() in ("bash", "sh")
-                    for process in (shell and child.children()) or [child]:
-                        process.terminate()
-        signal.default_int_handler(number, frame)
-
-    with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGINT, interrupted)

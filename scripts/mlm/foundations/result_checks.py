@@ -1,15 +1,21 @@
-"""Results, checked before anything is planned against what they record of themselves.
+"""Results, on this disk or in a bucket, checked before anything is planned against what they record
+of themselves.
 
 Snakemake compares dates and its own notes in .snakemake/metadata. Neither shows that a result was
-damaged, or replaced by an older one with its old date.
+damaged, or replaced by an older one with its old date. With a bucket, it keeps what it fetched and
+believes that the bucket still holds the same; and it takes every object that is newer than its
+inputs as done, whoever made it.
 """
 
 import json
 import os
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+import sys
+import tempfile
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +32,8 @@ from mlm.foundations.digests import LARGEST_READ, FileMemory
 from mlm.foundations.errors import MlmError, remedy
 
 _NOTES = Path(".snakemake/metadata")
+#: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
+_FETCHED = Path(".snakemake/storage/gcs")
 
 Params = Callable[[str], Mapping[str, Any] | None]
 
@@ -37,6 +45,40 @@ class ResultCheck:
 
     problems: list[str] = field(default_factory=list)
     changed: list[tuple[str, str]] = field(default_factory=list)
+
+
+def refuse_unusable(
+    results: Iterable[str],
+    on_request: Iterable[str],
+    params_of: Params,
+    memory: FileMemory,
+    bucket: str | None,
+) -> None:
+    """Raise MlmError, which names them all, if results cannot be used; see `check_results`.
+
+    Damage to results that are made `on_request` is reported, too: which targets are asked for is
+    not known yet. `bucket` is the prefix of results in one. If Snakemake, which goes by dates,
+    would not see that an input has changed, the input gets today's date.
+    """
+    if bucket is not None:
+        check = ResultCheck(check_bucket(bucket, results, params_of))
+    else:
+        check = check_results([*results, *on_request], params_of, memory)
+        if not check.problems and not check.changed:
+            give_copies_one_date()
+    if check.problems:
+        raise MlmError("\n".join(["Results that cannot be used:", *check.problems]))
+    # Snakemake's notes on what is gone when the corpus is there would name the number of parts.
+    forget_removed("results/corpus/parts/")
+    for path, user in check.changed:
+        if is_no_newer(path, user):
+            print(
+                f"{path} is another than the one that {user} was made from, though its date is "
+                "older: what follows from it is made again",
+                file=sys.stderr,
+            )
+            os.utime(path)
+    memory.save()
 
 
 def check_backend(name: str) -> None:
@@ -167,3 +209,77 @@ def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> 
         return None
 
     return params_of
+
+
+def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
+    """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none."""
+    if not (parts := re.fullmatch(r"gc?s://([^/]+)/*(.*?)/*", prefix or "")):
+        raise MlmError(
+            f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, "
+            "such as gs://my-bucket/my-corpus"
+        )
+    return parts[1], f"{parts[2]}/" if parts[2] else ""
+
+
+def objects_below(prefix: str | None) -> dict[str, Any]:
+    """The objects of results below the bucket's `prefix`, by their paths from results/ on. MlmError
+    if there is no such bucket, which the storage plugin would make, or it may not be used."""
+    name, folder = bucket_and_folder(prefix)
+    from google.cloud import storage
+
+    try:
+        options = {"prefix": f"{folder}results/", "timeout": 30, "retry": None}
+        blobs = storage.Client().list_blobs(name, **options)
+        return {blob.name.removeprefix(folder): blob for blob in blobs}
+    except Exception as error:  # The libraries below have no base class in common.
+        raise MlmError(
+            f"gs://{name}: cannot be used from here ({type(error).__name__}: {error}). Check the "
+            "bucket's name in --default-storage-prefix, the network and the login (gcloud auth "
+            "application-default login); docs/cluster.md shows how to create a bucket and which "
+            "roles are needed. Then run the same command again: what is done stays done"
+        ) from error
+
+
+def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
+    """The problems of the artefacts below the bucket's `prefix`; see `check_results`.
+
+    Fetched copies that differ from what the bucket holds now are removed, so that they are
+    fetched anew.
+    """
+    objects, (name, folder) = objects_below(prefix), bucket_and_folder(prefix)
+    _forget_outdated(_FETCHED / name / folder, objects)
+    artefacts = [path for path in results if is_artefact(path) and path in objects]
+
+    def fetch(path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        objects[path].download_to_filename(path)
+        os.utime(path, 2 * (objects[path].updated.timestamp(),))
+
+    # Here: some of the params are digests of files in this directory.
+    params = {path: params_of(path) for path in artefacts}
+    with tempfile.TemporaryDirectory() as place, chdir(place):
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(fetch, artefacts))
+        check = check_results(artefacts, params.get, FileMemory(None))
+        problems = check.problems + [
+            f"{path} goes with another {other} than is there. {remedy(path)}"
+            for other, path in check.changed
+            if is_no_newer(other, path)
+        ]
+    there = f"gs://{name}/{folder}results/"
+    problems = (re.sub(r"(?<!\S)results/", there, text) for text in problems)
+    return [text.replace("rm gs://", "gcloud storage rm gs://") for text in problems]
+
+
+def _forget_outdated(fetched: Path, objects: Mapping[str, Any]) -> None:
+    import google_crc32c
+
+    for file in filter(Path.is_file, (fetched / "results").rglob("*")):
+        blob = objects.get(file.relative_to(fetched).as_posix())
+        checksum = google_crc32c.Checksum()
+        with open(file, "rb") as handle:
+            for _ in checksum.consume(handle, 1 << 20):
+                pass
+        # As Google Cloud Storage writes it: base64 of the big-endian bytes.
+        if blob is None or blob.crc32c != b64encode(checksum.digest()).decode("ascii"):
+            file.unlink()

@@ -1,15 +1,22 @@
-"""What Snakemake itself shows at the terminal while its jobs run on this machine and show their own
-lines and errors. `.snakemake/log/` keeps all of it.
+"""A process of Snakemake: what it checks first, how it ends, and what it shows at the terminal.
 
+Jobs on this machine show their own lines and errors; `.snakemake/log/` keeps what Snakemake says.
 A logger plugin would have to be installed as a package before Snakemake starts; a filter of
 Python's `logging` needs nothing.
 """
 
+import contextlib
 import logging
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+from mlm.foundations.abandoned_locks import hold_directory
+from mlm.foundations.environment import check_encoding
+from mlm.foundations.working_directory import check_place
 
 #: Beginnings of lines that say nothing of this run.
 _LINES = (
@@ -23,6 +30,39 @@ _SHOWN_BY_JOB = re.compile(
     r"WorkflowError:\nAt least one job did not complete successfully\.",
     re.DOTALL,
 )
+
+
+def begin(workflow: Any, logger: logging.Logger) -> None:
+    """Prepare this process of Snakemake for `workflow`; MlmError unless results can be written to
+    the working directory."""
+    check_encoding()
+    check_place(Path.cwd())
+    if workflow.is_main_process and not workflow.output_settings.dryrun:
+        shorten(logger, workflow)
+        hold_directory(Path.cwd(), logger.info)
+    end_jobs_on_interrupt()
+
+
+def end_jobs_on_interrupt() -> None:
+    """From now on, SIGINT of this Snakemake, which would wait for its jobs, ends each by a SIGTERM.
+
+    From a terminal, Ctrl-C reaches the jobs as well: they are to be started with SIGINT ignored.
+    """
+
+    def interrupted(number, frame):
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process().children():
+                with contextlib.suppress(psutil.Error):
+                    # A shell would not pass it on.
+                    shell = child.name() in ("bash", "sh")
+                    for process in (shell and child.children()) or [child]:
+                        process.terminate()
+        signal.default_int_handler(number, frame)
+
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def shorten(logger: logging.Logger, workflow: Any) -> None:
