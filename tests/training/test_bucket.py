@@ -1,4 +1,4 @@
-"""State under gs://, through TensorFlow's own file system for it."""
+"""State under gs://."""
 
 import signal
 
@@ -13,7 +13,7 @@ def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path):
     jax = {"engine": "jax"}
     assert run_child(tmp_path, "local", {"pretraining": jax}) == 0
     remote = {"pretraining": jax | {"checkpoint": {"directory": "gs://bucket/state"}}}
-    with fake_bucket(tmp_path) as (objects, environment):
+    with fake_bucket() as (objects, environment):
         fault = {"environment": environment, "lease": (0.5, 3.0)}
         assert run_child(tmp_path, "remote", remote, fault | {"step": 12}) == -signal.SIGKILL
         assert any(name.endswith("step-00000010/complete.json") for name in objects)

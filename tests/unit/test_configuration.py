@@ -159,6 +159,7 @@ WRONG = {
     (SEED, ""): [-1],
     (RATE, ""): [float("nan")],
     ("pretraining.engine", ""): ["torch"],
+    ("pretraining.checkpoint.directory", ""): ["s3://bucket/state"],
     ("tokenizer.kind", ""): ["unigam"],
     ("runs.hot.pretraining.lr", ""): [1],
     ("report.runs", ""): [["nope"], ["base"] * 3, []],

@@ -1,40 +1,47 @@
 import subprocess
 
+import numpy as np
 import pytest
+from fake_bucket import fake_bucket
 from tests.conftest import refusal
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.tensorflow_setup import tf
-from mlm.training.gfile import read_bytes, write_bytes
+from mlm.training import gfile
+from mlm.training.gfile import make_directory, read_bytes, remove_file, write_bytes
 from mlm.training.state_locks import Lease
 from mlm.training.states import StateDirectory
 
 
 class Counter:
-    """A state of one large number, in TensorFlow's files."""
+    """A state of one large number."""
 
     def __init__(self, value: float = 0.0, size: int = 1000):
-        self.value = tf.Variable(tf.fill([size], float(value)))
-        self._variables = tf.train.Checkpoint(value=self.value)
+        self.value = np.full(size, float(value))
 
     def write(self, place: str) -> None:
-        self._variables.write(f"{place}/variables")
+        write_bytes(f"{place}/variables", self.value.tobytes())
 
     def read(self, place: str) -> None:
-        self._variables.read(f"{place}/variables").assert_consumed()
+        self.value = np.frombuffer(read_bytes(f"{place}/variables"))
 
 
 @pytest.fixture(params=["local", "bucket"])
-def place(request, tmp_path):
-    """A local directory, and one behind TensorFlow's file systems, as gs:// is."""
+def place(request, tmp_path, monkeypatch):
+    """A directory here, and one in a bucket."""
     if request.param == "local":
-        return str(tmp_path / "state")
-    return f"ram://{tmp_path.name}/state"
+        yield str(tmp_path / "state")
+        return
+    with fake_bucket() as (_, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        gfile.cloud_storage.cache_clear()
+        yield "gs://bucket/state"
+    gfile.cloud_storage.cache_clear()
 
 
 def saved(place, steps=(5, 10, 15), keep=2, rate=0.1) -> StateDirectory:
     states = StateDirectory(place, keep, {"settings": {"rate": rate}, "code": {"mlm.a": "1"}})
-    tf.io.gfile.makedirs(place)
+    make_directory(place)
     for step in steps:
         states.save(step, Counter(step), {"rows": [step]})
     return states
@@ -61,7 +68,7 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
 @pytest.mark.parametrize(
     "file, size",
     [
-        ("variables.data-00000-of-00001", -7),
+        ("variables", -7),
         ("progress.json", None),
         ("complete.json", 20),
         ("complete.json", None),
@@ -70,7 +77,7 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
 def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, capsys):
     states, path = saved(place), f"{place}/step-00000015/{file}"
     content = read_bytes(path)
-    tf.io.gfile.remove(path)
+    remove_file(path)
     if size is not None:
         write_bytes(path, content[:size])
     assert restored(states) == (10, 10.0, {"rows": [10]})
@@ -82,7 +89,7 @@ def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
     states = saved(place, steps=(10, 20, 30), keep=3)
     states.keep = keep
     for step in (20, 30):
-        tf.io.gfile.remove(f"{place}/step-{step:08d}/complete.json")
+        remove_file(f"{place}/step-{step:08d}/complete.json")
     assert restored(states)[0] == 10
     states.save(12, Counter(12), {"rows": [12]})
     assert states.steps() == [12, 10][:keep]
@@ -98,7 +105,7 @@ def test_a_state_of_another_training_is_refused_with_what_differs(place):
 
 def test_states_of_the_run_with_other_settings_are_named(place):
     saved(f"{place}/base/aaaa", steps=(5,))
-    tf.io.gfile.makedirs(f"{place}/base/cccc")
+    make_directory(f"{place}/base/cccc")
     states = saved(f"{place}/base/bbbb", steps=(5,))
     assert states.others() == [f"{place}/base/aaaa"]
     (words,) = saved(f"{place}/base/bbbb", rate=0.2).abandoned()

@@ -43,6 +43,9 @@ class Checkpoint(Section):
         hint = unexpanded(self.directory)
         if hint or "\0" in self.directory:
             yield f"directory: {self.directory!r} is no path that can be made{hint}"
+        scheme, there, _ = self.directory.partition("://")
+        if there and scheme != "gs":
+            yield f"directory: {self.directory!r} is neither a directory nor a gs:// prefix"
 
 
 class ContinueFrom(Section):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import show
-from mlm.training.gfile import errors_at, files_at, read_bytes, write_bytes
+from mlm.training.gfile import errors, read_bytes, remove_file, write_bytes
 
 #: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
 RENEWAL, REST = 20.0, 70.0
@@ -49,8 +49,7 @@ class Lease:
                 raise _in_use(directory)
             seen = now
         self._write()
-        # Another process that started at the same time has written its own by then, and what
-        # TensorFlow remembers of the file for five seconds is forgotten.
+        # Another process that started at the same time has written its own by then.
         time.sleep(min(6.0, renewal))
         if self._owner not in (self._read() or ""):
             raise _in_use(directory)
@@ -61,10 +60,8 @@ class Lease:
     def _read(self) -> str | None:
         try:
             return read_bytes(self._path).decode()
-        except errors_at(self._path) as error:
-            if type(error).__name__ in ("NotFoundError", "FileNotFoundError"):
-                return None
-            raise
+        except FileNotFoundError:
+            return None
 
     def _write(self) -> None:
         self._count += 1
@@ -79,7 +76,7 @@ class Lease:
                     self.lost = True
                     return
                 self._write()
-            except errors_at(self._path) as error:
+            except errors() as error:
                 show(f"Warning: lease {self._path} could not be renewed: {error}")
 
     def check(self) -> None:
@@ -92,4 +89,4 @@ class Lease:
         self._released.set()
         self._thread.join()
         if not self.lost:
-            files_at(self._path).remove(self._path)
+            remove_file(self._path)

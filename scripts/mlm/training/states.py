@@ -13,23 +13,26 @@ import shutil
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
 from mlm.training.gfile import (
-    errors_at,
-    files_at,
+    errors,
+    exists,
+    make_directory,
+    names_in,
     read_bytes,
+    remove_directory,
     size_and_digest,
     write_bytes,
 )
 from mlm.training.state_locks import Lease, file_lock
 
 _MARKER = "complete.json"
-_STATE = re.compile(r"step-(\d{8,})/?")
+_STATE = re.compile(r"step-(\d{8,})")
 
 
 class State(Protocol):
@@ -69,10 +72,6 @@ class StateDirectory:
     def _local(self) -> bool:
         return "://" not in self.path
 
-    @property
-    def _files(self) -> Any:
-        return files_at(self.path)
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """The directory, made and locked; MlmError if another process holds it or it is
@@ -87,40 +86,33 @@ class StateDirectory:
 
     def _acquire(self, locked: ExitStack) -> None:
         try:
-            self._files.makedirs(self.path)
+            make_directory(self.path)
             if not self._local:
                 self._lease = Lease(self.path)
                 locked.callback(self._lease.release)
                 return
             locked.enter_context(file_lock(self.path))
-            for name in self._files.listdir(self.path):
+            for name in names_in(self.path):
                 if name.endswith(".partial"):
-                    self._files.rmtree(f"{self.path}/{name}")
-        except errors_at(self.path) as error:
+                    remove_directory(f"{self.path}/{name}")
+        except errors() as error:
             advice = "give the right to write, or name another directory"
-            if self.path.startswith("gs://") and type(error).__name__ == "UnimplementedError":
-                advice = (
-                    "for gs:// TensorFlow needs a package (pip install "
-                    "tensorflow-io-gcs-filesystem) and credentials (gcloud auth "
-                    "application-default login)"
-                )
+            if not self._local:
+                advice += ". A bucket must exist, and needs gcloud auth application-default login"
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
-                f"({first_line(error)}). Training state must be saved somewhere: {advice}"
+                f"({_reason(error)}). Training state must be saved somewhere: {advice}"
             ) from error
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
-        if not self._files.isdir(self.path):
-            return []
-        found = (_STATE.fullmatch(name) for name in self._files.listdir(self.path))
+        found = (_STATE.fullmatch(name) for name in names_in(self.path))
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
     def others(self) -> list[str]:
         """States of the same run that other settings, data or code have made: directories."""
         run = self.path.rpartition("/")[0]
-        names = sorted(self._files.listdir(run)) if self._files.isdir(run) else []
-        found = [f"{run}/{name}".rstrip("/") for name in names]
+        found = [f"{run}/{name}" for name in names_in(run)]
         return [o for o in found if o != self.path and StateDirectory(o, None).steps()]
 
     def abandoned(self) -> list[str]:
@@ -156,30 +148,30 @@ class StateDirectory:
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:
-            if self._files.exists(final) and not self._local:
-                self._files.rmtree(final)
-            self._files.makedirs(place)
+            if exists(final) and not self._local:
+                remove_directory(final)
+            make_directory(place)
             state.write(place)
             write_bytes(f"{place}/progress.json", json.dumps(progress).encode())
-            names = sorted(set(self._files.listdir(place)) - {_MARKER})
+            names = [name for name in names_in(place) if name != _MARKER]
             files = {name: size_and_digest(f"{place}/{name}") for name in names}
             marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
             write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
                 _flush_and_rename(place, final)
-        except errors_at(self.path) as error:
-            with suppress(*errors_at(self.path)):
-                self._files.rmtree(place)
+        except errors() as error:
+            with suppress(*errors()):
+                remove_directory(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
-                f"{first_line(error)}. The states before it are untouched; free space "
+                f"{_reason(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command resumes from the last one"
             ) from error
         found = self.steps()
         kept = [other for other in found if other <= step][: self.keep]
         for other in found:
             if other not in kept and not (other < step and other in self.keep_steps):
-                self._files.rmtree(self._place(other))
+                remove_directory(self._place(other))
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
         """Place, step and progress of the newest whole state (with `only`, of that after so many
@@ -200,6 +192,11 @@ class StateDirectory:
         return None
 
 
+def _reason(error: Exception) -> str:
+    """What went wrong, without the details that Google's client adds."""
+    return first_line(error).partition(" error_info=")[0]
+
+
 def _flush_and_rename(place: str, final: str) -> None:
     for name in os.listdir(place):
         with open(f"{place}/{name}", "rb+") as handle:
@@ -214,7 +211,7 @@ def _fingerprint(basis: dict) -> str:
 
 def marker_or_fault(place: str) -> tuple[dict, str | None]:
     """The marker of the state at `place`, and what is wrong with the state, in words."""
-    if not files_at(place).exists(f"{place}/{_MARKER}"):
+    if not exists(f"{place}/{_MARKER}"):
         return {}, "it was never completed"
     try:
         marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
@@ -223,7 +220,7 @@ def marker_or_fault(place: str) -> tuple[dict, str | None]:
         return {}, f"{_MARKER} is damaged"
     for name, expected in files.items():
         path = f"{place}/{name}"
-        if not files_at(path).exists(path):
+        if not exists(path):
             return marker, f"{name} is missing"
         if size_and_digest(path) != expected:
             return marker, f"{name} is damaged"
