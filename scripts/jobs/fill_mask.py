@@ -10,7 +10,8 @@ from mlm.foundations.phrasing import plural
 
 @run_as_job
 def main(job):
-    use_cpu(job.params.cpu_threads)
-    found = answers(Path(job.input.model).parent, job.params.evaluation["prompts"], top_k=5)
+    directory = Path(job.input.model).parent
+    use_cpu(directory, job.params.cpu_threads)
+    found = answers(directory, job.params.evaluation["prompts"], top_k=5)
     FillMask(job.wildcards.run, found).write(job.output[0])
     return Done(plural(len(found), "prompt"))

@@ -42,9 +42,8 @@ def write_manifest(job):
 
 @run_as_job("masked_samples")
 def decode_masked_samples(job):
-    from transformers import PreTrainedTokenizerFast
-
     from mlm.config.pretraining import Masking
+    from mlm.foundations.transformers_setup import transformers
     from mlm.samples.artefacts import Preview
     from mlm.samples.manifests import Manifest, check_sequence_length, project_root
     from mlm.samples.masking import masking_plan
@@ -63,7 +62,7 @@ def decode_masked_samples(job):
         job.params.seed if section["seed"] is None else section["seed"],
         section["shuffle_window"],
     )
-    decoder = PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
+    decoder = transformers.PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
     root = project_root(job.input.train)
     samples = preview_samples(manifest, plan, order, decoder, 5, root)
     Preview(job.wildcards.run, samples).write(job.output[0])

@@ -29,7 +29,7 @@ def fill(here, monkeypatch):
         return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
 
     monkeypatch.setattr("mlm.evaluation.fill_mask.answers", answers)
-    monkeypatch.setattr("mlm.evaluation.fill_mask.use_cpu", lambda threads: None)
+    monkeypatch.setattr("mlm.evaluation.fill_mask.use_cpu", lambda *_: None)
     return partial(status_of, "fill.py", loaded("fill").main)
 
 

@@ -26,7 +26,8 @@ COMPUTES_NO_BITS = {
     for reason, modules in {
         "messages": "model.architecture foundations.errors "
         "foundations.interrupts foundations.terminal "
-        "foundations.phrasing foundations.environment foundations.supported_python",
+        "foundations.phrasing foundations.environment foundations.supported_python "
+        "foundations.transformers_setup",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
         "foundations.hub_snapshots "
         "foundations.typed_artefacts samples.artefacts training.gfile",

@@ -3,9 +3,10 @@ import os
 
 import pytest
 
-from mlm.config import configuration
+from mlm.config import families
 from mlm.config.families import engine_for
 from mlm.config.resolution import model_of_run, resolve
+from mlm.foundations import environment
 from mlm.foundations.errors import ConfigError
 
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -72,10 +73,30 @@ def test_a_family_takes_the_engine_that_has_it_and_no_other(config_file):
     assert problem.startswith("runs.other: finetune.enabled: 'electra'")
 
 
-def test_a_missing_jax_is_told_with_all_other_problems(monkeypatch):
-    monkeypatch.setattr(configuration, "installed_version", lambda package: None)
-    seed, missing = problems(seed=-1, pretraining={"engine": "jax"})
-    assert seed.startswith("seed: ") and missing.startswith("JAX is not installed here")
+@pytest.mark.parametrize(
+    ("engine", "installed", "words"),
+    [
+        ("jax", {"tensorflow": "2"}, "JAX is not installed here"),
+        ("tensorflow", {"jax": "0"}, "TensorFlow is not installed here"),
+        ("auto", {"jax": "0"}, None),
+        ("jax", {}, None),
+    ],
+)
+def test_a_missing_framework_is_told_with_all_other_problems(monkeypatch, engine, installed, words):
+    """Not in an environment for plans, which has neither."""
+    for module in (environment, families):
+        monkeypatch.setattr(module, "installed_version", installed.get)
+    seed, *missing = problems(seed=-1, pretraining={"engine": engine})
+    assert seed.startswith("seed: ")
+    assert [line.startswith(words) for line in missing] == [True] * bool(words)
+
+
+def test_jax_trains_by_itself_where_tensorflow_is_not_installed(monkeypatch):
+    monkeypatch.setattr(families, "installed_version", {"jax": "0"}.get)
+    assert engine_for("auto", "roberta") == "jax"
+    assert engine_for("auto", "albert") == engine_for("tensorflow", "roberta") == "tensorflow"
+    monkeypatch.setattr(families, "installed_version", {}.get)
+    assert engine_for("auto", "roberta") == "tensorflow"
 
 
 def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(

@@ -16,7 +16,7 @@ from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
-from mlm.foundations.environment import NO_JAX, installed_version
+from mlm.foundations.environment import missing_frameworks
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -80,8 +80,7 @@ class Configuration(Section):
                 "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
                 "have. Set engine: jax, or leave it out"
             )
-        if "jax" in engines and installed_version("jax") is None:
-            yield NO_JAX
+        yield from missing_frameworks(engines)
         for name, run in runs.items():
             if run.pretraining.continue_from.run is not None:
                 where = f"runs.{name}: pretraining.continue_from."

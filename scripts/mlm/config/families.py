@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlm.config.fields import did_you_mean
+from mlm.foundations.environment import installed_version
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert")
@@ -26,10 +27,14 @@ NEIGHBOUR_FIELDS = ("hidden_size", "num_attention_heads", "embedding_size")
 
 
 def engine_for(asked: str, family: str) -> str:
-    """The engine that trains a family where `pretraining.engine` says `asked`."""
+    """The engine that trains a family where `pretraining.engine` says `asked`. "auto" is jax for a
+    family that it alone has, and where it alone is installed."""
     if asked != "auto":
         return asked
-    return "jax" if family in JAX_FAMILIES and family not in TENSORFLOW_FAMILIES else "tensorflow"
+    jax_alone = installed_version("jax") and not installed_version("tensorflow")
+    if family in JAX_FAMILIES and (jax_alone or family not in TENSORFLOW_FAMILIES):
+        return "jax"
+    return "tensorflow"
 
 
 def unfit_family(family: str, asked: str) -> str | None:

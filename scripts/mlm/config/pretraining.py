@@ -58,7 +58,8 @@ class ContinueFrom(Section):
 class Pretraining(Section):
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
     """Training framework; it affects the result. jax: bert, modernbert, roberta,
-    roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow for all others."""
+    roberta-prelayernorm and xlm-roberta. auto: tensorflow, but jax for modernbert or if
+    TensorFlow is not installed."""
     seed: fields.Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)

@@ -9,14 +9,12 @@ from mlm.foundations.errors import MlmError, reading, remedy
 def load_model(directory: str | Path):
     """The masked language model in `directory`, as transformers' TensorFlow class; MlmError if a
     weight is missing, which transformers would draw at random."""
-    from transformers import TFAutoModelForMaskedLM
-
-    import mlm.foundations.tensorflow_setup  # noqa: F401  which must come before transformers
+    from mlm.foundations.transformers_setup import transformers
 
     read_model_configuration(directory)
     weights = Path(directory) / "model.safetensors"
     with reading(weights, "the weights of the model in config.json"):
-        model, info = TFAutoModelForMaskedLM.from_pretrained(
+        model, info = transformers.TFAutoModelForMaskedLM.from_pretrained(
             directory, local_files_only=True, output_loading_info=True
         )
     # Tables of positions are computed, and stored in no file.
@@ -31,20 +29,20 @@ def load_model(directory: str | Path):
 
 def read_model_configuration(directory: str | Path):
     """The configuration in `directory`, as transformers' class; MlmError if it is damaged."""
-    from transformers import AutoConfig
+    from mlm.foundations.transformers_setup import transformers
 
     with reading(Path(directory) / "config.json", "a model's configuration"):
-        return AutoConfig.from_pretrained(directory, local_files_only=True)
+        return transformers.AutoConfig.from_pretrained(directory, local_files_only=True)
 
 
 def load_tokenizer(directory: str | Path):
     """The tokenizer in `directory`, as transformers' fast class."""
-    from transformers import AutoTokenizer
-
-    import mlm.foundations.tensorflow_setup  # noqa: F401  which must come before transformers
+    from mlm.foundations.transformers_setup import transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
-        return AutoTokenizer.from_pretrained(directory, local_files_only=True, use_fast=True)
+        return transformers.AutoTokenizer.from_pretrained(
+            directory, local_files_only=True, use_fast=True
+        )
 
 
 def framework_of(directory: str | Path) -> str:

@@ -17,13 +17,16 @@ from mlm.evaluation.exported_model import (
 from mlm.foundations.errors import MlmError, listed
 
 
-def use_cpu(threads: int) -> None:
-    """Compute on `threads` threads of the CPU, for the same digits at any --cores; call before any
-    other TensorFlow or JAX."""
-    from mlm.foundations.tensorflow_setup import tf
-    from mlm.training.in_jax.devices import prepare_jax
+def use_cpu(model_directory: str | Path, threads: int) -> None:
+    """Open the model on `threads` threads of the CPU, for the same digits at any --cores; call
+    before any other TensorFlow or JAX."""
+    if framework_of(model_directory) == "jax":
+        from mlm.training.in_jax.devices import prepare_jax
 
-    prepare_jax("cpu", threads, None)
+        prepare_jax("cpu", threads, None)
+        return
+    from mlm.foundations.tensorflow_setup import tf
+
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import re
 import sys
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,16 +16,22 @@ from mlm.foundations.supported_python import unsuitable
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 _LIBRARY = Path(__file__).parents[2]
 
-#: The packages that the workflow itself imports. tensorflow has another name on a TPU VM.
+#: The packages that the workflow itself imports, whichever framework trains.
 PACKAGES = (
     *("datasets", "google-crc32c", "huggingface-hub", "jinja2", "matplotlib", "numpy", "orjson"),
-    *("pandas", "pyarrow", "safetensors", "scipy", "sentencepiece", "tensorflow", "tf-keras"),
-    *("tokenizers", "transformers", "zstandard"),
+    *("pandas", "pyarrow", "safetensors", "scipy", "sentencepiece", "tokenizers", "transformers"),
+    "zstandard",
 )
+#: By engine, what computes: one of the two is needed. On a TPU VM tensorflow has another name.
+FRAMEWORKS = {"jax": ("jax", "jaxlib"), "tensorflow": ("tensorflow", "tf-keras")}
 NO_JAX = (
     "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It comes with "
     "envs/requirements.txt; on a TPU VM it wants an environment of its own (pip install "
     "'jax[tpu]'), since TensorFlow's there needs an older libtpu"
+)
+NO_TENSORFLOW = (
+    "TensorFlow is not installed here, which pretraining.engine: tensorflow needs. It comes with "
+    "envs/requirements.txt; or set engine: jax for a family that it has"
 )
 
 
@@ -73,7 +80,10 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
         )
     problems = []
     pins = pinned_versions(requirements)
-    for package in PACKAGES:
+    optional = (p for packages in FRAMEWORKS.values() for p in packages if installed_version(p))
+    if not any(map(installed_version, FRAMEWORKS)):
+        problems.append("neither jax nor tensorflow is installed; one of them is expected")
+    for package in (*PACKAGES, *optional):
         found, wanted = installed_version(package), pins.get(package)
         if found is None:
             problems.append(f"{package} is missing; {package}=={wanted} is expected")
@@ -87,8 +97,17 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
         )
 
 
-def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Installed versions of `packages`, by default those that shape the results, by name."""
+def missing_frameworks(engines: Collection[str]) -> list[str]:
+    """A line for each of `engines` whose framework is missing here. Without any framework, this is
+    an environment for plans alone, and jobs have another."""
+    if not any(map(installed_version, FRAMEWORKS)):
+        return []
+    lines = {"jax": NO_JAX, "tensorflow": NO_TENSORFLOW}
+    return [line for e, line in lines.items() if e in engines and not installed_version(e)]
+
+
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Installed versions of `packages` by name."""
     return {p: v for p in packages if (v := installed_version(p)) is not None}
 
 

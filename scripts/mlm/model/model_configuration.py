@@ -29,14 +29,14 @@ def model_configuration(
 ):
     """The transformers configuration of the model, a PretrainedConfig, for `pretraining.engine`.
     Raises ConfigError with everything that does not fit: vocabulary, pad id, heads, fields."""
-    from transformers import AutoConfig
+    from mlm.foundations.transformers_setup import transformers
 
     stored = model.architecture() or {"model_type": model.family}
     left = (*_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
     base = {name: value for name, value in stored.items() if name not in left}
     fields = model.overrides()
     family = base.pop("model_type")
-    known = AutoConfig.for_model(family)
+    known = transformers.AutoConfig.for_model(family)
     own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
     base = {own_names.get(name, name): value for name, value in base.items()}
     # A field under the family's own name goes before the same under the common one.
@@ -46,7 +46,7 @@ def model_configuration(
     if problems := [f"model.{line}" for line in model.field_problems(engine)]:
         raise ConfigError(problems)
     try:
-        config = AutoConfig.for_model(family, **(base | asked))
+        config = transformers.AutoConfig.for_model(family, **(base | asked))
     except (ValueError, TypeError, KeyError) as error:
         problem = f"model.config: {family} does not take these fields: {error}"
         raise ConfigError([problem]) from error

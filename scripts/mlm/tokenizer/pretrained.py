@@ -38,10 +38,10 @@ def load_pretrained(
     setting `key` names; MlmError if there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
     source_files(directory, key)
-    from transformers import AutoTokenizer
+    from mlm.foundations.transformers_setup import transformers
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
             directory, use_fast=True, trust_remote_code=False, local_files_only=True
         )
         if not tokenizer.is_fast:

@@ -4,6 +4,8 @@ of TensorFlow and JAX."""
 from typing import Protocol
 
 from mlm.config.accelerator import Accelerator
+from mlm.foundations.environment import NO_TENSORFLOW, installed_version
+from mlm.foundations.errors import MlmError
 from mlm.model.export import ExportedModel
 from mlm.model.warm_start import Begun
 from mlm.training.devices import Devices
@@ -45,6 +47,8 @@ def open_devices(engine: str, settings: Accelerator, batch: int, together: bool 
         from mlm.training.in_jax.devices import open_mesh
 
         return open_mesh(settings, together)
+    if installed_version("tensorflow") is None:
+        raise MlmError(NO_TENSORFLOW)
     from mlm.training.in_tensorflow.devices import open_strategy
 
     return open_strategy(settings, batch)
