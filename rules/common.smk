@@ -38,12 +38,17 @@ from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
 from mlm.config import memory
 from mlm.config.publish import model_repository, published_runs
-from mlm.config.resolution import families_of, model_of_run, resolve, run_section
+from mlm.config.resolution import (
+    corpus_configuration,
+    families_of,
+    model_of_run,
+    resolve,
+    run_section,
+)
 from mlm.config.sources import check_repeated, settings_from
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.config.named_files import all_named_files
 from mlm.corpus.equal_shares import file_name, overlapping
-from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.parts import files_of_sources, filter_files
 from mlm.foundations.code_digests import job_digests
 from mlm.model.checkpoints import checkpoint_files
@@ -96,20 +101,14 @@ def canonical(value):
 told = logger.info if workflow.is_main_process else lambda _: None
 
 
-def files_of_filters():
-    """The files that filters of the sources of the corpus read."""
-    sources = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
-    return sorted({path for own in sources for path in filter_files(own["filters"])})
-
-
 RUNS = list(settings["runs"])
-USED_BY_CORPUS = canonical(corpus_settings(settings))
+CORPUS = corpus_configuration(settings)
 # Looked for before anything is planned: Snakemake takes the results of a missing file as done.
 with errors_in_words():
     FILES_OF_SOURCES, FILTER_FILES, OTHER_RUNS = all_named_files(
         settings if workflow.is_main_process else None,
-        lambda: files_of_sources(settings["corpus"], told),
-        files_of_filters,
+        lambda: files_of_sources(CORPUS.corpus, told),
+        lambda: filter_files(CORPUS),
         lambda: files_of_other_runs(settings["report"]["also"]),
     )
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)

@@ -1,60 +1,61 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
-from mlm.corpus.parts import decontamination_settings, planned_parts
+from dataclasses import asdict
+from mlm.corpus.parts import Part, planned_parts
 
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
 }
-
-# What is read is decontaminated, and searched for near-duplicates, later; empty: they are kept.
-FIRST_FILTERS = {
-    key: value
-    for key, value in USED_BY_CORPUS["filters"].items()
-    if key not in ("decontamination", "near_duplicates")
-}
-NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
-DECONTAMINATION = decontamination_settings(USED_BY_CORPUS)
-CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
-MIXED = settings["corpus"]["source"] == "mix"
-if MIXED or settings["corpus"]["parts"] > 1:
+FILTERS, MIXED = CORPUS.corpus.filters, CORPUS.corpus.source == "mix"
+NEAR = FILTERS.near_duplicates
+PARTS, COUNT = [Part()], settings["corpus"]["parts"]
+if MIXED or COUNT > 1:
     if workflow.storage_settings.default_storage_provider is not None:
         raise WorkflowError(
-            f"corpus.{'source: mix' if MIXED else 'parts: ' + str(settings['corpus']['parts'])} needs "
-            "a file system that all jobs see, and results are to lie in a bucket. Make the corpus "
-            f"where there is one (profiles/slurm){'' if MIXED else ', or set it to 1'}"
+            f"corpus.{'source: mix' if MIXED else f'parts: {COUNT}'} needs a file system that all "
+            "jobs see, and results are to lie in a bucket. Make the corpus where there is one "
+            f"(profiles/slurm){'' if MIXED else ', or set it to 1'}"
         )
-    CORPUS_PARTS = planned_parts(settings["corpus"], FILES_OF_SOURCES, told)
+    PARTS = planned_parts(CORPUS.corpus, COUNT, FILES_OF_SOURCES, told)
 # Sources of a mix are read by a job each.
-IN_PARTS = MIXED or len(CORPUS_PARTS) > 1
+IN_PARTS = MIXED or len(PARTS) > 1
+FILES_OF_PART = [[path for paths in part.files.values() for path in paths] for part in PARTS]
+PARTS_PLACE = f"results/corpus/parts/{len(PARTS):05d}"
 
-FILES_OF_PART = [
-    [piece[0] for pieces in part["files"].values() for piece in pieces] for part in CORPUS_PARTS
-]
-READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
-# In parts: what all jobs before the last one leave, by the stem of their files' names.
-numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS)) if IN_PARTS]
-READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
-DEDUPLICATED = [f"{READ}/removed"]
-# All but near-duplicates.
-LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if DECONTAMINATION]
-SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers if NEAR_DUPLICATES]
-NEAR = [f"{READ}/near"] if NEAR_DUPLICATES else []
-WRITTEN = {
-    split: [
-        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}" for share in range(count)
+
+def of_parts(stem, *endings, wanted=True):
+    """The files that the jobs of all parts leave, by the stem and the endings of their names."""
+    numbers = range(len(PARTS)) if IN_PARTS and wanted else []
+    return [f"{PARTS_PLACE}/{stem}-{part:05d}.{e}" for part in numbers for e in endings]
+
+
+def removed_by(ending):
+    """The files on documents that passes removed, but for near-duplicates."""
+    overlaps = of_parts("overlap", ending, wanted=CORPUS.decontaminates)
+    return [f"{PARTS_PLACE}/removed.{ending}", *overlaps]
+
+
+def near_duplicates(ending):
+    """The file on near-duplicates, if they are removed."""
+    return [f"{PARTS_PLACE}/near.{ending}"] if NEAR.enabled else []
+
+
+def written(*endings, splits=SPLITS):
+    """The Parquet files of `splits` as jobs of parts write them, and what is beside them."""
+    stems = [
+        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}"
+        for split in splits
+        if IN_PARTS
+        for count in [settings["corpus"]["count"][split]]
+        for share in range(count)
     ]
-    for split, count in settings["corpus"]["count"].items()
-    if IN_PARTS
-}
+    return [f"{stem}.{ending}" for stem in stems for ending in endings]
 
 
-# The files of jobs of parts, by the stems of their names.
-files_of = lambda stems, *endings: [f"{stem}.{ending}" for stem in stems for ending in endings]
-# The records of split `held_out`, with which a job that writes some of train compares.
-held_out_records = lambda held_out, split: files_of(
-    WRITTEN[held_out] if split == "train" else [], "json"
-)
+def held_out_records(split):
+    """The records of `split` for a job that writes train, which is compared with it."""
+    return lambda wildcards: (written("json", splits=[split]) if wildcards.split == "train" else [])
 
 
 rule corpus_read:
@@ -65,134 +66,187 @@ rule corpus_read:
     output:
         record=temp("results/corpus/parts/{parts}/read-{part}.json"),
         digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
-        train=temp("results/corpus/parts/{parts}/read-{part}-train.arrow"),
-        validation=temp("results/corpus/parts/{parts}/read-{part}-validation.arrow"),
-        test=temp("results/corpus/parts/{parts}/read-{part}-test.arrow"),
+        train=temp("results/corpus/parts/{parts}/read-{part}.train"),
+        validation=temp("results/corpus/parts/{parts}/read-{part}.validation"),
+        test=temp("results/corpus/parts/{parts}/read-{part}.test"),
+    log:
+        "logs/corpus_read/{parts}-{part}.log",
+    benchmark:
+        "logs/benchmarks/corpus_read/{parts}-{part}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
     params:
-        part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
+        part=lambda wildcards: asdict(PARTS[int(wildcards.part)]),
         files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
-        settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
+        corpus=canonical(CORPUS.for_reading().model_dump()),
+        code=code_of("corpus", "corpus_read"),
     script:
-        "../scripts/jobs/corpus_read.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_deduplicate:
     """Find duplicates and leaks among the documents of all parts."""
     input:
-        records=files_of(READ_PARTS, "json"),
+        records=of_parts("read", "json"),
     output:
         record=temp("results/corpus/parts/{parts}/removed.json"),
         removed=temp("results/corpus/parts/{parts}/removed.numbers"),
+    log:
+        "logs/corpus_deduplicate/{parts}.log",
+    benchmark:
+        "logs/benchmarks/corpus_deduplicate/{parts}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=120,
     params:
-        filters={key: FIRST_FILTERS[key] for key in ("deduplicate", "remove_leakage")},
+        deduplicate=FILTERS.deduplicate,
+        remove_leakage=FILTERS.remove_leakage,
+        code=code_of("corpus", "corpus_deduplicate"),
     script:
-        "../scripts/jobs/corpus_deduplicate.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_decontaminate:
     """Find documents of a part of train that share words in a row with texts of an evaluation."""
     input:
         filters=source(FILTER_FILES),
-        removed=files_of(DEDUPLICATED, "json"),
+        removed=[f"{PARTS_PLACE}/removed.json"],
     output:
         record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
         removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
+    log:
+        "logs/corpus_decontaminate/{parts}-{part}.log",
+    benchmark:
+        "logs/benchmarks/corpus_decontaminate/{parts}-{part}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1500,
         runtime=240,
     params:
         files=identities(FILTER_FILES),
-        settings=DECONTAMINATION,
+        corpus=canonical(CORPUS.for_decontamination().model_dump()),
+        code=code_of("corpus", "corpus_decontaminate"),
     script:
-        "../scripts/jobs/corpus_decontaminate.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_sign:
     """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
     input:
-        # Snakemake compares each file asked of a job with all that this job reads: records alone.
-        removed=files_of(LEFT_OUT, "json"),
-        part=f"{READ}/read-{{part}}.json",
+        removed=[
+            f"{PARTS_PLACE}/{stem}.json"
+            for stem in ("removed", "overlap-{part}")
+            if stem == "removed" or CORPUS.decontaminates
+        ],
+        part=f"{PARTS_PLACE}/read-{{part}}.json",
     output:
         record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
         signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
         bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
+    log:
+        "logs/corpus_sign/{parts}-{part}.log",
+    benchmark:
+        "logs/benchmarks/corpus_sign/{parts}-{part}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
     params:
-        near={key: NEAR_DUPLICATES.get(key) for key in ("words", "bands", "rows")},
+        near=NEAR.model_dump(include={"words", "bands", "rows"}),
+        code=code_of("corpus", "corpus_sign"),
     script:
-        "../scripts/jobs/corpus_sign.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_cluster:
     """Cluster documents that share keys, and keep one of each cluster."""
     input:
-        removed=files_of(LEFT_OUT, "json"),
-        signed=files_of(SIGNED_PARTS, "json"),
+        removed=removed_by("json"),
+        signed=of_parts("signed", "json", wanted=NEAR.enabled),
     output:
         record=temp("results/corpus/parts/{parts}/near.json"),
         removed=temp("results/corpus/parts/{parts}/near.numbers"),
+    log:
+        "logs/corpus_cluster/{parts}.log",
+    benchmark:
+        "logs/benchmarks/corpus_cluster/{parts}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
     params:
-        near={key: value for key, value in NEAR_DUPLICATES.items() if key != "enabled"},
-        leaks=FIRST_FILTERS["remove_leakage"],
+        near=NEAR.model_dump(),
+        remove_leakage=FILTERS.remove_leakage,
+        code=code_of("corpus", "corpus_cluster"),
     script:
-        "../scripts/jobs/corpus_cluster.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_write:
     """Write one of the Parquet files of a split, of the documents that are kept."""
     input:
-        near=files_of(NEAR, "json"),
-        removed=files_of(LEFT_OUT, "json"),
-        # Train is compared with what is held out.
-        validation=lambda wildcards: held_out_records("validation", wildcards.split),
-        test=lambda wildcards: held_out_records("test", wildcards.split),
+        near=near_duplicates("json"),
+        removed=removed_by("json"),
+        validation=held_out_records("validation"),
+        test=held_out_records("test"),
     output:
         file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
         record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
         groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
         shared=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.shared"),
+    log:
+        "logs/corpus_write/{split}-{share}-{shares}.log",
+    benchmark:
+        "logs/benchmarks/corpus_write/{split}-{share}-{shares}.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
+    params:
+        code=code_of("corpus", "corpus_write"),
     script:
-        "../scripts/jobs/corpus_write.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus_counts:
     """Sum up what all parts and files of the corpus counted."""
     input:
-        **{f"{split}_records": files_of(stems, "json") for split, stems in WRITTEN.items()},
+        **{f"{split}_records": written("json", splits=[split]) for split in SPLITS},
         # All that was made so far: it is needed until everything is written, and then gone.
-        records=files_of(READ_PARTS, "json"),
-        digests=files_of(READ_PARTS, "digests"),
-        spools=[f"{stem}-{split}.arrow" for stem in READ_PARTS for split in SPLITS],
-        removed=files_of(LEFT_OUT, "json"),
-        numbers=files_of(LEFT_OUT + NEAR, "numbers"),
-        signed=files_of(SIGNED_PARTS, "json", "signatures", "keys"),
-        near=files_of(NEAR, "json"),
-        counted=[file for stems in WRITTEN.values() for file in files_of(stems, "groups", "shared")],
-        files=[file for stems in WRITTEN.values() for file in files_of(stems, "parquet")],
+        records=of_parts("read", "json"),
+        spools=of_parts("read", "digests", *SPLITS),
+        removed=removed_by("json"),
+        numbers=[*removed_by("numbers"), *near_duplicates("numbers")],
+        signed=of_parts("signed", "json", "signatures", "keys", wanted=NEAR.enabled),
+        near=near_duplicates("json"),
+        counted=written("groups", "shared"),
+        files=written("parquet"),
     output:
         train=temp("results/corpus/parts/train.json"),
         validation=temp("results/corpus/parts/validation.json"),
         test=temp("results/corpus/parts/test.json"),
+    log:
+        "logs/corpus_counts/corpus_counts.log",
+    benchmark:
+        "logs/benchmarks/corpus_counts/corpus_counts.tsv"
+    conda:
+        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=60,
+    params:
+        code=code_of("corpus", "corpus_counts"),
     script:
-        "../scripts/jobs/corpus_counts.py"
+        "../scripts/jobs/corpus.py"
 
 
 rule corpus:
@@ -205,7 +259,7 @@ rule corpus:
         # The same whatever the number of parts, which changes no byte.
         parts=[
             *[f"results/corpus/parts/{split}.json" for split in SPLITS if IN_PARTS],
-            *[file for stems in WRITTEN.values() for file in files_of(stems, "parquet", "json")],
+            *written("parquet", "json"),
         ],
     output:
         train=corpus_files("train"),
@@ -214,6 +268,12 @@ rule corpus:
         train_json="results/corpus/train.json",
         validation_json="results/corpus/validation.json",
         test_json="results/corpus/test.json",
+    log:
+        "logs/corpus/corpus.log",
+    benchmark:
+        "logs/benchmarks/corpus/corpus.tsv"
+    conda:
+        "../envs/environment.yaml"
     # Files of parts are checked side by side.
     threads: 4 if IN_PARTS else 1
     resources:
@@ -224,8 +284,8 @@ rule corpus:
             part: identities(paths)
             for part, paths in (CORPUS_FILES | {"filters": FILTER_FILES}).items()
         },
-        settings=USED_BY_CORPUS,
+        corpus=canonical(CORPUS.model_dump()),
         file_counts=canonical(settings["corpus"]["count"]),
-        operational=operational(parts=f"{len(CORPUS_PARTS):05d}" if IN_PARTS else None),
+        code=code_of("corpus", "corpus"),
     script:
         "../scripts/jobs/corpus.py"

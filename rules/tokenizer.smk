@@ -22,6 +22,12 @@ rule tokenizer:
         config="results/tokenizer/tokenizer_config.json",
         special="results/tokenizer/special_tokens_map.json",
         stats="results/tokenizer/tokenizer_stats.json",
+    log:
+        "logs/tokenizer/tokenizer.log",
+    benchmark:
+        "logs/benchmarks/tokenizer/tokenizer.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: Tokenizer.training_threads
     resources:
         # Parquet is about a third of the text.
@@ -34,5 +40,6 @@ rule tokenizer:
         tokenizer=canonical(settings["tokenizer"]),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
         families=families_of(settings) if settings["tokenizer"]["kind"] == "pretrained" else [],
+        code=code_of("tokenizer", "tokenizer"),
     script:
         "../scripts/jobs/tokenizer.py"

@@ -1,30 +1,109 @@
-"""Rule `corpus`: any source of text to the Parquet files of three splits, one document a row."""
+"""The corpus: a source to the Parquet files of three splits, in one job or in passes over parts."""
 
 import sys
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
-from mlm.config.fields import SPLITS
-from mlm.corpus.corpus_building import build_corpus, remove_other_parts, take_over
-from mlm.foundations.phrasing import in_bytes
 
 
-@run_as_job
-def main(job):
+@run_as_job("corpus_read")
+def read(job):
+    from mlm.config.corpus import CorpusConfiguration
+    from mlm.corpus.part_reading import check_unchanged, read_part
+    from mlm.corpus.parts import Part
+    from mlm.corpus.spooling import PartFiles
+
+    check_unchanged(job.params.files)
+    configuration = CorpusConfiguration.model_validate(job.params.corpus)
+    read_part(configuration, Part(**job.params.part), PartFiles(Path(job.output.record)))
+
+
+@run_as_job("corpus_deduplicate")
+def find_duplicates(job):
+    from mlm.corpus.deduplication import deduplicate
+
+    parts, params = list(map(Path, job.input.records)), job.params
+    deduplicate(parts, params.deduplicate, params.remove_leakage, Path(job.output.record))
+
+
+@run_as_job("corpus_decontaminate")
+def find_contaminated(job):
+    from mlm.config.corpus import CorpusConfiguration
+    from mlm.corpus.decontamination import decontaminate
+    from mlm.corpus.spooling import SpooledCorpus
+
+    corpus, part = SpooledCorpus(job.input.removed), int(job.wildcards.part)
+    configuration = CorpusConfiguration.model_validate(job.params.corpus)
+    decontaminate(corpus, part, configuration, Path(job.output.record))
+
+
+@run_as_job("corpus_sign")
+def compute_signatures(job):
+    from mlm.corpus.near_duplicates import sign
+    from mlm.corpus.spooling import SpooledCorpus
+
+    corpus, part = SpooledCorpus(job.input.removed), int(job.wildcards.part)
+    sign(corpus, part, Path(job.output.record), **job.params.near)
+
+
+@run_as_job("corpus_cluster")
+def find_near_duplicates(job):
+    from mlm.config.filters import NearDuplicates
+    from mlm.corpus.near_clusters import cluster
+    from mlm.corpus.spooling import SpooledCorpus
+
+    corpus, signed = SpooledCorpus(job.input.removed), list(map(Path, job.input.signed))
+    near = NearDuplicates.model_validate(job.params.near)
+    cluster(corpus, signed, near, job.params.remove_leakage, Path(job.output.record))
+
+
+@run_as_job("corpus_write")
+def write_parquet(job):
+    from mlm.corpus.corpus_writing import write_file
+    from mlm.corpus.spooling import SpooledCorpus
+
+    corpus = SpooledCorpus([*job.input.removed, *job.input.near])
+    held_out = {split: list(map(Path, job.input[split])) for split in ("validation", "test")}
+    share, shares = int(job.wildcards.share), int(job.wildcards.shares)
+    write_file(corpus, job.wildcards.split, share, shares, held_out, Path(job.output.record))
+
+
+# The pass itself checks these files, or does not open them.
+@run_as_job("corpus_counts", unread=("spools", "numbers", "signed", "files"))
+def describe_splits(job):
+    from mlm.config.fields import SPLITS
+    from mlm.corpus.corpus_building import remove_other_parts
+    from mlm.corpus.split_descriptions import described_splits
+    from mlm.corpus.spooling import SpooledCorpus
+
+    corpus = SpooledCorpus([*job.input.removed, *job.input.near])
+    written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
+    for split, description in described_splits(corpus, written).items():
+        description.write(job.output[split])
+    directory = Path(job.input.records[0]).parent
+    remove_other_parts(directory.parent, directory.name)
+
+
+@run_as_job("corpus")
+def build(job):
+    from mlm.config.corpus import CorpusConfiguration
+    from mlm.config.fields import SPLITS
+    from mlm.corpus.corpus_building import build_corpus, remove_other_parts, take_over
+    from mlm.foundations.phrasing import in_bytes
+
     parquet = {split: list(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}
-    known = {}
     if parts := job.input.get("parts"):
-        made, known = take_over(Path(parts[0]).parent, parquet, described, job.threads)
+        splits = take_over(Path(parts[0]).parent, parquet, described, job.threads)
     else:
         files = {split: list(job.input[split]) for split in SPLITS}
-        made = build_corpus(job.params.settings, files, parquet, described)
-    parts = Path(described["train"]).with_name("parts")
-    remove_other_parts(parts, job.params.operational["parts"])
-    for split, described in made.items():
-        words = f"{split}: {described.documents:,} documents, {described.bytes:,} bytes"
-        print(words, file=sys.stderr)
-    documents, size = (
-        sum(getattr(s, key) for s in made.values()) for key in ("documents", "bytes")
-    )
-    return Done(f"{documents:,} documents, {in_bytes(size)}", known)
+        configuration = CorpusConfiguration.model_validate(job.params.corpus)
+        splits = build_corpus(configuration, files, parquet, described)
+        remove_other_parts(Path(described["train"]).with_name("parts"))
+    digests = {}
+    for name, split in splits.items():
+        print(f"{name}: {split.documents:,} documents, {split.bytes:,} bytes", file=sys.stderr)
+        digests |= zip(parquet[name], (file.sha256 for file in split.files), strict=True)
+    documents = sum(split.documents for split in splits.values())
+    size = in_bytes(sum(split.bytes for split in splits.values()))
+    return Done(f"{documents:,} documents, {size}", digests)

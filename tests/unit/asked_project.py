@@ -9,14 +9,13 @@ from importlib.resources import files as packaged
 from pathlib import Path
 from types import SimpleNamespace
 
+from corpus_files import build_in_one_job
 from report_artefacts import training
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from mlm.config.resolution import RunConfiguration, resolve
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.corpus_building import build_corpus
-from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
@@ -135,9 +134,8 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
         Path("data", f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     Path("results/corpus").mkdir(parents=True)
     described = {split: f"results/corpus/{split}.json" for split in SPLITS}
-    build_corpus(
-        used_settings(settings["corpus"], settings["seed"]),
-        matched_files({split: settings["corpus"]["files"][split] for split in SPLITS}),
+    build_in_one_job(
+        settings,
         {
             "train": [f"results/corpus/train-{i:05d}-of-00002.parquet" for i in range(2)],
             "validation": ["results/corpus/validation.parquet"],

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tests.conftest import refusal
 
-from mlm.config.resolution import resolve
+from mlm.config.resolution import Settings, corpus_configuration, resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.equal_shares import file_name
-from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.file_patterns import matched_files
 
 
 def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | None = None):
@@ -24,16 +24,22 @@ def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | N
 
 def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus") -> dict:
     """The documents by split that the configuration's section `corpus` leads to."""
-    section = resolve({"corpus": corpus, "seed": seed})["corpus"]
-    files = {}
-    if section["source"] == "files":
-        files = matched_files({split: section["files"][split] for split in SPLITS})
-    parquet, described = outputs(directory, section["count"])
-    build_corpus(used_settings(section, seed), files, parquet, described)
+    settings = resolve({"corpus": corpus, "seed": seed})
+    parquet, described = outputs(directory, settings["corpus"]["count"])
+    build_in_one_job(settings, parquet, described)
     return {
         split: [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
         for split, paths in parquet.items()
     }
+
+
+def build_in_one_job(settings: Settings, parquet: dict, described: dict) -> None:
+    """What rule `corpus` does."""
+    configuration = corpus_configuration(settings)
+    files = {}
+    if configuration.corpus.source == "files":
+        files = matched_files(configuration.corpus.files)
+    build_corpus(configuration, files, parquet, described)
 
 
 def described(split: str, directory: Path | str = "results/corpus") -> dict:

@@ -288,9 +288,9 @@ def test_other_data_than_the_trainings_is_refused(project):
     trained()
     path = Path("results/corpus/train.json")
     content = path.read_bytes()
-    record = {"rule": "corpus", "settings": {"settings": "0" * 16}}
+    record = {"rule": "corpus", "settings": {"corpus": "0" * 16}}
     write_artefact(path, json.loads(content) | {"made_from": record})
-    with pytest.raises(MlmError, match="was made with another section corpus"):
+    with pytest.raises(MlmError, match="section corpus had other settings"):
         asked(TEXTS[0])
     path.write_bytes(content)
     path = Path("results/manifests/train.json")

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import refusal
 
+from mlm.config.filters import CorpusFilters, QualityFilter
 from mlm.corpus import buckets, split_documents
-from mlm.corpus.artefacts import PassRecord
+from mlm.corpus.artefacts import Encoding, PassRecord
 from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
     DUPLICATE,
@@ -151,11 +152,12 @@ def test_equal_after_normalisation_is_a_duplicate(tmp_path, form):
 def test_a_document_that_is_kept_as_is_is_one_that_the_filters_leave_unchanged():
     raws = ["", " \n ", "ab", "abc", "a" * 9, "a\0c", "a\udc80c", "e\u0301c", "\xe9cd"]
     for form, kept in {"none": {"abc", "e\u0301c", "\xe9cd"}, "NFC": {"abc"}}.items():
-        filters = Filters({"normalisation": form, "min_characters": 3, "max_characters": 8})
-        assert {raw for raw in raws if filters.keep_as_is(raw)} == kept
-        assert all(filters.judged(raw) == (raw, None, 0, 0, 0, {}) for raw in kept)
-    with_rules = {"min_characters": 1, "max_characters": None, "quality": {"min_words": 2}}
-    assert not Filters({"normalisation": "none"} | with_rules).keep_as_is("abc")
+        section = CorpusFilters(normalisation=form, min_characters=3, max_characters=8)
+        filters = Filters(section)
+        assert {raw for raw in raws if filters.keeps_unchanged(raw)} == kept
+        assert all(filters.apply(raw) == (raw, None, Encoding(), {}) for raw in kept)
+    with_rules = CorpusFilters(quality=QualityFilter(rules={"min_words": 2}))
+    assert not Filters(with_rules).keeps_unchanged("abc")
 
 
 def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_path):

@@ -14,8 +14,8 @@ from tests.conftest import refusal
 from mlm.config.corpus import Corpus, Files, refused_encoding
 from mlm.config.named_files import all_named_files
 from mlm.config.resolution import resolve
+from mlm.corpus.document_reading import read_documents
 from mlm.corpus.file_patterns import matched_files
-from mlm.corpus.formats import read_documents
 from mlm.foundations.errors import MlmError
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -33,7 +33,7 @@ def test_files_are_read_in_the_order_of_their_names_each_once(patterns, found):
     for name in ("b", "a", "a1", "a[1]", "c/x", "c/d/y"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(f"{name}.txt").write_text(f"text {name}\n", encoding="utf-8")
-    assert matched_files({"train": patterns})["train"] == found
+    assert matched_files(Files(train=patterns))["train"] == found
 
 
 def test_a_file_of_several_names_is_read_once_and_the_others_are_told():
@@ -43,7 +43,7 @@ def test_a_file_of_several_names_is_read_once_and_the_others_are_told():
     Path("more").symlink_to("data")
     absolute = str(Path("data/a.txt").absolute())
     said = []
-    named = {"train": [absolute, "link.txt", "data/*.txt", "more/*.txt"]}
+    named = Files(train=[absolute, "link.txt", "data/*.txt", "more/*.txt"])
     assert matched_files(named, said.append)["train"] == ["data/a.txt"]
     assert len(said) == 3 and all("data/a.txt" in line for line in said)
     for other in (absolute, "link.txt", "more/a.txt"):
@@ -92,22 +92,12 @@ REFUSALS = [
 ]
 
 
-def test_files_are_read_in_the_encoding_that_is_named_whole_and_in_ranges():
+def test_files_are_read_in_the_encoding_that_is_named():
     # With white space that only this encoding knows by its byte: a paragraph ends there.
     text = "Él dijo así.\nMañana.\n\xa0\nOtro párrafo.\n"
     Path("train.txt").write_bytes(text.encode("latin-1"))
     settings = files(encoding="latin-1", files={"document_per": "paragraph"})
-    whole = build(settings)["train"]
-    assert whole == ["Él dijo así.\nMañana.", "Otro párrafo."]
-    reading = Corpus(encoding="iso8859-1", files=Files(document_per="paragraph"))
-    size = Path("train.txt").stat().st_size
-    for cut in range(1, size):
-        with open("train.txt", "rb") as handle:
-            ranges = ((0, cut), (cut, size))
-            found = [
-                d.text for r in ranges for d in read_documents(handle, "x", "txt", reading, *r)
-            ]
-        assert found == whole, cut
+    assert build(settings)["train"] == ["Él dijo así.\nMañana.", "Otro párrafo."]
     Path("train.txt").write_bytes("한국어\n日本語\n".encode("gb18030"))
     assert build(files(encoding="GB18030"))["train"] == ["한국어", "日本語"]
     marked = io.BytesIO("\ufefftext\none\n".encode())
@@ -142,7 +132,7 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
     os.mkfifo("data/pipe.txt")
     Path(os.fsdecode(b"data/caf\xe9.txt")).write_text("text\n", encoding="utf-8")
     train = ["data/*", "both.txt", "absent/*.txt", "data/*.csv"]
-    message = refusal(matched_files, {"train": train, "test": ["both.txt", "data"]})
+    message = refusal(matched_files, Files(train=train, test=["both.txt", "data"]))
     message.encode("utf-8")
     lines = [line for line in message.splitlines() if line.startswith("  - ")]
     names = ["data/a.docx", "data/link.txt", "data/pipe.txt", "data/{brace}.txt.gz", r"data/a\x1bb"]
@@ -176,11 +166,11 @@ def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
     Path("results/corpus").mkdir(parents=True)
     Path("results/corpus/train.parquet").write_bytes(b"x")
     pattern = pattern.format(tmp_path)
-    said = refusal(matched_files, {"train": [pattern]})
+    said = refusal(matched_files, Files(train=[pattern]))
     assert "results/corpus, which the workflow itself" in said and pattern in said
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    found = matched_files({"train": ["../results/**/*.parquet"]})
+    found = matched_files(Files(train=["../results/**/*.parquet"]))
     assert found["train"] == ["../results/corpus/train.parquet"]
 
 
@@ -195,7 +185,7 @@ def test_what_may_not_be_read_is_named(pattern, tmp_path):
     tmp_path.chmod(0o777)
     os.seteuid(65534)
     try:
-        said = refusal(matched_files, {"train": ["d/no.txt", pattern]})
+        said = refusal(matched_files, Files(train=["d/no.txt", pattern]))
     finally:
         os.seteuid(0)
     assert "chmod u+r d/no.txt" in said and "chmod u+rx d/secret" in said

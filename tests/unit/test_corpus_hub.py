@@ -12,8 +12,8 @@ import pytest
 from corpus_files import build, described, refused
 from tests.conftest import refusal
 
-from mlm.config.resolution import resolve
-from mlm.corpus.file_patterns import used_settings
+from mlm.config.resolution import corpus_configuration, resolve
+from mlm.corpus.parts import Part
 from mlm.corpus.sources import open_source
 
 COMMIT, OTHER = "a" * 40, "b" * 40
@@ -41,9 +41,10 @@ def settings(**hub) -> dict:
     }
 
 
-def streams(*part) -> dict[str, list]:
-    used = used_settings(resolve({"corpus": settings()})["corpus"], 1)
-    return {s: list(stream()) for s, stream in open_source(used, {}, *part).streams.items()}
+def streams(share: int = 0, shares: int = 1) -> dict[str, list]:
+    configuration = corpus_configuration(resolve({"corpus": settings(), "seed": 1}))
+    source = open_source(configuration, Part(share=share, shares=shares))
+    return {split: list(stream()) for split, stream in source.streams.items()}
 
 
 def write_data(directory: Path) -> None:
@@ -88,7 +89,7 @@ def test_shares_of_a_dataset_give_each_row_once(parts):
     whole = streams()
     found = {split: [] for split in whole}
     for part in range(parts):
-        for split, documents in streams((part, parts)).items():
+        for split, documents in streams(part, parts).items():
             found[split] += documents
     assert found == whole and len(whole["train"]) == len(TEXTS["train"])
 

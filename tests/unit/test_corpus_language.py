@@ -4,6 +4,7 @@ from pathlib import Path
 from corpus_files import build, described, files
 from tests.conftest import refusal
 
+from mlm.config.filters import LanguageFilter
 from mlm.corpus.filters import Language
 
 #: What the model knows: words by language, three of them (one the end of a line) in both.
@@ -49,11 +50,19 @@ def test_documents_of_other_languages_are_left_out_and_counted(here):
     assert "no language 'fr'; it has 2, among them de, en" in refusal(build, section)
 
 
+def refused(path: str | Path) -> str:
+    return refusal(Language, LanguageFilter(**settings(str(path))))
+
+
 def test_what_is_no_model_and_a_missing_library_are_told(tmp_path, monkeypatch):
     path = tmp_path / "m.bin"
     for content in (b"", b"<html>" + b" " * 90, Path(model(path, kind=2)).read_bytes()):
         path.write_bytes(content)
-        assert "corpus.filters.language.model" in refusal(Language, settings(str(path)))
+        assert "corpus.filters.language.model" in refusal(
+            Language, LanguageFilter(**settings(str(path)))
+        )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "envs/requirements-language.txt" in refusal(Language, settings(model(path)))
+    assert "envs/requirements-language.txt" in refusal(
+        Language, LanguageFilter(**settings(model(path)))
+    )
     assert (Path(__file__).parents[2] / "envs/requirements-language.txt").exists()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_corpus_parts import content, in_parts
 from tests.conftest import refusal
 
-from mlm.config.resolution import resolve
+from mlm.config.resolution import Settings, resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.mix import Choice
@@ -30,7 +30,7 @@ def place(here, monkeypatch):
     return here
 
 
-def mix(**weights) -> dict:
+def mix(more: dict | None = None, **weights) -> Settings:
     sources = {
         "letters": {"files": {"train": ["letters.txt"]}, "filters": {"min_characters": 8}},
         "pieces": {
@@ -41,8 +41,10 @@ def mix(**weights) -> dict:
         "notes": {"files": {"train": ["notes.parquet"]}},
     }
     chosen = {n: sources[n] | {"source": "files", "weight": w} for n, w in weights.items()}
+    for name, keys in (more or {}).items():
+        chosen[name] = chosen.get(name, chosen["pieces"]) | keys
     corpus = {"source": "mix", "mix": chosen, "held_out": {"validation": 0.2, "test": 0.2}}
-    return resolve({"corpus": corpus | {"count": {"train": 3}}})["corpus"]
+    return resolve({"corpus": corpus | {"count": {"train": 3}}})
 
 
 def texts(directory: Path, split: str) -> list[str]:
@@ -79,13 +81,12 @@ def test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts(
     first = train[: kept["letters"] + taken["notes"] + taken["pieces"]]
     assert len(set(first)) == len(first)
     assert "a mix of letters, 2.5 times (1 text file" in str(described.source)
-    assert in_parts(Path("parts"), corpus, 4) > 8
+    assert in_parts(Path("parts"), corpus, 4) == 3
     assert content(Path("parts")) == content(Path("one"))
 
 
 def test_groups_of_different_sources_are_apart_and_a_text_without_one_is_a_group(place):
-    corpus = mix(pieces=1, notes=2)
-    corpus["mix"]["more"] = corpus["mix"]["pieces"] | {"text_column": "also"}
+    corpus = mix({"more": {"text_column": "also"}}, pieces=1, notes=2)
     lines = Path("pieces.jsonl").read_text().splitlines()
     rows = (json.loads(line) for line in lines)
     also = (json.dumps(row | {"also": f"other {row['body']}"}) + "\n" for row in rows)
@@ -118,8 +119,8 @@ def test_a_choice_is_an_exact_share_however_it_is_cut(total, share, cuts, key):
 
 
 def test_a_source_that_gives_nothing_is_refused_in_words(place):
-    corpus = mix(letters=1, pieces=0.001, notes=1)
-    corpus["mix"]["notes"]["filters"] = corpus["filters"] | {"min_characters": 100}
+    few = {"notes": {"filters": {"min_characters": 100}}}
+    corpus = mix(few, letters=1, pieces=0.001, notes=1)
     message = refusal(in_parts, Path("out"), corpus, 2)
     assert "corpus.mix.notes: no document of train is left of " in message
     assert "corpus.mix.pieces: weight 0.001 takes none of its " in message

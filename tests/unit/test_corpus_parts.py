@@ -1,28 +1,21 @@
 import gzip
-import io
 import json
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus_files import outputs
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from corpus_files import build_in_one_job, outputs
 from tests.conftest import refusal
 
-from mlm.config.corpus import Corpus, Files
-from mlm.config.resolution import resolve
+from mlm.config.resolution import Settings, corpus_configuration, resolve
 from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
-from mlm.corpus.corpus_building import SPLITS, after_reading, build_corpus, take_over
+from mlm.corpus.corpus_building import SPLITS, after_reading, take_over
 from mlm.corpus.corpus_writing import write_file
 from mlm.corpus.deduplication import deduplicate
-from mlm.corpus.file_patterns import matched_files, used_settings
-from mlm.corpus.formats import read_documents
 from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import files_of_sources, planned_parts, whole
+from mlm.corpus.parts import Part, files_of_sources, planned_parts
 from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.errors import MlmError
@@ -55,31 +48,30 @@ def sources(here, monkeypatch):
     return data
 
 
-def section(**more) -> dict:
-    return resolve({"corpus": {"source": "files", "files": {"train": ["data/*"]}} | more})["corpus"]
+def section(**more) -> Settings:
+    return resolve({"corpus": {"source": "files", "files": {"train": ["data/*"]}} | more})
 
 
-def in_one_job(directory: Path, corpus: dict) -> None:
-    files = matched_files({split: corpus["files"][split] for split in SPLITS})
-    build_corpus(used_settings(corpus, 0), files, *outputs(directory, corpus["count"]))
+def in_one_job(directory: Path, settings: Settings) -> None:
+    build_in_one_job(settings, *outputs(directory, settings["corpus"]["count"]))
 
 
-def in_parts(directory: Path, corpus: dict, parts: int) -> int:
+def in_parts(directory: Path, settings: Settings, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
-    used = used_settings(corpus, 0)
-    files = files_of_sources(corpus, print)
-    pieces = planned_parts(corpus | {"parts": parts}, files, print)
-    place = directory / "parts"
-    read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
-    for part, left in zip(pieces, read, strict=True):
-        read_part(used, part, left)
+    configuration = corpus_configuration(settings)
+    files = files_of_sources(configuration.corpus, print)
+    planned = planned_parts(configuration.corpus, parts, files, print)
+    place, counts = directory / "parts", settings["corpus"]["count"]
+    read = [PartFiles.below(place / "read", number) for number in range(len(planned))]
+    for part, left in zip(planned, read, strict=True):
+        read_part(configuration, part, left)
     (place / "written").mkdir()
     records = [files.record for files in read]
-    descriptions, _ = after_reading(records, used, corpus["count"], place / "written")
+    descriptions, _ = after_reading(records, configuration, counts, place / "written")
     for split, made in descriptions.items():
         made.write(place / f"{split}.json")
-    take_over(place, *outputs(directory, corpus["count"]), threads=2)
-    return len(pieces)
+    take_over(place, *outputs(directory, counts), threads=2)
+    return len(planned)
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -87,7 +79,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "corpus",
     [
         {
             "held_out": {"validation": 0.2, "test": 0.2},
@@ -97,8 +89,9 @@ def content(directory: Path) -> dict[str, bytes]:
         {
             "files": {
                 "train": ["data/a.txt", "data/b.jsonl"],
-                "validation": ["data/c.txt.gz"],
-                "test": ["data/d.parquet"],
+                # Two files and no more, or each split would be one group.
+                "validation": ["data/c.txt.gz", "data/e.csv"],
+                "test": ["data/d.parquet", "data/f.txt"],
                 "document_per": "paragraph",
             },
             "group_per": "file",
@@ -123,57 +116,20 @@ def content(directory: Path) -> dict[str, bytes]:
     ids=["held out", "carved", "given", "filtered", "near"],
 )
 @pytest.mark.parametrize(
-    ("parts", "fewest"), [(1, 1), (7, 5), pytest.param(64, 20, marks=pytest.mark.slow)]
+    ("parts", "fewest"), [(1, 1), (3, 3), pytest.param(64, 4, marks=pytest.mark.slow)]
 )
-def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts, fewest):
-    corpus = section(**settings)
-    if corpus["group_per"]:
-        # Two files and no more, or each split would be one group.
-        corpus["files"]["validation"].append("data/e.csv")
-        Path("data/f.txt").write_text("another\n\ntext\n")
-        corpus["files"]["test"].append("data/f.txt")
-    in_one_job(Path("one"), corpus)
+def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, corpus, parts, fewest):
+    Path("data/f.txt").write_text("another\n\ntext\n")
+    settings = section(**corpus)
+    in_one_job(Path("one"), settings)
     expected = content(Path("one"))
-    assert len(expected) == 3 + sum(corpus["count"].values())
+    assert len(expected) == 3 + sum(settings["corpus"]["count"].values())
     taken = json.loads(expected["train.json"])["filters"]
     on = {"decontamination", "quality", "near_leaked"} & taken.keys()
     assert all(taken[name] > 3 for name in on)
-    assert fewest <= in_parts(Path("parts"), corpus, parts) <= parts
+    assert fewest <= in_parts(Path("parts"), settings, parts) <= parts
     assert content(Path("parts")) == expected
     assert not list(Path("parts").rglob(".*"))
-
-
-TEXT = st.lists(
-    st.sampled_from([b"\n", b"\r\n", b"a", b"bc d", "é".encode(), "\u3000".encode(), b" ", b"\t"]),
-    max_size=30,
-).map(b"".join)
-
-
-@settings(deadline=None, max_examples=150)
-@given(TEXT, st.lists(st.integers(0, 60), max_size=4), st.sampled_from(["line", "paragraph"]))
-@example(b"\xef\xbb\xbf\na\n\nb", [1, 4, 5], "paragraph")
-@example(b"a\nb\n\r\nc", [2, 4, 5, 6], "paragraph")
-def test_ranges_of_a_text_give_each_document_once(text, cuts, per):
-    reading = Corpus(files=Files(document_per=per))
-    size = len(text)
-    edges = [0, *sorted(min(cut, size) for cut in cuts), size]
-    whole = list(read_documents(io.BytesIO(text), "x", "txt", reading))
-    parts = [
-        document
-        for start, stop in pairwise(edges)
-        for document in read_documents(io.BytesIO(text), "x", "txt", reading, start, stop)
-    ]
-    assert parts == whole
-
-
-@pytest.mark.parametrize("start", [0, 100, 300])
-def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file(start):
-    for bad, told in ((b'"\xff', "41, byte offset 591: byte 0xff"), (b"no", "41: no valid JSON")):
-        lines = [b'{"text": "%d"}' % i for i in range(50)]
-        lines[40] = bad
-        text = b"\n".join(lines)
-        with pytest.raises(MlmError, match=f"x, line {told}"):
-            list(read_documents(io.BytesIO(text), "x", "jsonl", Corpus(), start, len(text)))
 
 
 ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}
@@ -198,15 +154,15 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, told, how):
 
 
 @pytest.mark.parametrize(
-    "damaged", ["read-00000.digests", "read-00001-train.arrow", "removed.numbers"]
+    "damaged", ["read-00000.digests", "read-00001.train", "removed.numbers"]
 )
 def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     place = Path("results/corpus/parts/00002")
+    configuration = corpus_configuration(section(files={"train": ["a.txt"]}))
     for number in range(2):
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
-        corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
         files = PartFiles.below(place, number)
-        read_part(corpus, {"files": whole({"train": ["a.txt"]}), "share": (0, 1)}, files)
+        read_part(configuration, Part(files={"train": ["a.txt"]}), files)
         outputs = [files.record, files.digests, *map(files.spool, SPLITS)]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged

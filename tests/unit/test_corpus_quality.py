@@ -16,8 +16,8 @@ def judged(text: str, **on):
     section, problems = checked(Section, on)
     assert not problems
     taken = {}
-    left, refusal = Quality(section.model_dump()).judged(text, taken)
-    return left, refusal, {rule: one.characters for rule, one in taken.items()}
+    left, rule = Quality(section).apply(text, taken)
+    return left, rule, {name: one.characters for name, one in taken.items()}
 
 
 def different(count: int) -> str:

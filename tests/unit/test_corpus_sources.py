@@ -169,7 +169,7 @@ def test_what_was_not_fetched_is_no_text(ending):
 PEAK = """
 import resource, sys
 from mlm.config.corpus import Corpus
-from mlm.corpus.formats import documents_of_file
+from mlm.corpus.document_reading import documents_of_file
 settings = Corpus(group_by="author")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 size = sum(len(d.text) + len(d.group) for d in documents_of_file(sys.argv[1], settings))
@@ -193,7 +193,7 @@ def test_rows_of_parquet_take_memory_by_their_size_not_their_number():
 
 
 def test_a_longer_document_than_memory_holds_is_refused_in_parquet_too(monkeypatch):
-    monkeypatch.setattr("mlm.corpus.formats.LONGEST_DOCUMENT", 1000)
+    monkeypatch.setattr("mlm.corpus.document_reading.LONGEST_DOCUMENT", 1000)
     pq.write_table(pa.table({"text": ["a" * 1000, "b" * 1001]}), "train.parquet")
     assert "train.parquet, row 2" in refused(files())
 

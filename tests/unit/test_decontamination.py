@@ -3,15 +3,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from corpus_files import SPLITS, build, described, files, outputs
+from corpus_files import build, build_in_one_job, described, files, outputs
 from test_corpus_parts import in_parts
 from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
 from mlm.corpus import decontamination
-from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decontamination import Decontamination
-from mlm.corpus.file_patterns import corpus_settings, matched_files
 
 pytestmark = pytest.mark.usefixtures("here")
 WORDS = [f"w{i}" for i in range(20)]
@@ -103,10 +101,7 @@ def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_ask
 
     def made(*also: str) -> tuple[list[str], dict]:
         own = {"filters": {"decontamination": {"also": list(also)}}}
-        settings = resolve(given | {"corpus": given["corpus"] | own})
-        used = corpus_settings(settings)
-        found = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
-        build_corpus(used, found, *outputs())
+        build_in_one_job(resolve(given | {"corpus": given["corpus"] | own}), *outputs())
         return described("train")["documents"], described("train").get("rules")
 
     assert made() == (5, None)
@@ -136,7 +131,7 @@ def test_a_source_of_a_mix_is_searched_for_its_own_texts_and_for_held_out_ones()
     sources["one"]["filters"] = {"decontamination": {"against": ["bench.txt"]}}
     corpus = {"source": "mix", "mix": {n: {"source": "files"} | s for n, s in sources.items()}}
     corpus["filters"] = {"decontamination": {"also": ["test"]}}
-    in_parts(Path("out"), resolve({"corpus": corpus})["corpus"], 1)
+    in_parts(Path("out"), resolve({"corpus": corpus}), 1)
     train = pq.read_table("out/train.parquet")["text"].to_pylist()
     assert train == [
         *(f"In one: {texts['b']}", "one alone"),

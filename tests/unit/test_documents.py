@@ -37,7 +37,7 @@ def test_a_piece_of_a_document_is_found_wherever_a_look_at_all_of_them_finds_it(
     for number in range(60):
         text = drawn.choice(ODD if number % 3 == 0 else texts)
         start = drawn.randrange(len(text))
-        piece = prepared(text[start : start + drawn.randint(1, 80)], "NFC").text.strip()
+        piece = prepared(text[start : start + drawn.randint(1, 80)], "NFC")[0].strip()
         if not piece:
             continue
         everywhere = [

@@ -3,8 +3,9 @@
 import pytest
 from tests.conftest import refusal
 
+from mlm.config.corpus import Files
 from mlm.config.named_files import problems_of_named_files
-from mlm.config.resolution import resolve
+from mlm.config.resolution import corpus_configuration, resolve
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.parts import filter_files
 
@@ -38,13 +39,17 @@ def test_names_that_snakemake_would_read_as_something_else_are_refused(here, nam
         given = {"evaluation": {"prompts": []}} | given
         (problem,) = problems_of_named_files(resolve(given))
         assert name in problem and "rename it" in problem
-    assert "rename it" in refusal(matched_files, {"train": ["*.tsv"]})
-    filters = {"language": {"model": name}, "decontamination": {"against": []}}
-    assert "rename it" in refusal(filter_files, filters)
+    assert "rename it" in refusal(matched_files, Files(train=["*.tsv"]))
+    language = {"model": name, "keep": ["en"]}
+    settings = resolve({"corpus": {"filters": {"language": language}}})
+    assert "rename it" in refusal(filter_files, corpus_configuration(settings))
 
 
 def test_a_text_to_decontaminate_against_has_a_format_that_is_read(here):
     (here / "essays").write_text("excerpt,target\na,1\n")
-    for own in ({"against": ["essays"]}, {"against": [], "table": ["essays", "excerpt"]}):
-        filters = {"language": {"model": None}, "decontamination": own}
-        assert "essays: what it holds" in refusal(filter_files, filters)
+    table = {"data": {"source": "csv", "file": "essays"}}
+    for section in ({"against": ["essays"]}, {"also": ["finetuning"]}):
+        filters = {"decontamination": section}
+        settings = resolve({"corpus": {"filters": filters}, "finetune": table})
+        message = refusal(filter_files, corpus_configuration(settings))
+        assert "essays: what it holds" in message

@@ -60,7 +60,8 @@ def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
     """All that the results in the working directory say of the sentence, with the first `most`
     passages, or else the nearest; MlmError for an empty sentence, an unknown run, missing
     results, and another configuration, code or data than the training had."""
-    sentence = prepared(sentence, settings["corpus"]["filters"]["normalisation"]).text.strip()
+    sentence, _ = prepared(sentence, settings["corpus"]["filters"]["normalisation"])
+    sentence = sentence.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
     past = past_run(settings, run)

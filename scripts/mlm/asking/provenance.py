@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import PastRun
 from mlm.asking.training_records import RESULTS
-from mlm.config.resolution import Settings
+from mlm.config.corpus import UNGROUPED
+from mlm.config.resolution import Settings, corpus_configuration
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
-from mlm.corpus.document_groups import OWN
-from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
@@ -22,11 +21,11 @@ def checked_texts(
     from another text."""
     path = RESULTS / "corpus" / f"{split}.json"
     described = CorpusSplit.read(path)
-    now = settings_digests({"settings": corpus_settings(settings)})["settings"]
-    if described.made_from.settings.get("settings", now) != now:
+    now = settings_digests({"corpus": corpus_configuration(settings).model_dump()})["corpus"]
+    if described.made_from.settings.get("corpus", now) != now:
         raise MlmError(
-            f"{path}: was made with another section corpus than that of the configuration. Give "
-            f"the one that it was made with: --configfile FILE"
+            f"{path}: section corpus had other settings when it was made than the configuration. "
+            "Give the configuration that it was made with: --configfile FILE"
         )
     documents = SplitDocuments.described(path)
     for file, recorded in zip(documents.paths, described.files, strict=True):
@@ -52,7 +51,7 @@ def sources_of(
         place = str(described.source)
         if isinstance(described.source, FilesSource) and len(described.source.files) == 1:
             place = described.source.files[0].path
-        if described.group_by != OWN:
+        if described.group_by != UNGROUPED:
             group = str(documents.group(one.split, one.document))
             # A file that is the group needs no second name.
             of_file = described.group_by == "file"

@@ -12,16 +12,18 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 
-from mlm.config.corpus import Corpus
+from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
-from mlm.config.resolution import Settings, families_of
+from mlm.config.resolution import Settings, corpus_configuration, families_of
 from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
+from mlm.corpus.document_reading import decompressed, read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
-from mlm.corpus.file_patterns import file_format, matched_files, used_settings
-from mlm.corpus.formats import decompressed, read_documents
+from mlm.corpus.file_patterns import matched_files
+from mlm.corpus.formats import file_format
+from mlm.corpus.parts import SplitFiles
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.phrasing import in_bytes
 from mlm.samples.artefacts import ShardSummary
@@ -77,13 +79,14 @@ class Data:
 def rehearse_data(settings: Settings, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
-    used, files, scale, source = _sample_of(settings["corpus"], settings["seed"], directory / "cut")
+    sample = _sample_of(corpus_configuration(settings), directory / "cut")
+    configuration, files, scale, source = sample
     whole = set(scale.values()) == {1.0}
     results, times = directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
-    made = build_corpus(used, files, parquet, described)
+    made = build_corpus(configuration, files, parquet, described)
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
     times.append(time.monotonic())
     tokenizer = results / "tokenizer" / "tokenizer.json"
@@ -177,34 +180,34 @@ def usable_cores() -> int:
 
 
 def _sample_of(
-    corpus: dict, seed: int, directory: Path
-) -> tuple[dict, dict[str, list[str]], dict[str, float], str]:
-    """What `build_corpus` is given, how many times larger each whole split is, and the source."""
-    whole = dict.fromkeys(SPLITS, 1.0)
-    if corpus["source"] == "embedded":
-        return used_settings(corpus, seed), {}, whole, f"the addresses of {PACKAGE}"
-    files = matched_files({split: corpus["files"][split] for split in SPLITS})
+    configuration: CorpusConfiguration, directory: Path
+) -> tuple[CorpusConfiguration, SplitFiles, dict[str, float], str]:
+    """Return what `build_corpus` takes, how many times larger each whole split is, and the
+    source."""
+    whole, corpus = dict.fromkeys(SPLITS, 1.0), configuration.corpus
+    if corpus.source == "embedded":
+        return configuration, {}, whole, f"the addresses of {PACKAGE}"
+    files = matched_files(corpus.files)
     on_disk = sum(os.path.getsize(path) for paths in files.values() for path in paths)
     number = sum(map(len, files.values()))
     source = f"{number:,} file{'s' if number > 1 else ''} of {in_bytes(on_disk)}"
-    settings = used_settings(corpus, seed)
     if on_disk <= READ_WHOLE:
-        return settings, files, whole, source
+        return configuration, files, whole, source
     cut: dict[str, list[str]] = {}
     directory.mkdir()
     for split, paths in files.items():
         cut[split], whole[split] = _beginnings(paths, directory / f"{split}.jsonl", corpus)
-    for split in settings["held_out"]:
+    for split in corpus.missing_splits:
         whole[split] = whole["train"]
     # A few files may have too few groups to divide.
-    settings |= {"text_column": "text", "encoding": "utf-8", "group_by": None, "group_per": None}
-    return settings, cut, whole, source
+    corpus = corpus.with_defaults("text_column", "encoding", "group_by", "group_per")
+    return configuration.model_copy(update={"corpus": corpus}), cut, whole, source
 
 
-def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[str], float]:
-    """A file of the first documents of some of `paths`, and how many times larger all are."""
-    keys = ("text_column", "encoding", "encoding_errors", "files")
-    reading = Corpus.of_param({key: corpus[key] for key in keys} | {"group_by": None})
+def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[str], float]:
+    """Write a file of the first documents of some of `paths`. Return it, and how many times larger
+    all of them are."""
+    reading = corpus.with_defaults("group_by")
     sampled = paths[:: max(1, -(-len(paths) // _FILES))]
     lines, kept, in_sampled = [], 0, 0.0
     for path in sampled:

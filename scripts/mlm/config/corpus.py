@@ -3,13 +3,15 @@
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unpinned
+from mlm.config.fields import FileCount, FileCounts, Section, Seed, Text, section, unpinned
 from mlm.config.filters import CorpusFilters
 
+#: What groups are called where each document is one of its own.
+UNGROUPED = "document"
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 #: Encodings of Python in which a line's meaning depends on the lines before, or that are none of
 #: files. Those that end a line otherwise than with the byte 0x0A are found by trying.
@@ -77,6 +79,25 @@ class SourceSection(Section):
     group_per: Literal["file", "heading"] | None = None
     """Groups without a column. file: each file. heading: from one WikiText heading to the next."""
 
+    @property
+    def missing_splits(self) -> list[str]:
+        """The held-out splits that the source does not have by itself."""
+        splits = {"files": self.files, "hub": self.hub.splits}.get(self.source)
+        return [split for split in ("validation", "test") if not getattr(splits, split, None)]
+
+    @property
+    def group_kind(self) -> str:
+        """What the groups of the source are called."""
+        if self.source == "embedded":
+            return "address"
+        return self.group_by or self.group_per or UNGROUPED
+
+    def without_unread(self) -> Self:
+        """The section with the defaults of the keys that its kind of source does not read."""
+        columns = ("text_column", "group_by", "group_per")
+        read = {"files": ("files", *columns), "hub": ("hub", *columns)}.get(self.source, ())
+        return self.with_defaults(*{"files", "hub", *columns}.difference(read))
+
     def contradictions(self) -> Iterator[str]:
         source, by, per = self.source, self.group_by, self.group_per
         if source == "files" and not self.files.train:
@@ -136,7 +157,8 @@ class Corpus(SourceSection):
     filters: CorpusFilters = section(CorpusFilters)
     count: FileCounts = section(FileCounts)
     parts: FileCount = 1
-    """Number of jobs that read the source side by side, to the same bytes. For many gigabytes."""
+    """Number of jobs that read the source side by side, to the same bytes: at most one for each
+    file. For many gigabytes."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
@@ -164,6 +186,94 @@ class Corpus(SourceSection):
         """The filters of all sources, by their keys."""
         own = {f"mix.{name}.filters": o.filters for name, o in self.mix.items() if o.filters}
         return {"filters": self.filters} | own
+
+    @property
+    def carved(self) -> dict[str, float]:
+        """The share of train that becomes each split that the source does not have by itself."""
+        return {split: getattr(self.held_out, split) for split in self.missing_splits}
+
+    def sources(self) -> dict[str, Self]:
+        """The section as each source of a mix has it, in the order of their names; without a mix
+        the section itself, by the name ""."""
+        if self.source != "mix":
+            return {"": self}
+        shared = ("deduplicate", "remove_leakage", "near_duplicates")
+        of_all = {key: getattr(self.filters, key) for key in shared}
+        sections = {}
+        for name, source in sorted(self.mix.items()):
+            keys = {key: getattr(source, key) for key in SourceSection.model_fields}
+            filters = (source.filters or self.filters).model_copy(update=of_all)
+            sections[name] = self.model_copy(update=keys | {"filters": filters, "mix": {}})
+        return sections
+
+    def of_jobs(self) -> Self:
+        """The section as jobs get it: with the defaults of whatever no document depends on, so that
+        changing it reruns nothing."""
+        sources = self.sources().values()
+        missing = {split for source in sources for split in source.missing_splits}
+        has_files = any(source.source == "files" for source in sources)
+        judging = ["validation", "test"] if self.source == "embedded" else []
+        mix = {}
+        for name, source in self.mix.items():
+            filters = source.filters and source.filters.of_jobs([])
+            mix[name] = source.without_unread().model_copy(update={"filters": filters})
+        return self.without_unread().model_copy(
+            update={
+                "mix": mix,
+                "held_out": self.held_out.with_defaults(*{"validation", "test"} - missing),
+                "encoding": encoding_name(self.encoding) if has_files else "utf-8",
+                "filters": self.filters.of_jobs(judging),
+                "count": FileCounts(),
+                "parts": 1,
+            }
+        )
+
+
+class JudgingTexts(Section):
+    """Texts of other sections that decontamination looks for."""
+
+    prompts: list[str] = []
+    minimal_pairs: list[str] = []
+    finetuning_file: Text | None = None
+    finetuning_column: Text = "text"
+
+
+class CorpusConfiguration(Section):
+    """All that the documents depend on: section `corpus` as jobs get it, the seed, and texts."""
+
+    corpus: Corpus = section(Corpus)
+    seed: Seed = 0
+    texts: JudgingTexts = section(JudgingTexts)
+
+    @property
+    def decontaminates(self) -> bool:
+        """Whether documents are compared with any text."""
+        held_out = {"validation", "test"}
+        filters = [source.filters.decontamination for source in self.corpus.sources().values()]
+        return any(one.against or set(one.also) - held_out for one in filters) or bool(
+            held_out.intersection(self.corpus.filters.decontamination.also)
+        )
+
+    def for_reading(self) -> Self:
+        """With only those filters that look at a document by itself."""
+        filters = ("normalisation", "min_characters", "max_characters", "quality", "language")
+        return self._with_filters(*filters).with_defaults("texts")
+
+    def for_decontamination(self) -> Self:
+        """With no other filters."""
+        return self._with_filters("decontamination")
+
+    def _with_filters(self, *keys: str) -> Self:
+        others = CorpusFilters.model_fields.keys() - set(keys)
+        mix = {
+            name: source.model_copy(
+                update={"filters": source.filters and source.filters.with_defaults(*others)}
+            )
+            for name, source in self.corpus.mix.items()
+        }
+        filters = self.corpus.filters.with_defaults(*others)
+        corpus = self.corpus.model_copy(update={"filters": filters, "mix": mix})
+        return self.model_copy(update={"corpus": corpus})
 
 
 def encoding_name(name: str) -> str:

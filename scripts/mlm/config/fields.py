@@ -48,6 +48,12 @@ class Section(BaseModel):
             if isinstance(value, Section):
                 yield from value.all_contradictions(f"{path}.{name}")
 
+    def with_defaults(self, *keys: str) -> Self:
+        """The section with the defaults of `keys`."""
+        fields = type(self).model_fields
+        defaults = {key: fields[key].get_default(call_default_factory=True) for key in keys}
+        return self.model_copy(update=defaults)
+
     @classmethod
     def of_param(cls, given: Mapping[str, Any]) -> Self:
         """The part of this section that a rule hands to its job as a param. A key that the rule

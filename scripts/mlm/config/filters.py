@@ -1,7 +1,7 @@
 """Section `corpus.filters`: which documents, lines and characters are left out."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -119,18 +119,21 @@ class QualityFilter(Section):
     """Single rules, which take precedence (docs/configuration.md lists them): {min_words: 20}."""
 
     def contradictions(self) -> Iterator[str]:
-        rules, problems = checked(QualityRules, _merged_rules(self.model_dump()))
+        rules, problems = self._checked()
         yield from (f"rules.{line}" for line in (*problems, *rules.contradictions()))
 
+    def thresholds(self) -> QualityRules:
+        """Every rule with its threshold: single rules over the published ones."""
+        return self._checked()[0]
 
-def quality_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
-    """Every rule with its threshold, for the section `quality` in plain types."""
-    return checked(QualityRules, _merged_rules(quality))[0].model_dump()
-
-
-def _merged_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
-    published = {rule: at for name in SETS if quality[name] for rule, at in SETS[name].items()}
-    return published | quality["rules"]
+    def _checked(self) -> tuple[QualityRules, list[str]]:
+        published = {
+            rule: threshold
+            for name in SETS
+            if getattr(self, name)
+            for rule, threshold in SETS[name].items()
+        }
+        return checked(QualityRules, published | self.rules)
 
 
 class LanguageFilter(Section):
@@ -209,3 +212,16 @@ class CorpusFilters(Section):
         low, high = self.min_characters, self.max_characters
         if high is not None and high < low:
             yield f"max_characters: {high} is below min_characters {low}"
+
+    def of_jobs(self, judging: list[str]) -> Self:
+        """The section as jobs get it: near-duplicates that are off have their defaults, and
+        `judging` is the default of decontamination.also."""
+        near, decontamination = self.near_duplicates, self.decontamination
+        if decontamination.also is None:
+            decontamination = decontamination.model_copy(update={"also": judging})
+        return self.model_copy(
+            update={
+                "near_duplicates": near if near.enabled else NearDuplicates(),
+                "decontamination": decontamination,
+            }
+        )

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import Configuration, Overrides
+from mlm.config.corpus import Corpus, CorpusConfiguration, JudgingTexts
 from mlm.config.families import engine_for
 from mlm.config.fields import Count, Section, Seed, Text, section
 from mlm.config.merging import as_plain, merged
@@ -85,6 +86,28 @@ def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
     """The sections that a run may override, with the overrides of `run` merged in."""
     common = {name: given.get(name, {}) for name in Overrides.model_fields}
     return Overrides.model_validate(merged(common, given["runs"][run]))
+
+
+def corpus_configuration(settings: Settings) -> CorpusConfiguration:
+    """All that the documents of the corpus depend on."""
+    corpus = Corpus.model_validate(settings["corpus"]).of_jobs()
+    wanted = {name for one in corpus.all_filters().values() for name in one.decontamination.also}
+    mask = settings["tokenizer"]["special_tokens"]["mask"]
+    evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]
+    prompts = [part for one in evaluations for text in one["prompts"] for part in text.split(mask)]
+    pairs = [text for one in evaluations for pair in one["minimal_pairs"] for text in pair]
+    texts = {
+        name: list(dict.fromkeys(found))
+        for name, found in (("prompts", prompts), ("minimal_pairs", pairs))
+        if name in wanted
+    }
+    if "finetuning" in wanted:
+        data = settings["finetune"]["data"]
+        texts |= {"finetuning_file": data["file"], "finetuning_column": data["text_column"]}
+    seeded = corpus.source == "mix" or corpus.carved
+    return CorpusConfiguration(
+        corpus=corpus, seed=settings["seed"] if seeded else 0, texts=JudgingTexts(**texts)
+    )
 
 
 class RunConfiguration(Section):

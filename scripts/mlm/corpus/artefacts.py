@@ -120,39 +120,48 @@ class Encoding:
     """Bytes that were no UTF-8, and NULs, that were replaced; byte-order marks at the start of
     lines, removed."""
 
-    replaced_bytes: int
-    nul_bytes: int
-    byte_order_marks: int
+    replaced_bytes: int = 0
+    nul_bytes: int = 0
+    byte_order_marks: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.replaced_bytes + other.replaced_bytes,
+            self.nul_bytes + other.nul_bytes,
+            self.byte_order_marks + other.byte_order_marks,
+        )
 
 
 @dataclass(frozen=True)
 class TakenByRule:
     """Documents and characters that a rule took of a split, and a few texts, shortened."""
 
-    documents: int
-    characters: int
-    samples: tuple[str, ...]
+    documents: int = 0
+    characters: int = 0
+    samples: tuple[str, ...] = ()
 
     @classmethod
-    def of_one(cls, characters: int, sample: str | None) -> Self:
-        """What a rule took of one document, and a text to show of it (None: not shown)."""
-        if sample is not None and len(sample) > SAMPLE_CHARACTERS:
+    def of_one(cls, characters: int, sample: str) -> Self:
+        """Count a document, of which `sample` is shown."""
+        if len(sample) > SAMPLE_CHARACTERS:
             sample = sample[:SAMPLE_CHARACTERS] + "…"
-        return cls(1, characters, () if sample is None else (sample,))
+        return cls(1, characters, (sample,))
 
-
-NOTHING = TakenByRule(0, 0, ())
-
-
-def add_taken(counts: dict[str, TakenByRule], taken: Mapping[str, TakenByRule]) -> None:
-    """Add to `counts` what the rules took of further documents."""
-    for rule, more in taken.items():
-        known = counts.get(rule, NOTHING)
-        counts[rule] = TakenByRule(
-            known.documents + more.documents,
-            known.characters + more.characters,
-            (known.samples + more.samples)[:SAMPLES],
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.documents + other.documents,
+            self.characters + other.characters,
+            (self.samples + other.samples)[:SAMPLES],
         )
+
+
+NOTHING = TakenByRule()
+
+
+def add_taken(counts: dict[str, TakenByRule], more: Mapping[str, TakenByRule]) -> None:
+    """Add to `counts` what rules took of further documents."""
+    for rule, taken in more.items():
+        counts[rule] = counts.get(rule, NOTHING) + taken
 
 
 @dataclass(frozen=True)

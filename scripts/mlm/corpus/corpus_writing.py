@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mlm.config.corpus import UNGROUPED
 from mlm.corpus.artefacts import CorpusFile, WrittenFile
-from mlm.corpus.document_groups import OWN, group_ids
+from mlm.corpus.document_groups import group_ids
 from mlm.corpus.equal_shares import document_range, file_name
 from mlm.corpus.split_descriptions import refuse_empty_splits
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, SpooledCorpus, in_pieces, size_of
@@ -60,12 +61,12 @@ def write_file(
 
 
 class CorpusWriter:
-    """One of a split's Parquet files: columns `text` and `group`, the name of a document's group
-    or, by `OWN`, its number from `first` on. The bytes do not depend on the batches that come in.
+    """One of a split's Parquet files: columns `text` and `group`, the name of a document's group,
+    or its number from `first` on if documents are `UNGROUPED`. The sizes of batches change no byte.
     `groups` are the `group_ids` of the names."""
 
     def __init__(self, path: Path, group_by: str, first: int = 0):
-        self._next, self._own = first, group_by == OWN
+        self._next, self._own = first, group_by == UNGROUPED
         self.groups: set[int] = set()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._size = self._row_groups = 0

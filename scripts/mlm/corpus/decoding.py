@@ -4,9 +4,10 @@ import codecs
 import re
 import shlex
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from mlm.config.corpus import Corpus, encoding_name
+from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
 
 #: The longest line, paragraph or file that is taken as one document.
@@ -22,37 +23,28 @@ _ADVICE = (
 )
 
 
-class CleanText(NamedTuple):
-    """A document's text, and what was replaced in it or removed from it."""
-
-    text: str
-    replaced_bytes: int
-    nul_bytes: int
-    byte_order_marks: int
-
-
 def is_clean(text: str) -> bool:
-    """Whether `text` has neither NULs, lone surrogates nor byte-order marks."""
+    """Return whether `text` has neither NULs, lone surrogates nor byte-order marks."""
     if "\0" in text:
         return False
     return text.isascii() or not (BYTE_ORDER_MARK in text or _SURROGATE.search(text))
 
 
-def clean(text: str) -> CleanText:
-    """`text` with lone surrogates (invalid bytes) and NULs replaced by U+FFFD, and without the
-    byte-order marks at the start of lines, which joined files have."""
-    nul = text.count("\0")
-    if nul:
+def clean(text: str) -> tuple[str, Encoding]:
+    """Return `text` with U+FFFD in place of lone surrogates (invalid bytes) and NULs and without
+    the byte-order marks at the start of lines, which joined files have; and the counts of these."""
+    nuls = text.count("\0")
+    if nuls:
         text = text.replace("\0", _REPLACEMENT)
     replaced = marks = 0
     if not text.isascii():
         text, replaced = _SURROGATE.subn(_REPLACEMENT, text)
         text, marks = _MARK.subn("", text)
-    return CleanText(text, replaced, nul, marks)
+    return text, Encoding(replaced, nuls, marks)
 
 
 def refuse_unclean(text: str, where: str) -> None:
-    """Raise MlmError if `text` holds a NUL or a lone surrogate, as escapes in JSON write them."""
+    """Raise MlmError if `text` has a NUL or a lone surrogate, as escapes in JSON write them."""
     if not is_clean(text) and (match := _UNCLEAN.search(text)):
         raise MlmError(
             f"{where}: a NUL or lone surrogate (U+{ord(match[0]):04X}) at character "
@@ -60,22 +52,16 @@ def refuse_unclean(text: str, where: str) -> None:
         )
 
 
-def text_lines(
-    stream: BinaryIO,
-    name: str,
-    settings: Corpus,
-    stop: int | None = None,
-    offset: int = 0,
-    number: int = 1,
-) -> Iterator[tuple[int, str]]:
-    """The number and the text of each line that begins before byte `stop`, its end (LF) included.
+def text_lines(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line of the file `name`, its end (LF) included.
 
-    `stream` is at byte `offset` of the file `name`, where line `number` begins. Raises MlmError for
-    lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and NULs.
+    Raises MlmError for lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and
+    NULs.
     """
     encoding, strict = encoding_name(settings.encoding), settings.encoding_errors == "strict"
     errors = "strict" if strict else "surrogateescape"
-    while (stop is None or offset < stop) and (line := stream.readline(LONGEST_DOCUMENT + 1)):
+    offset, number = 0, 1
+    while line := stream.readline(LONGEST_DOCUMENT + 1):
         if offset == 0 and b"\r" in line and not line.endswith(b"\n"):
             raise MlmError(
                 f"{name}: its lines end in CR alone, as on the Macintosh before 2001; LF or CR LF "
@@ -95,30 +81,16 @@ def text_lines(
                 f"the files in corpus.encoding.{_ADVICE}"
             ) from None
         if strict and "\0" in text:
-            at = offset + line.index(0)
-            raise MlmError(f"{name}, line {number}, byte offset {at}: a NUL byte.{_ADVICE}")
+            position = offset + line.index(0)
+            raise MlmError(f"{name}, line {number}, byte offset {position}: a NUL byte.{_ADVICE}")
         yield number, text
         offset, number = offset + len(line), number + 1
 
 
 def too_long(name: str, line: int, what: str) -> MlmError:
-    """The error for a document that no stage could hold in memory."""
+    """Return the error for a document that no stage could hold in memory."""
     return MlmError(
         f"{name}: the {what} that starts in line {line} is longer than "
         f"{LONGEST_DOCUMENT >> 20} MiB. A document must fit into memory: break the text into "
         "lines, or choose another corpus.files.document_per"
     )
-
-
-def document_begin(stream: BinaryIO, position: int, per: str, encoding: str) -> int:
-    """The first byte from `position` on at which a document (`per` line or paragraph) begins."""
-    if position == 0:
-        return 0
-    stream.seek(position - 1)
-    while (part := stream.readline(1 << 20)) and not part.endswith(b"\n"):
-        pass
-    begin = stream.tell()
-    if per == "paragraph":
-        while (line := stream.readline()) and line.decode(encoding, "surrogateescape").strip():
-            begin += len(line)
-    return begin

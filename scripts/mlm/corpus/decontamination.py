@@ -1,18 +1,18 @@
 """Documents of train that share an n-gram of words with texts that the model is judged by, as in
 Brown et al., 2020, arXiv 2005.14165, appendix C, but left out as a whole."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from mlm.config.corpus import Corpus
+from mlm.config.corpus import Corpus, CorpusConfiguration, JudgingTexts
+from mlm.config.filters import DecontaminationFilter
 from mlm.corpus.artefacts import NOTHING, PassRecord, TakenByRule, add_taken
 from mlm.corpus.deduplication import CONTAMINATED, KEPT, PRECEDENCE, removing
-from mlm.corpus.file_patterns import recorded_path
-from mlm.corpus.formats import documents_of_file
-from mlm.corpus.parts import compared_splits
+from mlm.corpus.document_reading import documents_of_file
+from mlm.corpus.formats import recorded_path
 from mlm.corpus.spooling import SpooledCorpus, in_pieces
 from mlm.corpus.words import NgramIndex, ngram_hashes, whole_ngrams, word_hashes, words_of
 from mlm.foundations.errors import MlmError
@@ -82,52 +82,59 @@ class Decontamination:
             yield number, self.rules[label], " ".join(words_of(texts[number])[start : start + n])
 
 
-def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
-    """Note in `record` the documents of train in part `number` that have words of the texts that
-    `settings`, of `decontamination_settings`, name; of held-out splits, duplicates included. Raises
-    MlmError for more n-grams than a job can hold, and if a file or a spool is damaged."""
+def decontaminate(
+    corpus: SpooledCorpus, part: int, configuration: CorpusConfiguration, record: Path
+) -> None:
+    """Note in `record` the documents of train in `part` that share words with texts of an
+    evaluation; of held-out splits, with duplicates too. Raises MlmError for more n-grams than a job
+    can hold, and if a file or a spool is damaged."""
     counts: dict[str, TakenByRule] = {}
-    left_out: set[int] = set()
-    corpus.check(number, "train")
-    verdicts = corpus.verdicts(number, "train")
+    removed: set[int] = set()
+    corpus.check(part, "train")
+    verdicts = corpus.verdicts(part, "train")
     kept = np.flatnonzero(verdicts == KEPT).tolist()
-    mixed = corpus.parts[number].mixed
-    texts, splits = settings["texts"][mixed.name if mixed else ""], settings["splits"]
-    for known in (_of_texts(texts), _of_splits(corpus, splits)):
+    mixed = corpus.parts[part].mixed
+    source = configuration.corpus.sources()[mixed.name if mixed else ""]
+    for known in (
+        _of_texts(source.filters.decontamination, configuration.texts),
+        _of_splits(configuration.corpus.filters.decontamination, corpus),
+    ):
         counts |= dict.fromkeys(known.rules, NOTHING)
         start = 0
-        for batch in corpus.read(number, "train", verdicts) if known.rules else ():
+        for batch in corpus.read(part, "train", verdicts) if known.rules else ():
             for piece in in_pieces(batch.column("text")):
                 documents = piece.to_pylist()
-                for place, rule, ngram in known.contaminated(documents):
-                    if kept[start + place] not in left_out:
-                        left_out.add(kept[start + place])
-                        taken = TakenByRule.of_one(len(documents[place]), ngram)
+                for index, rule, ngram in known.contaminated(documents):
+                    if kept[start + index] not in removed:
+                        removed.add(kept[start + index])
+                        taken = TakenByRule.of_one(len(documents[index]), ngram)
                         add_taken(counts, {rule: taken})
                 start += len(documents)
     with removing(record, len(corpus.parts)) as remove:
-        numbers = sorted(left_out)
-        remove(number, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED))
+        numbers = sorted(removed)
+        remove(part, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED))
     PassRecord(len(corpus.parts), counts).write(record)
 
 
-def _of_texts(settings: Mapping) -> Decontamination:
-    """The texts of files and of the configuration."""
-    known = Decontamination(settings["words"])
-    for path in settings["against"]:
-        known.add(rule_of(path), _texts(path, settings["text_column"]))
-    for name, texts in settings.get("texts", {}).items():
-        known.add(rule_of(name), texts)
-    if table := settings.get("table"):
-        known.add(rule_of("finetuning"), _texts(*table))
+def _of_texts(section: DecontaminationFilter, texts: JudgingTexts) -> Decontamination:
+    """Index the texts of files and of the configuration."""
+    known = Decontamination(section.words)
+    for path in section.against:
+        known.add(rule_of(path), _texts(path, section.text_column))
+    for name in ("prompts", "minimal_pairs"):
+        if name in section.also:
+            known.add(rule_of(name), getattr(texts, name))
+    if "finetuning" in section.also:
+        known.add(rule_of("finetuning"), _texts(texts.finetuning_file, texts.finetuning_column))
     return known
 
 
-def _of_splits(corpus: SpooledCorpus, settings: Mapping) -> Decontamination:
-    """The held-out splits of the corpus."""
-    known = Decontamination(settings["words"])
-    for split in compared_splits(settings):
-        known.add(rule_of(split), _held_out_texts(corpus, split))
+def _of_splits(section: DecontaminationFilter, corpus: SpooledCorpus) -> Decontamination:
+    """Index the held-out splits of the corpus."""
+    known = Decontamination(section.words)
+    for split in ("test", "validation"):
+        if split in section.also:
+            known.add(rule_of(split), _held_out_texts(corpus, split))
     return known
 
 
@@ -139,7 +146,8 @@ def _held_out_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
 
 
 def rule_of(text: str) -> str:
-    """The rule that leaves out of train what `text`, a file or a split, has too."""
+    """Return the name of the rule that removes documents with words of `text`, a file or a
+    split."""
     return f"decontamination.{recorded_path(text)}"
 
 

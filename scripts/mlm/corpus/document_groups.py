@@ -12,8 +12,6 @@ from mlm.config.corpus import Corpus
 from mlm.corpus.decoding import clean, refuse_unclean
 from mlm.foundations.errors import MlmError
 
-#: What groups are called where each document is one of its own.
-OWN = "document"
 #: " = Title = " and no " = = Section = = ".
 _HEADING = re.compile(r"=\s+([^=\s](?:.*[^=\s])?)\s+=")
 
@@ -26,7 +24,7 @@ class Document(NamedTuple):
 
 
 def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
-    """`documents` of the file or stream `name`, with their groups by `corpus.group_per`."""
+    """Yield `documents` of the file or stream `name` with their groups by `corpus.group_per`."""
     if per is None:
         yield from documents
         return
@@ -38,7 +36,8 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
 
 
 def group_name(value: object, where: str, settings: Corpus) -> str:
-    """The group that a row's `value` in `corpus.group_by` names; MlmError if it names none."""
+    """Return the group that a row's `value` in `corpus.group_by` names. Raises MlmError if it names
+    none."""
     column = settings.group_by
     # Beyond 2^53, neighbouring whole numbers are one floating-point number.
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -53,11 +52,11 @@ def group_name(value: object, where: str, settings: Corpus) -> str:
         )
     if settings.encoding_errors == "strict":
         refuse_unclean(value, f"{where}, column {column!r}")
-    return clean(value).text
+    return clean(value)[0]
 
 
 def group_ids(groups: pa.Array) -> np.ndarray:
-    """The groups of documents as int64 [documents], alike for equal groups.
+    """Return ids of the groups of documents, int64 [documents], the same for equal groups.
 
     Numbers stay. A name becomes 63 bits of its BLAKE2b digest, so that shards, made apart, agree:
     of a million groups, two share an id with probability 10^-7.
@@ -77,7 +76,7 @@ def _hash(seed: int, key: bytes) -> int:
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
-    """The split of `document` (UTF-8), by its hash: one of `shares`' keys, else `train`."""
+    """Return the split of `document` (UTF-8) by its hash: one of `shares`' keys, or `train`."""
     position = _hash(seed, document) / 2**64
     for split in ("test", "validation"):
         position -= shares.get(split, 0.0)
@@ -87,8 +86,8 @@ def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
 
 
 def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
-    """`groups` (names) by split: each split of `shares` has its fraction, rounded, but at least
-    one; train has the rest. Depends on the seed and the names, not on their order."""
+    """Divide `groups` (names) by split: each split of `shares` gets its fraction, rounded, but at
+    least one; train gets the rest. The order of the names makes no difference."""
     waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
     split_of = dict.fromkeys(groups, "train")
     for split in sorted(shares):

@@ -1,329 +1,75 @@
-"""Readers of the file formats of documents (null is an empty text); each raises MlmError with file
-and line (or row) for what it cannot read."""
+"""What the name and the beginning of a file tell of its format; light, for Snakemake."""
 
-import bz2
-import gzip
-import io
-import json
-import lzma
-import shutil
-import tempfile
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from itertools import repeat
-from typing import BinaryIO
+import os
+import re
+import shlex
+from pathlib import Path
 
-import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from mlm.foundations.errors import MlmError, printable
 
-from mlm.config.corpus import Corpus
-from mlm.corpus.decoding import (
-    BYTE_ORDER_MARK,
-    LONGEST_DOCUMENT,
-    document_begin,
-    refuse_unclean,
-    text_lines,
-    too_long,
+#: Formats by the ending of a file; `_READERS` of mlm.corpus.document_reading reads them. A .json
+#: file has an object a line, as C4's.
+FORMATS = ("txt", "jsonl", "json", "csv", "tsv", "parquet")
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_PAGE = re.compile(
+    rb"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|error)\b", re.I | re.S
 )
-from mlm.corpus.document_groups import Document, group_name
-from mlm.corpus.file_patterns import file_format
-from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
-from mlm.foundations.errors import MlmError
-
-#: Rows of a table that are read together, and about how many bytes at most; texts that are larger
-#: together become strings one by one.
-_ROWS, _BATCH_BYTES, _TOGETHER = 1024, 64 << 20, 8 << 20
-_DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
-_BUFFER = 1 << 16
-_JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
-_QUOTES_REMEDY = "; if quotes are ordinary characters, set corpus.files.quoted_fields to false"
+#: Larger files are no error pages.
+_PAGE_BYTES = 1 << 20
 
 
-@contextmanager
-def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (of COMPRESSIONS, or None), all members or frames as one stream;
-    MlmError for damaged and for empty data."""
-    if compression is None:
-        yield file
-        return
-    opener = _DECOMPRESSORS.get(compression)
-    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
+def file_format(path: str) -> tuple[str, str | None]:
+    """Return format and compression (None: plain) of `path` by its endings. Raises MlmError for
+    unknown ones."""
+    endings = Path(path).name.lower().split(".")[1:]
+    compression = COMPRESSIONS.get(endings[-1]) if endings else None
+    if compression:
+        endings.pop()
+    if not endings or endings[-1] not in FORMATS:
+        raise MlmError(
+            f"{path}: what it holds cannot be told from its name; expected one of "
+            f"{', '.join('.' + f for f in FORMATS)}, plain or followed by "
+            f"{', '.join('.' + c for c in COMPRESSIONS)}. Rename it, or narrow the pattern"
+        )
+    return endings[-1], compression
+
+
+def unknown_format(path: str) -> str | None:
+    """Return the message of `file_format`, or None if the endings of `path` tell its format."""
     try:
-        with bare, io.BufferedReader(bare, _BUFFER) as stream:
-            if not stream.peek(1):
-                raise MlmError(f"{file.name}: nothing is in it. Fill it or leave it out")
-            yield stream
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if getattr(error, "errno", None):
-            raise
-        raise MlmError(
-            f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
-            "compress the file again"
-        ) from None
+        file_format(path)
+    except MlmError as error:
+        return str(error)
+    return None
 
 
-def documents_of_file(
-    path: str, settings: Corpus, start: int = 0, stop: int | None = None
-) -> Iterator[Document]:
-    """`read_documents` of the file `path`, whose name tells its format."""
-    kind, compression = file_format(path)
-    with open(path, "rb") as file, decompressed(file, compression) as stream:
-        yield from read_documents(stream, path, kind, settings, start, stop)
-
-
-def read_documents(
-    stream: BinaryIO,
-    name: str,
-    file_format: str,
-    settings: Corpus,
-    start: int = 0,
-    stop: int | None = None,
-) -> Iterator[Document]:
-    """The documents in `stream`, in order; `name` is the file's name for messages.
-
-    With `stop`, those that begin in bytes `start` to `stop` of txt or jsonl, or whose row groups do
-    in parquet.
-    """
-    yield from _READERS[file_format](stream, name, settings, start, stop)
-
-
-def _documents_in_lines(
-    read, stream: BinaryIO, name: str, settings: Corpus, start: int, stop: int | None
-) -> Iterator[Document]:
-    per = settings.files.document_per if read is _text_documents else "line"
-    if stop is not None:
-        start, stop = (document_begin(stream, p, per, settings.encoding) for p in (start, stop))
-        stream.seek(start)
-    try:
-        yield from read(text_lines(stream, name, settings, stop, start), name, settings)
-    except MlmError:
-        if not start:
-            raise
-        # The lines before are counted only if a message is to name one.
-        stream.seek(0)
-        before = sum(1 for _ in iter(lambda: stream.tell() < start and stream.readline(), False))
-        lines = text_lines(stream, name, settings, stop, start, 1 + before)
-        deque(read(lines, name, settings), 0)
-        raise
-
-
-def _text_documents(
-    lines: Iterator[tuple[int, str]], name: str, settings: Corpus
-) -> Iterator[Document]:
-    per = settings.files.document_per
-    gathered, size, start = [], 0, 1
-    for number, line in lines:
-        text = line.removesuffix("\n").removesuffix("\r")
-        if per == "line":
-            yield Document(text)
-        elif per == "file" or line.strip():
-            start = start if gathered else number
-            gathered.append(text)
-            size += len(line)
-            if size > LONGEST_DOCUMENT:
-                raise too_long(name, start, per)
-        elif gathered:
-            yield Document("\n".join(gathered))
-            gathered, size = [], 0
-    if gathered:
-        yield Document("\n".join(gathered).rstrip("\n"))
-
-
-def _json_documents(
-    lines: Iterator[tuple[int, str]], name: str, settings: Corpus
-) -> Iterator[Document]:
-    for number, line in lines:
-        where = f"{name}, line {number}"
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            # A blank line, or NaN or half a pair of surrogates, which Python takes for JSON.
-            line = line.removeprefix(BYTE_ORDER_MARK)
-            if line.isspace():
-                continue
-            record = _decoded(line, where, settings.text_column)
-        yield _json_document(record, where, settings)
-
-
-def _json_document(record: object, where: str, settings: Corpus) -> Document:
-    column, group_by, group = settings.text_column, settings.group_by, None
-    if not isinstance(record, dict):
-        raise MlmError(
-            f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
-            f"{_JQ if isinstance(record, list) else ''}"
+def not_fetched(path: str) -> str | None:
+    """Return a sentence, with the remedy, if a file is a pointer or an error page in place of the
+    one that was meant; None if not."""
+    with open(path, "rb") as file:
+        beginning = file.read(512).removeprefix(b"\xef\xbb\xbf")
+    name = printable_path(path)
+    if beginning.startswith(_LFS_POINTER):
+        return (
+            f"{name} is a pointer of Git LFS, not the file. Fetch that: git lfs pull --include "
+            f"{shlex.quote(name)}"
         )
-    if column not in record or (group_by is not None and group_by not in record):
-        check_columns(where, sorted(record), settings)
-    if group_by is not None:
-        group = group_name(record[group_by], where, settings)
-    return Document(_text_value(record[column], where, settings), group)
-
-
-def _decoded(line: str, where: str, column: str) -> object:
-    try:
-        # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
-        return json.loads(line, strict="\0" not in line)
-    except (ValueError, RecursionError) as error:
-        raise MlmError(
-            f"{where}: no valid JSON ({error}). Expected one object a line, such as "
-            f'{{"{column}": "..."}}{_JQ if line.lstrip().startswith(("[", "{")) else ""}'
-        ) from None
-
-
-def _separated_documents(
-    separator: str, stream: BinaryIO, name: str, settings: Corpus, *_whole
-) -> Iterator[Document]:
-    lines, quoted = text_lines(stream, name, settings), settings.files.quoted_fields
-    rows = table_rows(lines, name, separator, _QUOTES_REMEDY, quoted)
-    _, header = next(rows, (1, []))
-    check_columns(f"{name}, line 1", header, settings)
-    column = header.index(settings.text_column)
-    group = header.index(settings.group_by) if settings.group_by else None
-    for number, row in rows:
-        where = f"{name}, line {number}"
-        if len(row) != len(header):
-            raise MlmError(
-                f"{where}: {len(row)} fields, but the header names {len(header)}. "
-                f"{QUOTES_ADVICE}{_QUOTES_REMEDY}"
-            )
-        own = None if group is None else group_name(row[group], where, settings)
-        yield Document(row[column], own)
-
-
-def _parquet_documents(
-    stream: BinaryIO, name: str, settings: Corpus, start: int, stop: int | None
-) -> Iterator[Document]:
-    if isinstance(
-        getattr(stream, "raw", None), gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File | pa.NativeFile
-    ):
-        # Parquet is read from its end, so a compressed file is unpacked to disk first.
-        with tempfile.TemporaryFile() as unpacked:
-            shutil.copyfileobj(stream, unpacked, 1 << 20)
-            yield from _parquet_documents(unpacked, name, settings, start, stop)
-        return
-    try:
-        check_schema(name, pq.read_schema(stream), settings)
-        columns = sorted({settings.text_column, settings.group_by} - {None})
-        # As dictionaries: a text that a thousand rows have is in memory once.
-        file = pq.ParquetFile(stream, buffer_size=1 << 20, read_dictionary=columns)
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        first = [group.column(0) for group in groups]
-        begins = [column.dictionary_page_offset or column.data_page_offset for column in first]
-        row = sum(g.num_rows for g, begin in zip(groups, begins, strict=True) if begin < start)
-        own = [n for n, at in enumerate(begins) if start <= at and (stop is None or at < stop)]
-        for number in own:
-            group = groups[number]
-            rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
-            rows = min(max(rows, 1), _ROWS)
-            for batch in file.iter_batches(rows, [number], columns, use_threads=False):
-                yield from batch_documents(batch, name, row, settings)
-                row += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
-
-
-#: By ending, as in `FORMATS` of mlm.corpus.file_patterns: functions of the arguments of
-#: `read_documents`, apart from the format.
-_READERS: dict[str, Callable[..., Iterator[Document]]] = {
-    "txt": partial(_documents_in_lines, _text_documents),
-    "jsonl": partial(_documents_in_lines, _json_documents),
-    "json": partial(_documents_in_lines, _json_documents),
-    "csv": partial(_separated_documents, ","),
-    "tsv": partial(_separated_documents, "\t"),
-    "parquet": _parquet_documents,
-}
-
-
-def batch_documents(
-    batch: pa.RecordBatch, name: str, first_row: int, settings: Corpus
-) -> Iterator[Document]:
-    """The documents of an Arrow batch whose first row is row `first_row` of `name`."""
-    try:
-        texts = _values(batch.column(settings.text_column), name, first_row)
-        by = settings.group_by
-        groups = _values(batch.column(by), name, first_row) if by else repeat(None, len(batch))
-        for number, (text, group) in enumerate(zip(texts, groups, strict=True)):
-            where = f"{name}, row {first_row + number + 1}"
-            group = group_name(group, where, settings) if by else None
-            yield Document(_text_value(text, where, settings), group)
-    except UnicodeDecodeError as error:
-        rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
-        raise MlmError(f"{name}, {rows}: a text is not UTF-8 ({error}). Write it anew") from None
-
-
-def _values(column: pa.Array, name: str, first_row: int) -> Iterable[object]:
-    """The values of a column; if they are large together, one is made at a time."""
-    is_dictionary = pa.types.is_dictionary(column.type)
-    values = column.dictionary if is_dictionary else column
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return column.to_pylist()
-    sizes = pc.binary_length(values)
-    sizes = sizes.take(column.indices) if is_dictionary else sizes
-    if (pc.max(sizes).as_py() or 0) > LONGEST_DOCUMENT:
-        row = first_row + pc.index(pc.greater(sizes, LONGEST_DOCUMENT), True).as_py() + 1
-        raise MlmError(
-            f"{name}, row {row}: a text of more than {LONGEST_DOCUMENT >> 20} MiB. A document must "
-            "fit into memory: divide it"
+    if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
+        return (
+            f"{name} is an HTML page or an error page, such as a server sends instead of a file "
+            "that it does not have. Fetch the file again; pages that are text to train on go into "
+            "a .jsonl file"
         )
-    if (pc.sum(sizes).as_py() or 0) > _TOGETHER:
-        return (value.as_py() for value in column)
-    return (column.dictionary_decode() if is_dictionary else column).to_pylist()
+    return None
 
 
-def _text_value(value: object, where: str, settings: Corpus) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise MlmError(
-            f"{where}: {settings.text_column!r} holds {_type_name(value)}, expected text. A column "
-            "of text must hold text in every row (or null, which counts as empty)"
-        )
-    if settings.encoding_errors == "strict":
-        refuse_unclean(value, where)
-    return value
+def recorded_path(path: str) -> str:
+    """Return the name of the file `path` in records: an absolute path loses its directory."""
+    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
 
 
-def _type_name(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else "text")
-
-
-def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
-    """`check_columns` of an Arrow schema, whose columns must be of a type to read."""
-    check_columns(where, schema.names, settings)
-    kind = schema.field(settings.text_column).type
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
-    if not any(is_kind(value) for is_kind in text):
-        raise MlmError(
-            f"{where}: the column {settings.text_column!r} is of type {kind}, expected string. "
-            "Name another one in corpus.text_column, or convert it"
-        )
-    if settings.group_by and pa.types.is_nested(group := schema.field(settings.group_by).type):
-        raise MlmError(
-            f"{where}: the column {settings.group_by!r} is of type {group}, expected string or "
-            "integer. Name another one in corpus.group_by, or convert it"
-        )
-
-
-def check_columns(where: str, names: list[str], settings: Corpus) -> None:
-    """Raise MlmError unless each column that is read is among `names`, once."""
-    for key in ("text_column", "group_by"):
-        column = getattr(settings, key)
-        if column is None or names.count(column) == 1:
-            continue
-        if column in names:
-            raise MlmError(
-                f"{where}: {names.count(column)} columns are called {column!r}. Rename one of them"
-            )
-        known = ", ".join(map(repr, names[:20])) or "none"
-        raise MlmError(
-            f"{where}: no column {column!r}; there are: {known}. Name one of them in corpus.{key}"
-        )
+def printable_path(path: str) -> str:
+    """Return `path` on one printable line, with bytes that are not UTF-8 escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return printable(text.replace("\n", r"\n").replace("\t", r"\t"))

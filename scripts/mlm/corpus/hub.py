@@ -12,22 +12,24 @@ import pyarrow as pa
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.document_groups import Document
+from mlm.corpus.document_reading import batch_documents, check_schema
 from mlm.corpus.equal_shares import document_range
-from mlm.corpus.formats import batch_documents, check_schema
 from mlm.foundations.errors import MlmError
 
 
 def hub_streams(
-    hub: dict, splits: dict[str, str], reading: Corpus, share: tuple[int, int] = (0, 1)
+    corpus: Corpus, splits: dict[str, str], share: int = 0, shares: int = 1
 ) -> dict[str, Callable[[], Iterator[Document]]]:
-    """The documents by split: `splits` gives the dataset's own names, `share` which part of how
-    many of all rows is read.
+    """Open the documents by split, in share `share` of `shares` of all rows; `splits` has the
+    dataset's own names.
 
-    MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or column.
+    Raises MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or
+    column.
     """
-    config = f" ({hub['config']})" if hub["config"] else ""
-    named = f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
-    builder = _builder(hub["dataset"], hub["config"], hub["revision"])
+    hub = corpus.hub
+    config = f" ({hub.config})" if hub.config else ""
+    named = f"the Hub dataset {hub.dataset}{config} at {hub.revision[:12]}"
+    builder = _builder(hub.dataset, hub.config, hub.revision)
     try:
         builder.download_and_prepare()
         available = builder.as_dataset()
@@ -43,30 +45,30 @@ def hub_streams(
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        check_schema(f"{named}, split {name}", available[name].data.schema, reading)
-    part = document_range(sum(available[name].num_rows for name in splits.values()), *share)
-    streams, before = {}, 0
+        check_schema(f"{named}, split {name}", available[name].data.schema, corpus)
+    total = sum(available[name].num_rows for name in splits.values())
+    part, streams, before = document_range(total, share, shares), {}, 0
     for split, name in splits.items():
-        rows = available[name].num_rows
-        own = range(max(part.start - before, 0), min(part.stop - before, rows))
+        count = available[name].num_rows
+        rows = range(max(part.start - before, 0), min(part.stop - before, count))
         where = f"{named}, split {name}"
-        streams[split] = partial(_documents, available[name], own, where, reading)
-        before += rows
+        streams[split] = partial(_documents, available[name], rows, where, corpus)
+        before += count
     return streams
 
 
 def _documents(
-    split: datasets.Dataset, rows: range, where: str, reading: Corpus
+    split: datasets.Dataset, rows: range, where: str, corpus: Corpus
 ) -> Iterator[Document]:
-    """The documents of `rows` of a split, read from its cache files one after the other."""
+    """Yield the documents of `rows` of a split, read from its cache files one after the other."""
     row = 0
     # Not through the library: it maps the files, and all of them would count as memory.
     for file in split.cache_files if rows else ():
         with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as batches:
             for batch in batches:
                 first = max(rows.start - row, 0)
-                own = batch.slice(first, max(rows.stop - row - first, 0))
-                yield from batch_documents(own, where, row + first, reading)
+                wanted = batch.slice(first, max(rows.stop - row - first, 0))
+                yield from batch_documents(wanted, where, row + first, corpus)
                 row += len(batch)
                 if row >= rows.stop < split.num_rows:
                     return

@@ -70,11 +70,13 @@ class Numbering:
         return part, self._first_rows[split, part] + number
 
 
-def sign(corpus: SpooledCorpus, number: int, near: NearDuplicates, record: Path) -> None:
-    """Write beside `record` the signatures of the documents that are left of part `number`, and
-    their keys. Raises MlmError if a spool is damaged."""
-    corpus.check(number, *PRECEDENCE)
-    hashes, row = near.bands * near.rows, 0
+def sign(
+    corpus: SpooledCorpus, part: int, record: Path, *, words: int, bands: int, rows: int
+) -> None:
+    """Write beside `record` the signatures of the documents that are left of `part`, and the keys
+    of their bands; see the settings of these names. Raises MlmError if a spool is damaged."""
+    corpus.check(part, *PRECEDENCE)
+    hashes, row = bands * rows, 0
     with (
         replacing(record.with_suffix(".signatures")) as signatures,
         replacing(record.with_suffix(".keys")) as keys,
@@ -82,18 +84,18 @@ def sign(corpus: SpooledCorpus, number: int, near: NearDuplicates, record: Path)
         closing(BucketWriter(keys, _KEY, _KEY_BUCKETS)) as writer,
     ):
         for split in PRECEDENCE:
-            verdicts, start = corpus.verdicts(number, split), 0
-            for batch in corpus.read(number, split):
+            verdicts, start = corpus.verdicts(part, split), 0
+            for batch in corpus.read(part, split):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
-                words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
-                ngrams, counts = shingle_hashes(words, counts, near.words)
+                of_words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
+                ngrams, counts = shingle_hashes(of_words, counts, words)
                 smallest = minhashes(ngrams, counts, hashes)
-                rows = np.zeros((len(batch), hashes), np.uint8)
-                rows[kept] = low_bytes(smallest)
-                file.write(rows.tobytes())
+                signed = np.zeros((len(batch), hashes), np.uint8)
+                signed[kept] = low_bytes(smallest)
+                file.write(signed.tobytes())
                 some = counts > 0
-                records = np.empty((int(some.sum()), near.bands), _KEY)
-                records["key"] = band_keys(smallest[some], near.bands)
+                records = np.empty((int(some.sum()), bands), _KEY)
+                records["key"] = band_keys(smallest[some], bands)
                 records["row"] = (row + kept[some])[:, None]
                 writer.add(records.ravel(), records["key"].ravel() >> np.uint64(54))
                 start += len(batch)

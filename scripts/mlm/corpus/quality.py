@@ -1,4 +1,4 @@
-"""Published rules of what is good text; docs/corpus.md says how they are read.
+"""Published rules of what is good text; docs/corpus.md has their interpretation here.
 
 Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020, arXiv 1910.10683,
 section 2.2, and its authors' code.
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
+from mlm.config.filters import QualityRules
 from mlm.corpus.artefacts import TakenByRule
 
 _ELLIPSES = ("...", "…")
@@ -22,7 +23,7 @@ _PARAGRAPH_END = re.compile(r"\n\s*\n")
 
 
 class _Page:
-    """A document, and what the rules measure of it: numbers of words, or shares of the whole."""
+    """A document and its measures: numbers of words, or shares of the whole."""
 
     def __init__(self, text: str, stop_words: Mapping[str, str]):
         self.text, self._stop_words = text, stop_words
@@ -55,11 +56,11 @@ class _Page:
     def stop_words(self) -> int:
         return len({self._stop_words[form] for form in self._stop_words.keys() & set(self.words)})
 
-    def lines_that(self, is_one: Callable[[str], bool]) -> float:
-        return sum(map(is_one, self.lines)) / len(self.lines)
+    def share_of_lines(self, matches: Callable[[str], bool]) -> float:
+        return sum(map(matches, self.lines)) / len(self.lines)
 
     def top_n_gram(self, n: int) -> float:
-        """The share of the characters in the most frequent n-gram; 0 if none is repeated."""
+        """Return the share of the characters in the most frequent n-gram; 0 if none repeats."""
         counts = Counter(_n_grams(self.words, n)) if n < self._different else Counter()
         most = max(counts.values(), default=0)
         if most < 2:
@@ -69,13 +70,13 @@ class _Page:
         return most * (length + n - 1) / len(self.text)
 
     def duplicate_n_grams(self, n: int) -> float:
-        """The share of the characters in n-grams that repeat an earlier one, each once."""
-        seen, characters, end = set(), 0, 0
-        for place, gram in enumerate(_n_grams(self.words, n) if n < self._different else ()):
-            if gram in seen:
-                characters += sum(map(len, self.words[max(place, end) : place + n]))
-                end = place + n
-            seen.add(gram)
+        """Return the share of the characters in n-grams that repeat an earlier one, each once."""
+        earlier, characters, end = set(), 0, 0
+        for start, gram in enumerate(_n_grams(self.words, n) if n < self._different else ()):
+            if gram in earlier:
+                characters += sum(map(len, self.words[max(start, end) : start + n]))
+                end = start + n
+            earlier.add(gram)
         if not end:
             self._different = min(n, self._different)
         return characters / len(self.text)
@@ -91,7 +92,7 @@ def _n_grams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
     return zip(*(words[start:] for start in range(n)), strict=False)
 
 
-#: What each rule of whole pages measures, in the order in which the rules are tried.
+#: The measure of each rule of whole pages, in the order in which the rules are tried.
 _OF_PAGES: dict[str, Callable[[_Page], float]] = {
     "min_words": lambda page: len(page.words),
     "max_words": lambda page: len(page.words),
@@ -102,8 +103,8 @@ _OF_PAGES: dict[str, Callable[[_Page], float]] = {
     "min_stop_words": _Page.stop_words,
     "max_duplicate_paragraphs": lambda page: page.duplicates(page.paragraphs),
     "max_duplicate_paragraph_characters": lambda page: page.duplicate_characters(page.paragraphs),
-    "max_bullet_lines": lambda page: page.lines_that(lambda line: line.startswith(("•", "-"))),
-    "max_ellipsis_lines": lambda page: page.lines_that(lambda line: line.endswith(_ELLIPSES)),
+    "max_bullet_lines": lambda page: page.share_of_lines(lambda line: line.startswith(("•", "-"))),
+    "max_ellipsis_lines": lambda page: page.share_of_lines(lambda line: line.endswith(_ELLIPSES)),
     "max_duplicate_lines": lambda page: page.duplicates(page.lines),
     "max_duplicate_line_characters": lambda page: page.duplicate_characters(page.lines),
     **{f"max_top_{n}_gram": partial(_Page.top_n_gram, n=n) for n in (2, 3, 4)},
@@ -130,27 +131,28 @@ _OF_TEXTS: dict[str, Callable[[str, int], bool]] = {
 
 
 class Quality:
-    """The rules that `config.filters.quality_rules` switches on, thresholds by name."""
+    """The rules of `corpus.filters.quality` that have a threshold."""
 
-    def __init__(self, settings: Mapping):
+    def __init__(self, section: QualityRules):
         self._limits = {
-            name: value
-            for name, value in settings.items()
-            if name != "stop_words" and value is not None and value is not False
+            rule: limit
+            for rule, limit in section
+            if rule != "stop_words" and limit is not None and limit is not False
         }
-        self.rules = [f"quality.{name}" for name in self._limits]
+        self.rules = [f"quality.{rule}" for rule in self._limits]
         self._stop_words = {
             form: word.casefold()
-            for word in settings.get("stop_words", ())
+            for word in section.stop_words
             for form in (word, word.lower(), word.capitalize(), word.upper())
         }
         self._of_pages, self._of_lines, self._of_texts = (
-            [name for name in rules if name in self._limits]
+            [rule for rule in rules if rule in self._limits]
             for rules in (_OF_PAGES, ("citations", *_OF_LINES), _OF_TEXTS)
         )
 
-    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """What the rules leave of `text`, and the first that leaves all of it out, if any."""
+    def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """Return what the rules leave of `text`, and the first that leaves all of it out, if
+        any."""
         page, limits = _Page(text, self._stop_words), self._limits
         for rule in self._of_pages:
             limit, value = limits[rule], _OF_PAGES[rule](page)
@@ -158,14 +160,14 @@ class Quality:
                 break
         else:
             text = self._without_lines(text, taken) if self._of_lines else text
-            refusing = (rule for rule in self._of_texts if _OF_TEXTS[rule](text, limits[rule]))
-            if (rule := next(refusing, None)) is None:
+            rules = (rule for rule in self._of_texts if _OF_TEXTS[rule](text, limits[rule]))
+            if (rule := next(rules, None)) is None:
                 return text, None
         taken[f"quality.{rule}"] = TakenByRule.of_one(len(text), text)
         return text, rule
 
     def _without_lines(self, text: str, taken: dict[str, TakenByRule]) -> str:
-        kept, removed = [], {rule: [] for rule in self._of_lines}
+        lines, removed = [], {rule: [] for rule in self._of_lines}
         for whole in filter(None, map(str.strip, text.split("\n"))):
             line = whole
             if "citations" in removed and (line := _CITATION.sub("", line)) != whole:
@@ -175,12 +177,12 @@ class Quality:
                     removed[rule].append((len(line), line))
                     break
             else:
-                kept.append(line)
-        for rule, lines in removed.items():
-            if lines:
-                characters = sum(count for count, _ in lines)
-                taken[f"quality.{rule}"] = TakenByRule.of_one(characters, lines[0][1])
-        return "\n".join(kept)
+                lines.append(line)
+        for rule, texts in removed.items():
+            if texts:
+                characters = sum(count for count, _ in texts)
+                taken[f"quality.{rule}"] = TakenByRule.of_one(characters, texts[0][1])
+        return "\n".join(lines)
 
 
 def _sentences(line: str) -> int:

@@ -1,11 +1,12 @@
 """Where documents come from: one stream for each split that the source has by itself."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
-from mlm.config.corpus import Corpus
+from mlm.config.corpus import UNGROUPED, Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import (
     CorpusSource,
@@ -15,113 +16,107 @@ from mlm.corpus.artefacts import (
     Mixed,
     SourceFile,
 )
-from mlm.corpus.document_groups import OWN, Document, grouped_per
+from mlm.corpus.document_groups import Document, grouped_per
+from mlm.corpus.document_reading import documents_of_file
 from mlm.corpus.embedded_corpus import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
-from mlm.corpus.file_patterns import matched_files, recorded_path
-from mlm.corpus.formats import documents_of_file
-from mlm.corpus.parts import Piece, Pieces, whole
+from mlm.corpus.formats import recorded_path
+from mlm.corpus.parts import Part, SplitFiles
 from mlm.foundations.digests import FileMemory
 
 #: Digests of source files that this process has read for one purpose and needs for another.
 FILE_DIGESTS = FileMemory(None)
-#: What decides how a file, or the rows of a dataset, become documents.
-_READ = ("text_column", "group_by", "encoding", "encoding_errors", "files")
-_Streams = dict[str, Callable[[], Iterator[Document]]]
+_Stream = Callable[[], Iterator[Document]]
+#: Streams and descriptions by split.
+_Opened = tuple[dict[str, _Stream], dict[str, CorpusSource]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus before its filters: documents and description by split, what groups are called, and
-    the shares of train that become the splits that are not in `streams`."""
+    """A corpus before its filters: documents and description by split, the kind of its groups, and
+    the shares of train that become the splits without a stream."""
 
-    streams: _Streams
+    streams: dict[str, _Stream]
     described: dict[str, CorpusSource]
-    group_by: str = OWN
+    group_by: str
     carved: dict[str, float] = field(default_factory=dict)
     mixed: Mixed | None = None
 
 
-def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:
-    """The source that `settings` (of `used_settings`) ask for: of `files`, what is read by split;
-    of `hub`, `share` is which part of how many."""
-    held_out = settings["held_out"]
-    if settings["source"] == "embedded":
-        return Source(*_embedded(settings["seed"], held_out), group_kind(settings))
-    reading = Corpus.of_param({key: settings[key] for key in _READ if key in settings})
-    if settings["source"] == "files":
-        streams, described = _from_files(settings, reading, files)
+def open_source(configuration: CorpusConfiguration, part: Part) -> Source:
+    """Open what `part` reads of the corpus."""
+    corpora, seed = configuration.corpus.sources(), configuration.seed
+    corpus = corpora[part.source]
+    if corpus.source == "embedded":
+        source = Source(*_embedded(corpus, seed), corpus.group_kind)
     else:
-        streams, described = _from_hub(settings, reading, share)
-    for split, carved in held_out.items():
-        described[split] = replace(
-            described["train"], carved_from="train", share=carved, seed=settings["seed"]
-        )
-    return Source(streams, described, group_kind(settings), held_out)
+        is_hub = corpus.source == "hub"
+        streams, described = _of_hub(corpus, part) if is_hub else _of_files(corpus, part.files)
+        for split, share in corpus.carved.items():
+            described[split] = replace(
+                described["train"], carved_from="train", share=share, seed=seed
+            )
+        source = Source(streams, described, corpus.group_kind, corpus.carved)
+    if not part.source:
+        return source
+    kinds = {one.group_kind for one in corpora.values()}
+    group_by, streams = kinds.pop() if len(kinds) == 1 else "group", source.streams
+    if group_by != UNGROUPED:
+        streams = {s: partial(_regrouped, one, part.source) for s, one in streams.items()}
+    mixed = Mixed(part.source, configuration.corpus.mix[part.source].weight, seed)
+    return replace(source, streams=streams, group_by=group_by, mixed=mixed)
 
 
-def group_kind(settings: Mapping) -> str:
-    """What the groups of a source are called."""
-    if settings["source"] == "embedded":
-        return "address"
-    return settings["group_by"] or settings["group_per"] or OWN
+def _regrouped(stream: _Stream, name: str) -> Iterator[Document]:
+    """Yield the documents of the source `name`, in groups apart from those of other sources."""
+    for text, group in stream():
+        if group is None:
+            data = text.encode("utf-8", "surrogatepass")
+            group = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield Document(text, f"{name}: {group}")
 
 
-def _embedded(seed: int, shares: dict) -> tuple[_Streams, dict[str, CorpusSource]]:
+def _embedded(corpus: Corpus, seed: int) -> _Opened:
     def stream(texts: dict[str, str]) -> Iterator[Document]:
         for name, speech in texts.items():
             for paragraph in paragraphs(speech):
                 yield Document(paragraph, address_of(name))
 
-    splits = speeches_by_split(seed, shares)
+    splits = speeches_by_split(seed, corpus.carved)
     return {split: partial(stream, texts) for split, texts in splits.items()}, {
         split: EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts))
         for split, texts in splits.items()
     }
 
 
-def _from_files(
-    settings: dict, reading: Corpus, files: Pieces
-) -> tuple[_Streams, dict[str, CorpusSource]]:
-    if not any(files.values()):
-        # Nothing was found as the workflow started: the same search says what is missing.
-        files = whole(matched_files({split: settings["files"][split] for split in files}))
-    given = {s: files.get(s, ()) for s in SPLITS if s not in settings["held_out"]}
-    per = settings["group_per"]
-
+def _of_files(corpus: Corpus, files: SplitFiles) -> _Opened:
     @cache
     def identity(path: str) -> SourceFile:
         size = Path(path).stat().st_size
         return SourceFile(recorded_path(path), size, FILE_DIGESTS.sha256(path))
 
-    def stream(pieces: Sequence[Piece]) -> Iterator[Document]:
-        for path, start, stop in pieces:
+    def stream(paths: Sequence[str]) -> Iterator[Document]:
+        for path in paths:
             group = recorded_path(path)
-            if per and Path(path).is_absolute():
+            if corpus.group_per and Path(path).is_absolute():
                 # Several files may be recorded by the same name.
                 group += f" {identity(path).sha256[:16]}"
-            yield from grouped_per(documents_of_file(path, reading, start, stop), per, group)
+            yield from grouped_per(documents_of_file(path, corpus), corpus.group_per, group)
 
-    # A file is described by the part in which it begins.
-    return {split: partial(stream, pieces) for split, pieces in given.items()}, {
-        split: FilesSource(
-            "files",
-            reading.files.document_per,
-            tuple(identity(piece.path) for piece in pieces if piece.start == 0),
-        )
-        for split, pieces in given.items()
+    paths_by_split = {s: files.get(s, ()) for s in SPLITS if s not in corpus.missing_splits}
+    return {split: partial(stream, paths) for split, paths in paths_by_split.items()}, {
+        split: FilesSource("files", corpus.files.document_per, tuple(map(identity, paths)))
+        for split, paths in paths_by_split.items()
     }
 
 
-def _from_hub(
-    settings: dict, reading: Corpus, share: tuple[int, int]
-) -> tuple[_Streams, dict[str, CorpusSource]]:
+def _of_hub(corpus: Corpus, part: Part) -> _Opened:
     # Imported here: `datasets` takes 1.7 s, which the other sources need not wait for.
     from mlm.corpus.hub import hub_streams
 
-    hub, per = settings["hub"], settings["group_per"]
-    given = {split: name for split, name in hub["splits"].items() if name}
-    streams = hub_streams(hub, given, reading, share)
+    hub, per = corpus.hub, corpus.group_per
+    names = {split: name for split, name in hub.splits if name}
+    streams = hub_streams(corpus, names, part.share, part.shares)
     return {s: lambda s=s: grouped_per(streams[s](), per, s) for s in streams}, {
-        split: HubSource("hub", name, hub["dataset"], hub["config"], hub["revision"])
-        for split, name in given.items()
+        split: HubSource("hub", name, hub.dataset, hub.config, hub.revision)
+        for split, name in names.items()
     }

@@ -1,11 +1,12 @@
 """What the corpus stage says of each split, and what it refuses: empty ones, and useless groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mlm.config.corpus import UNGROUPED
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import (
     CorpusSource,
@@ -18,7 +19,6 @@ from mlm.corpus.artefacts import (
     WrittenFile,
 )
 from mlm.corpus.deduplication import REASONS
-from mlm.corpus.document_groups import OWN
 from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError
@@ -57,13 +57,13 @@ def described_splits(
             split=split,
             source=_described(corpus, split),
             documents=documents,
-            groups=documents if corpus.group_by == OWN else len(groups),
+            groups=documents if corpus.group_by == UNGROUPED else len(groups),
             group_by=corpus.group_by,
             bytes=sum(file.bytes for file in files),
             characters=sum(file.characters for file in files),
             words=sum(file.words for file in files),
             filters=documents_by_reason(corpus, split),
-            encoding=Encoding(*map(sum, zip(*map(astuple, read), strict=True))),
+            encoding=sum(read, Encoding()),
             files=tuple(file.file for file in files),
             rules=corpus.rules(split),
             near_duplicates=corpus.near[split] if corpus.near else None,
@@ -129,7 +129,7 @@ def _emptied(corpus: SpooledCorpus, split: str) -> str | None:
             f"{line} {same:,} of {read:,} documents are duplicates of others, and what is left "
             "does not suffice for three splits. Use a corpus with more different documents"
         )
-    groups = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
+    groups = "" if part.group_by == UNGROUPED else f", in whole groups ({part.group_by})"
     return (
         f"{line} It is carved from train by corpus.held_out.{split}: {part.carved[split]}{groups}; "
         "raise it, use a larger corpus, or give the split texts of its own"

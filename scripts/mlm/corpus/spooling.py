@@ -86,7 +86,7 @@ class PartFiles:
 
     def spool(self, split: str) -> Path:
         """The documents of `split`."""
-        return self.record.with_name(f"{self.record.stem}-{split}.arrow")
+        return self.record.with_suffix(f".{split}")
 
 
 class SpooledCorpus:

@@ -9,8 +9,9 @@ from typing import Self
 
 import numpy as np
 
+from mlm.config.corpus import UNGROUPED
 from mlm.corpus.artefacts import CorpusSplit, MixSource
-from mlm.corpus.document_groups import OWN, group_ids
+from mlm.corpus.document_groups import group_ids
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
 from mlm.evaluation.bootstrap import Resampling, sums_by_unit
@@ -89,7 +90,7 @@ class TextOfGroups:
                 text, group = (
                     rows.column(name)[place - number].as_py() for name in ("text", "group")
                 )
-                if self.described.group_by == OWN:
+                if self.described.group_by == UNGROUPED:
                     group = f"{group}: {' '.join(text[:_BEGINNING].split())}"
                 found[place] = group
             number += len(rows)

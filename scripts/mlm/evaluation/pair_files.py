@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.corpus.file_patterns import not_fetched
+from mlm.corpus.formats import not_fetched
 from mlm.corpus.separated_values import table_rows
 from mlm.foundations.errors import MlmError, listed
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
-from mlm.corpus.file_patterns import not_fetched
+from mlm.corpus.formats import not_fetched
 from mlm.corpus.separated_values import table_rows
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.tables import Example, write_rows

@@ -1,0 +1,281 @@
+"""Readers of documents, by the format of a file (null is an empty text). Each raises MlmError with
+file and line (or row) for what it cannot read."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import repeat
+from typing import BinaryIO
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mlm.config.corpus import Corpus
+from mlm.corpus.decoding import (
+    BYTE_ORDER_MARK,
+    LONGEST_DOCUMENT,
+    refuse_unclean,
+    text_lines,
+    too_long,
+)
+from mlm.corpus.document_groups import Document, group_name
+from mlm.corpus.formats import file_format
+from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
+from mlm.foundations.errors import MlmError
+
+#: Rows of a table that are read together, and about how many bytes at most; texts that are larger
+#: together become strings one by one.
+_ROWS, _BATCH_BYTES, _TOGETHER = 1024, 64 << 20, 8 << 20
+_DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
+_BUFFER = 1 << 16
+_JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
+_QUOTES_REMEDY = "; if quotes are ordinary characters, set corpus.files.quoted_fields to false"
+
+
+@contextmanager
+def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
+    """The bytes of the open `file` (of COMPRESSIONS, or None), all members or frames as one stream;
+    MlmError for damaged and for empty data."""
+    if compression is None:
+        yield file
+        return
+    opener = _DECOMPRESSORS.get(compression)
+    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
+    try:
+        with bare, io.BufferedReader(bare, _BUFFER) as stream:
+            if not stream.peek(1):
+                raise MlmError(f"{file.name}: nothing is in it. Fill it or leave it out")
+            yield stream
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise MlmError(
+            f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
+            "compress the file again"
+        ) from None
+
+
+def documents_of_file(path: str, settings: Corpus) -> Iterator[Document]:
+    """Yield the documents of the file `path`, whose name tells its format, in order."""
+    kind, compression = file_format(path)
+    with open(path, "rb") as file, decompressed(file, compression) as stream:
+        yield from read_documents(stream, path, kind, settings)
+
+
+def read_documents(
+    stream: BinaryIO, name: str, file_format: str, settings: Corpus
+) -> Iterator[Document]:
+    """Yield the documents in `stream`, in order; messages call the file `name`."""
+    yield from _READERS[file_format](stream, name, settings)
+
+
+def _text_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
+    per = settings.files.document_per
+    gathered, size, start = [], 0, 1
+    for number, line in text_lines(stream, name, settings):
+        text = line.removesuffix("\n").removesuffix("\r")
+        if per == "line":
+            yield Document(text)
+        elif per == "file" or line.strip():
+            start = start if gathered else number
+            gathered.append(text)
+            size += len(line)
+            if size > LONGEST_DOCUMENT:
+                raise too_long(name, start, per)
+        elif gathered:
+            yield Document("\n".join(gathered))
+            gathered, size = [], 0
+    if gathered:
+        yield Document("\n".join(gathered).rstrip("\n"))
+
+
+def _json_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
+    for number, line in text_lines(stream, name, settings):
+        where = f"{name}, line {number}"
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            # A blank line, or NaN or half a pair of surrogates, which Python takes for JSON.
+            line = line.removeprefix(BYTE_ORDER_MARK)
+            if line.isspace():
+                continue
+            record = _decoded(line, where, settings.text_column)
+        yield _json_document(record, where, settings)
+
+
+def _json_document(record: object, where: str, settings: Corpus) -> Document:
+    column, group_by, group = settings.text_column, settings.group_by, None
+    if not isinstance(record, dict):
+        raise MlmError(
+            f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
+            f"{_JQ if isinstance(record, list) else ''}"
+        )
+    if column not in record or (group_by is not None and group_by not in record):
+        check_columns(where, sorted(record), settings)
+    if group_by is not None:
+        group = group_name(record[group_by], where, settings)
+    return Document(_text_value(record[column], where, settings), group)
+
+
+def _decoded(line: str, where: str, column: str) -> object:
+    try:
+        # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
+        return json.loads(line, strict="\0" not in line)
+    except (ValueError, RecursionError) as error:
+        raise MlmError(
+            f"{where}: no valid JSON ({error}). Expected one object a line, such as "
+            f'{{"{column}": "..."}}{_JQ if line.lstrip().startswith(("[", "{")) else ""}'
+        ) from None
+
+
+def _separated_documents(
+    separator: str, stream: BinaryIO, name: str, settings: Corpus
+) -> Iterator[Document]:
+    lines, quoted = text_lines(stream, name, settings), settings.files.quoted_fields
+    rows = table_rows(lines, name, separator, _QUOTES_REMEDY, quoted)
+    _, header = next(rows, (1, []))
+    check_columns(f"{name}, line 1", header, settings)
+    column = header.index(settings.text_column)
+    group = header.index(settings.group_by) if settings.group_by else None
+    for number, row in rows:
+        where = f"{name}, line {number}"
+        if len(row) != len(header):
+            raise MlmError(
+                f"{where}: {len(row)} fields, but the header names {len(header)}. "
+                f"{QUOTES_ADVICE}{_QUOTES_REMEDY}"
+            )
+        name_of_group = None if group is None else group_name(row[group], where, settings)
+        yield Document(row[column], name_of_group)
+
+
+def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
+    if not isinstance(getattr(stream, "raw", None), io.FileIO | None):
+        # Parquet is read from its end, so a compressed file is unpacked to disk first.
+        with tempfile.TemporaryFile() as unpacked:
+            shutil.copyfileobj(stream, unpacked, 1 << 20)
+            yield from _parquet_documents(unpacked, name, settings)
+        return
+    try:
+        check_schema(name, pq.read_schema(stream), settings)
+        columns = sorted({settings.text_column, settings.group_by} - {None})
+        # As dictionaries: a text that a thousand rows have is in memory once.
+        file, row = pq.ParquetFile(stream, buffer_size=1 << 20, read_dictionary=columns), 0
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+            rows = min(max(rows, 1), _ROWS)
+            for batch in file.iter_batches(rows, [number], columns, use_threads=False):
+                yield from batch_documents(batch, name, row, settings)
+                row += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
+
+
+_READERS: dict[str, Callable[[BinaryIO, str, Corpus], Iterator[Document]]] = {
+    "txt": _text_documents,
+    "jsonl": _json_documents,
+    "json": _json_documents,
+    "csv": partial(_separated_documents, ","),
+    "tsv": partial(_separated_documents, "\t"),
+    "parquet": _parquet_documents,
+}
+
+
+def batch_documents(
+    batch: pa.RecordBatch, name: str, first_row: int, settings: Corpus
+) -> Iterator[Document]:
+    """The documents of an Arrow batch whose first row is row `first_row` of `name`."""
+    try:
+        texts = _values(batch.column(settings.text_column), name, first_row)
+        by = settings.group_by
+        groups = _values(batch.column(by), name, first_row) if by else repeat(None, len(batch))
+        for number, (text, group) in enumerate(zip(texts, groups, strict=True)):
+            where = f"{name}, row {first_row + number + 1}"
+            group = group_name(group, where, settings) if by else None
+            yield Document(_text_value(text, where, settings), group)
+    except UnicodeDecodeError as error:
+        rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
+        raise MlmError(f"{name}, {rows}: a text is not UTF-8 ({error}). Write it anew") from None
+
+
+def _values(column: pa.Array, name: str, first_row: int) -> Iterable[object]:
+    """The values of a column; if they are large together, one is made at a time."""
+    is_dictionary = pa.types.is_dictionary(column.type)
+    values = column.dictionary if is_dictionary else column
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return column.to_pylist()
+    sizes = pc.binary_length(values)
+    sizes = sizes.take(column.indices) if is_dictionary else sizes
+    if (pc.max(sizes).as_py() or 0) > LONGEST_DOCUMENT:
+        row = first_row + pc.index(pc.greater(sizes, LONGEST_DOCUMENT), True).as_py() + 1
+        raise MlmError(
+            f"{name}, row {row}: a text of more than {LONGEST_DOCUMENT >> 20} MiB. A document must "
+            "fit into memory: divide it"
+        )
+    if (pc.sum(sizes).as_py() or 0) > _TOGETHER:
+        return (value.as_py() for value in column)
+    return (column.dictionary_decode() if is_dictionary else column).to_pylist()
+
+
+def _text_value(value: object, where: str, settings: Corpus) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MlmError(
+            f"{where}: {settings.text_column!r} holds {_type_name(value)}, expected text. A column "
+            "of text must hold text in every row (or null, which counts as empty)"
+        )
+    if settings.encoding_errors == "strict":
+        refuse_unclean(value, where)
+    return value
+
+
+def _type_name(value: object) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else "text")
+
+
+def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
+    """`check_columns` of an Arrow schema, whose columns must be of a type to read."""
+    check_columns(where, schema.names, settings)
+    kind = schema.field(settings.text_column).type
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    if not any(is_kind(value) for is_kind in text):
+        raise MlmError(
+            f"{where}: the column {settings.text_column!r} is of type {kind}, expected string. "
+            "Name another one in corpus.text_column, or convert it"
+        )
+    if settings.group_by and pa.types.is_nested(group := schema.field(settings.group_by).type):
+        raise MlmError(
+            f"{where}: the column {settings.group_by!r} is of type {group}, expected string or "
+            "integer. Name another one in corpus.group_by, or convert it"
+        )
+
+
+def check_columns(where: str, names: list[str], settings: Corpus) -> None:
+    """Raise MlmError unless each column that is read is among `names`, once."""
+    for key in ("text_column", "group_by"):
+        column = getattr(settings, key)
+        if column is None or names.count(column) == 1:
+            continue
+        if column in names:
+            raise MlmError(
+                f"{where}: {names.count(column)} columns are called {column!r}. Rename one of them"
+            )
+        known = ", ".join(map(repr, names[:20])) or "none"
+        raise MlmError(
+            f"{where}: no column {column!r}; there are: {known}. Name one of them in corpus.{key}"
+        )
