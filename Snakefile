@@ -10,6 +10,7 @@ configfile: f"{workflow.basedir}/config.yaml"
 report: "report/workflow.rst"
 
 
+include: "rules/library.smk"
 include: "rules/common.smk"
 include: "rules/corpus.smk"
 include: "rules/tokenizer.smk"
@@ -37,12 +38,12 @@ onstart:
     jobs = list(workflow.dag.needrun_jobs())
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
-        check_before_work(jobs, settings["preflight"]["targets"], here)
+        check_before_work(jobs, settings.preflight.targets, here)
     logger.info(snakemake_session.plan(jobs, workflow.rules))
 
 
 onsuccess:
     if any(job.rule.name == "report" for job in workflow.dag.jobs):
-        prefix = storage_settings.default_storage_prefix or ""
+        prefix = workflow.storage_settings.default_storage_prefix or ""
         page = portable(rules.report.output.page)
         logger.info(f"The report: {os.path.join(prefix, page)}")

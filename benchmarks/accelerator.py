@@ -108,16 +108,15 @@ class InJax:
         import jax
 
         from mlm.accelerators.product_flops import product_flops
-        from mlm.config.optimizers import Optimizer
+        from mlm.config.optimizers import OptimizerSection
         from mlm.model.architecture import Architecture
         from mlm.samples.masking import MaskingPlan
         from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
-        from mlm.training.learning_rate import with_lengths
 
         self._whole, divided = shardings(self._mesh)
         samples, vocabulary = case.batch * self._mesh.size, case.config["vocab_size"]
         rates = {"learning_rate": RATE, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}
-        self._settings = with_lengths(Optimizer(name="adamw", **rates), 10_000)
+        self._settings = OptimizerSection(name="adamw", **rates).scheduled(10_000)
         self._architecture, special = Architecture.of(case.config), (0, 1, 2, 3, 4)
         plan = MaskingPlan(case.masked, 0.8, 0.1, 4, special, vocabulary, case.sequence)
         attention = "cudnn" if who == "jax-cudnn" else "xla"

@@ -30,7 +30,7 @@ import yaml
 BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.config.resolution import resolve  # noqa: E402
+from mlm.config.resolution import resolve, trainings  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
@@ -70,7 +70,7 @@ def overridden(assignments: list[str]) -> dict:
 def recipe_of(settings: str) -> str:
     """`settings` with the defaults of the other keys of RECIPE, as a row of RUNS has them."""
     recipe = dict(assignment.split("=", 1) for assignment in settings.split())
-    config = resolve({})
+    config = resolve({}).model_dump()
     for key in RECIPE:
         value = config
         for part in key.split("."):
@@ -107,15 +107,14 @@ def record(name: str, seed: int, rows: list[dict]) -> None:
 
 def run_here(assignments: list[str], seed: int, state: str):
     """A run of the shards at hand, its configuration and its files; its states are in `state`."""
-    from mlm.config.resolution import RunConfiguration
     from mlm.model.cooccurrence import STRENGTHS
     from mlm.training.run import RunFiles
 
     config = overridden(assignments)
     STRENGTHS.update(config.pop("cooccurrence", {}))
-    run = RunConfiguration.of(resolve(config), "base")
-    checkpoint = run.pretraining.checkpoint.model_copy(update={"directory": state, "keep": 1})
-    run = run.with_values(name=f"seed-{seed}", seed=seed, pretraining={"checkpoint": checkpoint})
+    run = trainings(resolve(config))["base"]
+    checkpoint = run.operation.checkpoint.model_copy(update={"directory": state, "keep": 1})
+    run = run.with_values(name=f"seed-{seed}", seed=seed, operation={"checkpoint": checkpoint})
     files = RunFiles(
         tokenizer="results/tokenizer/tokenizer.json",
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},

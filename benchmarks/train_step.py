@@ -58,13 +58,12 @@ def configuration(case: tuple) -> dict:
 
 def masks_and_optimizer(case: tuple) -> tuple:
     """The engines' settings of the masks and of AdamW."""
-    from mlm.config.optimizers import Optimizer
+    from mlm.config.optimizers import OptimizerSection
     from mlm.samples.masking import MaskingPlan
-    from mlm.training.learning_rate import with_lengths
 
     plan = MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
     adamw = {"learning_rate": RATE, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}
-    return plan, with_lengths(Optimizer(name="adamw", **adamw), 10_000)
+    return plan, OptimizerSection(name="adamw", **adamw).scheduled(10_000)
 
 
 def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int, plain: bool):

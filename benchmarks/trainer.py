@@ -116,14 +116,13 @@ def started(python: Path, role: str, place: Path, options, *more: str) -> dict:
 
 def evaluated(model: Path, options):
     """The workflow's evaluation of a model."""
-    from mlm.config.evaluation import Evaluation
-    from mlm.config.resolution import resolve, run_section
+    from mlm.config.resolution import resolve
     from mlm.evaluation.model_evaluation import evaluate
 
     settings = resolve({})
-    section = Evaluation.of_param(dict(run_section(settings, "base", "evaluation")))
-    accelerator = dict(settings["accelerator"]) | {"cpu_threads": options.threads, "kind": "cpu"}
-    return evaluate("base", model, MANIFESTS, {}, section, accelerator)
+    here = {"cpu_threads": options.threads, "kind": "cpu"}
+    accelerator = settings.accelerator.model_copy(update=here)
+    return evaluate("base", model, MANIFESTS, {}, settings.evaluation, accelerator)
 
 
 def compare(options) -> None:

@@ -9,15 +9,15 @@ CORPUS_FILES = {
 }
 FILTERS, MIXED = CORPUS.corpus.filters, CORPUS.corpus.source == "mix"
 NEAR = FILTERS.near_duplicates
-PARTS, COUNT = [Part()], settings["corpus"]["parts"]
+PARTS, COUNT = [Part()], settings.corpus.parts
 if MIXED or COUNT > 1:
-    if workflow.storage_settings.default_storage_provider is not None:
+    if BUCKET:
         raise WorkflowError(
             f"corpus.{'source: mix' if MIXED else f'parts: {COUNT}'} needs a file system that all "
             "jobs see, and results are to lie in a bucket. Make the corpus where there is one "
             f"(profiles/slurm){'' if MIXED else ', or set it to 1'}"
         )
-    PARTS = planned_parts(CORPUS.corpus, COUNT, FILES_OF_SOURCES, told)
+    PARTS = planned_parts(CORPUS.corpus, COUNT, FILES_OF_SOURCES, show_once)
 # Sources of a mix are read by a job each.
 IN_PARTS = MIXED or len(PARTS) > 1
 FILES_OF_PART = [[path for paths in part.files.values() for path in paths] for part in PARTS]
@@ -47,7 +47,7 @@ def written(*endings, splits=SPLITS):
         f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}"
         for split in splits
         if IN_PARTS
-        for count in [settings["corpus"]["count"][split]]
+        for count in [getattr(settings.corpus.count, split)]
         for share in range(count)
     ]
     return [f"{stem}.{ending}" for stem in stems for ending in endings]
@@ -81,7 +81,7 @@ rule corpus_read:
     params:
         part=lambda wildcards: asdict(PARTS[int(wildcards.part)]),
         files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
-        corpus=canonical(CORPUS.for_reading().model_dump()),
+        corpus=CORPUS.for_reading().as_param(),
         code=code_of("corpus", "corpus_read"),
     script:
         "../scripts/jobs/corpus.py"
@@ -130,7 +130,7 @@ rule corpus_decontaminate:
         runtime=240,
     params:
         files=identities(FILTER_FILES),
-        corpus=canonical(CORPUS.for_decontamination().model_dump()),
+        corpus=CORPUS.for_decontamination().as_param(),
         code=code_of("corpus", "corpus_decontaminate"),
     script:
         "../scripts/jobs/corpus.py"
@@ -284,8 +284,8 @@ rule corpus:
             part: identities(paths)
             for part, paths in (CORPUS_FILES | {"filters": FILTER_FILES}).items()
         },
-        corpus=canonical(CORPUS.model_dump()),
-        file_counts=canonical(settings["corpus"]["count"]),
+        corpus=CORPUS.as_param(),
+        file_counts=settings.corpus.count.as_param(),
         code=code_of("corpus", "corpus"),
     script:
         "../scripts/jobs/corpus.py"

@@ -1,4 +1,5 @@
 # From a run's model and the test split to its evaluation.json and fill_mask.json.
+from mlm.config.memory import memory_of_evaluation
 
 
 rule evaluate:
@@ -6,9 +7,9 @@ rule evaluate:
     input:
         **MODEL_FILES,
         **{split: f"results/manifests/{split}.json" for split in SPLITS},
-        staged=staged_shards("train", "validation", "test"),
-        pairs=lambda wildcards: source(PAIR_FILES[wildcards.run]),
-        corpus=[f"results/corpus/{s}.json" for s in ("train", "test")],
+        staged=staged_shards(*SPLITS),
+        pairs=lambda wildcards: source(EVALUATIONS[wildcards.run].minimal_pair_files),
+        corpus=[f"results/corpus/{split}.json" for split in ("train", "test")],
         texts=corpus_files("test"),
     output:
         "results/runs/{run}/evaluation.json",
@@ -20,15 +21,19 @@ rule evaluate:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory.memory_of_evaluation(
-            settings, wildcards.run, stored_tokens(input.train), stored_tokens(input.test)
+        mem_mb=lambda wildcards, input: memory_of_evaluation(
+            TRAININGS[wildcards.run],
+            EVALUATIONS[wildcards.run],
+            settings.tokenizer.expected_size,
+            stored_tokens(input.train),
+            stored_tokens(input.test),
         ),
         runtime=120,
     params:
-        evaluation=of_run("evaluation", without=("prompts",)),
-        files=lambda w: identities(PAIR_FILES[w.run]),
-        pretraining=of_run("pretraining", "attend"),
-        accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
+        evaluation=lambda wildcards: EVALUATIONS[wildcards.run].as_param("prompts"),
+        files=lambda wildcards: identities(EVALUATIONS[wildcards.run].minimal_pair_files),
+        attend=lambda wildcards: TRAININGS[wildcards.run].pretraining.attend,
+        accelerator=settings.accelerator.for_evaluation.as_param(),
         code=code_of("evaluate", "evaluate"),
     script:
         "../scripts/jobs/evaluate.py"
@@ -42,16 +47,14 @@ rule fill_mask:
         "results/runs/{run}/fill_mask.json",
     log:
         "logs/fill_mask/{run}.log",
-    benchmark:
-        "logs/benchmarks/fill_mask/{run}.tsv"
     conda:
         "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=15,
     params:
-        evaluation=of_run("evaluation", "prompts"),
-        cpu_threads=settings["accelerator"]["cpu_threads"],
+        prompts=lambda wildcards: EVALUATIONS[wildcards.run].prompts,
+        cpu_threads=settings.accelerator.cpu_threads,
         code=code_of("fill_mask", "fill_mask"),
     script:
         "../scripts/jobs/fill_mask.py"

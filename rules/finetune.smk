@@ -1,19 +1,19 @@
 # Fine-tuning each run's model, beside random weights, a counting baseline and published encoders on
 # the same folds: results/finetune/ (examples, baseline, published/), results/runs/{run}/finetune/.
 
-
-FINETUNE = settings["finetune"]
-FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
+FINETUNE_RULES = [f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "merge")]
+FINETUNE_FILES = [settings.finetune.data.file] if settings.finetune.data.source == "csv" else []
 FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
-
 FOLD_TABLES = {"predictions": "predictions.csv", "history": "history.csv", "record": "fold.json"}
-FOLD_FILES = FOLD_TABLES | {"weights": "model.safetensors", "config": "config.json"}
-FOLDS_OF = {start: f"results/runs/{{run}}/finetune/{start}" for start in FINETUNE_STARTS}
-FOLDS_OF |= {label: f"results/finetune/published/{label}" for label in FINETUNE_ALSO}
-fold_of = lambda place: {n: f"{place}/fold-{{fold}}/{file}" for n, file in FOLD_FILES.items()}
-# The file `name` of every fold of `start`, in order.
-of_folds = lambda start, name: [f"{FOLDS_OF[start]}/fold-{i}/{name}" for i in FINETUNE_FOLDS]
-encoder_files = lambda wildcards: checkpoint_files(FINETUNE_ALSO[wildcards.encoder])
+FOLD_MODEL = {"weights": "model.safetensors", "config": "config.json"}
+# The directories of a start's folds, in order.
+FOLDS_OF = {
+    start: expand(f"{directory}/fold-{{fold}}", fold=FINETUNE_FOLDS, allow_missing=True)
+    for start, directory in [
+        *[(start, f"results/runs/{{run}}/finetune/{start}") for start in FINETUNE_STARTS],
+        *[(label, f"results/finetune/published/{label}") for label in FINETUNE_ALSO],
+    ]
+}
 
 
 rule finetune_data:
@@ -32,13 +32,11 @@ rule finetune_data:
         runtime=15,
     params:
         files=identities(FINETUNE_FILES),
-        finetune=of_section("finetune", "data", "folds", "task"),
-        seed=settings["seed"],
+        finetune=settings.finetune.for_examples.as_param(),
+        seed=settings.seed,
         # How pretraining divided the speeches, where it read them.
-        pretraining=(
-            canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
-            if settings["corpus"]["source"] == "embedded"
-            else {}
+        held_out=(
+            settings.corpus.held_out.as_param() if settings.corpus.source == "embedded" else None
         ),
         code=code_of("finetune", "finetune_data"),
     script:
@@ -62,8 +60,8 @@ rule finetune_ridge:
         mem_mb=3000,
         runtime=60,
     params:
-        task=FINETUNE["task"],
-        folds=FINETUNE["folds"],
+        task=settings.finetune.task,
+        folds=settings.finetune.folds,
         code=code_of("finetune", "finetune_ridge"),
     script:
         "../scripts/jobs/finetune.py"
@@ -75,21 +73,22 @@ rule finetune_fold:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
     output:
-        **fold_of("results/runs/{run}/finetune/{start}"),
+        **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_TABLES),
+        **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_MODEL),
     log:
         "logs/finetune_fold/{run}-{start}-{fold}.log",
     benchmark:
         "logs/benchmarks/finetune_fold/{run}-{start}-{fold}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: FINETUNE["cpu_threads"]
+    threads: settings.finetune.cpu_threads
     resources:
         mem_mb=lambda wildcards, input: int(2000 + 8 * input.size_mb),
         runtime=240,
     params:
-        finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
-        seed=settings["seed"],
-        accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
+        finetune=settings.finetune.for_folds.as_param(),
+        seed=settings.seed,
+        accelerator=settings.accelerator.for_fold(settings.finetune.cpu_threads).as_param(),
         code=code_of("finetune", "finetune_fold"),
     script:
         "../scripts/jobs/finetune.py"
@@ -98,30 +97,35 @@ rule finetune_fold:
 use rule finetune_fold as finetune_published with:
     input:
         table="results/finetune/examples.csv",
-        files=lambda wildcards: source(encoder_files(wildcards)),
+        files=lambda wildcards: source(checkpoint_files(FINETUNE_ALSO[wildcards.encoder])),
     output:
-        **fold_of("results/finetune/published/{encoder}"),
+        **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_TABLES),
+        **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_MODEL),
     log:
         "logs/finetune_published/{encoder}-{fold}.log",
     benchmark:
         "logs/benchmarks/finetune_published/{encoder}-{fold}.tsv"
     params:
         encoder=lambda wildcards: FINETUNE_ALSO[wildcards.encoder],
-        files=lambda wildcards: identities(encoder_files(wildcards)),
+        files=lambda wildcards: identities(checkpoint_files(FINETUNE_ALSO[wildcards.encoder])),
         code=code_of("finetune", "finetune_published"),
 
 
 rule finetune_merge:
     """Score the folds together, compare them, and keep the best fold's model."""
     input:
-        **{f"{s}_{n}": of_folds(s, file) for s in FOLDS_OF for n, file in FOLD_TABLES.items()},
+        **{
+            f"{start}_{name}": [f"{fold}/{file}" for fold in folds]
+            for start, folds in FOLDS_OF.items()
+            for name, file in FOLD_TABLES.items()
+        },
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
         ridge="results/finetune/tfidf_ridge.csv",
         ridge_record="results/finetune/tfidf_ridge.json",
-        weights=of_folds("pretrained", "model.safetensors"),
-        configs=of_folds("pretrained", "config.json"),
-        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:5]],
+        weights=[f"{fold}/model.safetensors" for fold in FOLDS_OF["pretrained"]],
+        configs=[f"{fold}/config.json" for fold in FOLDS_OF["pretrained"]],
+        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in TOKENIZER_NAMES],
         training="results/runs/{run}/training.json",
     output:
         metrics="results/runs/{run}/finetune/metrics.json",
@@ -139,12 +143,8 @@ rule finetune_merge:
         mem_mb=1000,
         runtime=15,
     params:
-        finetune=of_section(
-            "finetune",
-            *("epochs", "folds", "learning_rate", "max_length"),
-            *("per_device_batch_size", "seeds", "task"),
-        ),
-        seed=settings["seed"],
+        finetune=settings.finetune.for_folds.as_param(),
+        seed=settings.seed,
         also=list(FINETUNE_ALSO),
         code=code_of("finetune", "finetune_merge"),
     script:
@@ -155,4 +155,4 @@ rule finetune:
     """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
     input:
         made_by(*FINETUNE_RULES),
-        "results/report.html" if FINETUNE["enabled"] else [],
+        "results/report.html" if settings.finetune.enabled else [],

@@ -19,18 +19,10 @@ rule compile_train_step:
         mem_mb=8000,
         runtime=240,
     params:
-        preflight=of_section("preflight", "targets"),
-        model=model_of,
-        pretraining=pretraining_of,
-        seed=settings["seed"],
-        accelerator=of_section("accelerator", "precision", "deterministic"),
-        sequence_length=settings["shards"]["sequence_length"],
-        evaluation=of_run(
-            "evaluation", "batch_size", "mlm_probability", "mask_token", "random_token"
-        ),
-        state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
-            "checkpoint"
-        ]["directory"],
+        targets=settings.preflight.targets,
+        training=lambda wildcards: TRAININGS[wildcards.run].for_preflight.as_param("operation"),
+        evaluation=lambda wildcards: EVALUATIONS[wildcards.run].for_preflight.as_param(),
+        state_directory=lambda wildcards: TRAININGS[wildcards.run].operation.checkpoint.directory,
         code=code_of("preflight", "compile_train_step"),
     script:
         "../scripts/jobs/preflight.py"

@@ -1,4 +1,14 @@
 # Pretraining: from shards to results/runs/{run}/; trained/ has what was just made, state/ checkpoints.
+from mlm.config.memory import memory_of_training
+
+TRAINED_FILES = {
+    "weights": "model/model.safetensors",
+    "config": "model/config.json",
+    "card": "model/README.md",
+    **{name.removesuffix(".json"): f"model/{name}" for name in TOKENIZER_NAMES},
+    "log": "training.csv",
+    "summary": "training.json",
+}
 
 
 rule pretrain:
@@ -8,10 +18,15 @@ rule pretrain:
         staged=staged_shards("train", "validation"),
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
-        start=start_files_of,
-        continued=summary_of_continued_run,
+        start=checkpoint_of_run,
+        # The training that this one continues.
+        continued=lambda wildcards: [
+            ancient(f"results/runs/{parent.name}/training.json")
+            for parent in [TRAININGS[wildcards.run].operation.parent]
+            if parent is not None
+        ],
     output:
-        **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
+        **in_directory("results/runs/{run}/trained", TRAINED_FILES),
     log:
         "logs/pretrain/{run}.log",
     benchmark:
@@ -20,28 +35,14 @@ rule pretrain:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory.memory_of_training(
-            settings, wildcards.run, stored_tokens(input.train)
+        mem_mb=lambda wildcards, input: memory_of_training(
+            TRAININGS[wildcards.run], settings.tokenizer.expected_size, stored_tokens(input.train)
         ),
         runtime=720,
     params:
-        model=model_of,
-        start=lambda wildcards: identities(start_files_of(wildcards)),
-        pretraining=pretraining_of,
-        seed=settings["seed"],
-        # How many processes there are decides the size of a batch, and how sums are rounded.
-        accelerator=of_section(
-            "accelerator",
-            *("cpu_threads", "deterministic", "kind", "precision", "processes"),
-            "virtual_replicas",
-        ),
-        sequence_length=settings["shards"]["sequence_length"],
-        corpus=settings["corpus"]["source"],
-        operational=operational(
-            checkpoint=checkpointing_of,
-            continue_from=of_run("pretraining", "continue_from"),
-            parent=continuation_of,
-        ),
+        training=lambda wildcards: TRAININGS[wildcards.run].as_param("operation"),
+        operation=lambda wildcards: NotCompared(**TRAININGS[wildcards.run].operation.model_dump()),
+        start=lambda wildcards: identities(checkpoint_of_run(wildcards)),
         code=code_of("pretrain", "pretrain"),
     script:
         "../scripts/jobs/pretrain.py"
@@ -50,9 +51,9 @@ rule pretrain:
 rule keep_model:
     """Put a finished training where everything reads it: the model before it stays until then."""
     input:
-        **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
+        **in_directory("results/runs/{run}/trained", TRAINED_FILES),
     output:
-        **{name: f"results/runs/{{run}}/{file}" for name, file in TRAINED_FILES.items()},
+        **in_directory("results/runs/{run}", TRAINED_FILES),
     log:
         "logs/keep_model/{run}.log",
     conda:

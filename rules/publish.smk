@@ -1,8 +1,12 @@
 # Publishing on the Hugging Face Hub: results/publish/*.json say what went where. Exports of records.
 # The rules are local: the token is where snakemake itself runs, and need not travel.
 
-PUBLISH_CARD = ("private", "license", "language", "source")
-PUBLISHED_CORPUS = of_section("corpus", "source", "hub")
+PUBLISH_RECORDS = [
+    *[f"results/publish/{kind}.json" for kind in settings.publish.kinds],
+    *[f"results/publish/model-{run}.json" for run in settings.publish.runs_of(RUNS)],
+]
+# What the cards say of the origin of the text.
+ORIGIN = settings.corpus.only("source", "hub").as_param()
 
 
 rule export:
@@ -23,9 +27,9 @@ rule export:
         mem_mb=500,
         runtime=10,
     params:
-        title=settings["report"]["title"],
-        publish=publish_of({"dataset": PUBLISH["dataset"]}, "license", "language", "source"),
-        corpus=PUBLISHED_CORPUS,
+        title=settings.report.title,
+        publish=settings.publish.for_job("dataset").as_param(),
+        corpus=ORIGIN,
         code=code_of("publish", "export"),
     script:
         "../scripts/jobs/publish.py"
@@ -35,10 +39,11 @@ rule publish:
     """Publish everything that the configuration names a repository for. A target."""
     input:
         rules.export.output,
-        unless_refused(
-            PUBLISH_RECORDS,
+        # Snakemake would show any other exception with wildcards and a traceback.
+        lambda wildcards: PUBLISH_RECORDS
+        or sys.exit(
             "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
-            "publish.model in the configuration, each to owner/name; what is null is not published",
+            "publish.model in the configuration, each to owner/name; what is null is not published"
         ),
 
 
@@ -46,7 +51,7 @@ rule publish_tokenizer:
     """Publish the tokenizer with a card."""
     input:
         tokenizer=TOKENIZER_FILES,
-        record=TOKENIZER_RECORD,
+        record="results/tokenizer/tokenizer_stats.json",
     output:
         "results/publish/tokenizer.json",
     log:
@@ -58,8 +63,8 @@ rule publish_tokenizer:
         mem_mb=500,
         runtime=60,
     params:
-        publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
-        corpus=PUBLISHED_CORPUS,
+        publish=settings.publish.for_job("tokenizer").as_param(),
+        corpus=ORIGIN,
         code=code_of("publish", "publish_tokenizer"),
     script:
         "../scripts/jobs/publish.py"
@@ -71,7 +76,7 @@ rule publish_dataset:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
         shards=[file for split in SPLITS for file in shard_files(split)],
         tokenizer=TOKENIZER_FILES,
-        record=TOKENIZER_RECORD,
+        record="results/tokenizer/tokenizer_stats.json",
     output:
         "results/publish/dataset.json",
     log:
@@ -85,8 +90,8 @@ rule publish_dataset:
         mem_mb=1000,
         runtime=1440,
     params:
-        publish=publish_of({"dataset": PUBLISH["dataset"]}, *PUBLISH_CARD),
-        corpus=PUBLISHED_CORPUS,
+        publish=settings.publish.for_job("dataset").as_param(),
+        corpus=ORIGIN,
         code=code_of("publish", "publish_dataset"),
     script:
         "../scripts/jobs/publish.py"
@@ -101,8 +106,6 @@ rule publish_model:
         "results/publish/model-{run}.json",
     log:
         "logs/publish_model/{run}.log",
-    benchmark:
-        "logs/benchmarks/publish_model/{run}.tsv"
     localrule: True
     conda:
         "../envs/environment.yaml"
@@ -110,13 +113,10 @@ rule publish_model:
         mem_mb=1000,
         runtime=240,
     params:
-        publish=lambda wildcards: publish_of(
-            {"model": model_repository(PUBLISH, wildcards.run)}, *PUBLISH_CARD
-        ),
-        corpus=PUBLISHED_CORPUS,
-        prompt=lambda wildcards: Evaluation.card_prompt(
-            run_section(settings, wildcards.run, "evaluation")["prompts"],
-            embedded=settings["corpus"]["source"] == "embedded",
+        publish=lambda wildcards: settings.publish.of_model(wildcards.run).as_param(),
+        corpus=ORIGIN,
+        prompt=lambda wildcards: EVALUATIONS[wildcards.run].card_prompt(
+            embedded=settings.corpus.source == "embedded"
         ),
         code=code_of("publish", "publish_model"),
     script:

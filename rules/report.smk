@@ -1,5 +1,18 @@
 # The report: one page for people, the same numbers for machines (results/report.json), and the figures.
 
+from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+
+# What the report shows if it is asked for, with what it is read from.
+REPORT_EXTRAS = {
+    name: f"results/runs/{{run}}/{file}"
+    for name, file, wanted in (
+        ("preview", "preview.json", True),
+        ("preflight", "preflight.json", settings.preflight.enabled),
+        ("finetune", "finetune/metrics.json", settings.finetune.enabled),
+    )
+    if wanted
+}
+REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if settings.finetune.enabled else {})
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = sorted(f for f in (BASE / "report").rglob("*.*") if f.suffix != ".rst")
 
@@ -13,7 +26,7 @@ rule report:
             for name in ("training", "evaluation", "fill_mask")
         },
         corpus=expand("results/corpus/{split}.json", split=SPLITS),
-        tokenizer=[TOKENIZER_RECORD],
+        tokenizer=["results/tokenizer/tokenizer_stats.json"],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
         curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
         also=source(OTHER_RUNS),
@@ -39,10 +52,7 @@ rule report:
         mem_mb=1000,
         runtime=10,
     params:
-        report=canonical(settings["report"]),
-        runs=REPORTED_RUNS,
-        overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
-        config=canonical(settings),
+        config=settings.shown(),
         also=identities(OTHER_RUNS),
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
         code=code_of("report", "report"),

@@ -22,7 +22,7 @@ rule shard:
         mem_mb=2000,
         runtime=120,
     params:
-        samples=of_section("shards", "sequence_length"),
+        shards=settings.shards.only("sequence_length").as_param(),
         code=code_of("samples", "shard"),
     script:
         "../scripts/jobs/samples.py"
@@ -34,8 +34,8 @@ rule manifest:
         shards=lambda wildcards: shard_files(wildcards.split),
         summaries=lambda wildcards: shard_files(wildcards.split, "json"),
         described="results/corpus/{split}.json",
-        tokenizer=TOKENIZER_FILES[0],
-        record=TOKENIZER_RECORD,
+        tokenizer="results/tokenizer/tokenizer.json",
+        record="results/tokenizer/tokenizer_stats.json",
     output:
         "results/manifests/{split}.json",
     log:
@@ -67,9 +67,11 @@ rule masked_samples:
         mem_mb=2000,
         runtime=30,
     params:
-        pretraining=of_run("pretraining", "masking", "seed", "shuffle_window"),
-        seed=settings["seed"],
-        sequence_length=settings["shards"]["sequence_length"],
+        pretraining=lambda wildcards: (
+            TRAININGS[wildcards.run].pretraining.only("masking", "shuffle_window").as_param()
+        ),
+        seed=lambda wildcards: TRAININGS[wildcards.run].training_seed,
+        sequence_length=settings.shards.sequence_length,
         code=code_of("samples", "masked_samples"),
     script:
         "../scripts/jobs/samples.py"

@@ -1,13 +1,11 @@
 # From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
-
-from mlm.config.tokenizer import Tokenizer
+from mlm.config.memory import memory_of_tokenizer
+from mlm.config.resolution import families_of
 from mlm.tokenizer.pretrained import source_files
 
 with errors_in_words():
     PRETRAINED_TOKENIZER = source_files(
-        settings["tokenizer"]["pretrained"]["path"]
-        if settings["tokenizer"]["kind"] == "pretrained"
-        else None
+        settings.tokenizer.pretrained.path if settings.tokenizer.kind == "pretrained" else None
     )
 
 
@@ -28,18 +26,16 @@ rule tokenizer:
         "logs/benchmarks/tokenizer/tokenizer.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: Tokenizer.training_threads
+    threads: settings.tokenizer.training_threads
     resources:
         # Parquet is about a third of the text.
-        mem_mb=lambda wildcards, input: memory.memory_of_tokenizer(
-            settings["tokenizer"], 3 * input.size
-        ),
+        mem_mb=lambda wildcards, input: memory_of_tokenizer(settings.tokenizer, 3 * input.size),
         runtime=240,
     params:
         files=identities(PRETRAINED_TOKENIZER),
-        tokenizer=canonical(settings["tokenizer"]),
+        tokenizer=settings.tokenizer.as_param(),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
-        families=families_of(settings) if settings["tokenizer"]["kind"] == "pretrained" else [],
+        families=families_of(settings) if settings.tokenizer.kind == "pretrained" else [],
         code=code_of("tokenizer", "tokenizer"),
     script:
         "../scripts/jobs/tokenizer.py"

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
     try:
         enter_directory(options)
         settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
-        run = chosen_run(settings["runs"], options.run)
+        run = chosen_run(settings.runs, options.run)
         answer = ask(options.sentence, settings, run, options.most)
     except MlmError as error:
         # A remedy knows of no command but the last one of Snakemake.

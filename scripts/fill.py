@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
     enter_directory(given)
     settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
-    run = chosen_run(settings["runs"], given.run)
+    run = chosen_run(settings.runs, given.run)
     results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
     from mlm.evaluation.fill_mask import answers, use_cpu
 
-    use_cpu(model, settings["accelerator"]["cpu_threads"])
+    use_cpu(model, settings.accelerator.cpu_threads)
     found = answers(model, given.sentences, given.top_k, setting="sentences")
     if given.json:
         return print_json(found)

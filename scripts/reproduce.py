@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         if (root / name).is_file() and result_sha256(root / name) != sha256
     ]
     config = read_artefact(root / "results/report.json")["config"]
-    overlay = differing(config, resolve({}))
+    overlay = differing(config, resolve({}).shown())
     if "runs" in overlay:
         overlay["runs"] = config["runs"]  # Those that are like the defaults, too.
     stale = planned(root, asked, overlay)

@@ -12,7 +12,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from mlm.config.resolution import resolve
+from mlm.config.configuration import Configuration
 from mlm.config.sources import read_overlay
 from mlm.foundations.command import run_command
 from mlm.foundations.errors import MlmError, printable
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
     printed = ran.stdout + ran.stderr
-    if planned := stages(planned_jobs(printed), resolve({})):
+    if planned := stages(planned_jobs(printed), Configuration().model_dump()):
         for (rule, *reasons), jobs in planned.items():
             of_one = f" [{jobs[0]}]" if jobs[0] else ""
             which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one

@@ -3,8 +3,8 @@
 from job_adapter import limit_tokenizer_threads, run_as_job
 
 
-@run_as_job
-def main(job):
+@run_as_job("check")
+def check_configuration(job):
     limit_tokenizer_threads(1)
     from mlm.check.check import check, show
     from mlm.config.resolution import resolve

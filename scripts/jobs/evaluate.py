@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
@@ -12,11 +13,11 @@ from mlm.evaluation.pair_files import Pair, read_pair_files
 from mlm.samples.manifests import project_root
 
 
-@run_as_job
-def main(job):
+@run_as_job("evaluate")
+def score_model(job):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))
-    section = Evaluation.of_param(job.params.evaluation)
+    section = Evaluation.model_validate(job.params.evaluation)
     pairs = [*(Pair(*pair) for pair in section.minimal_pairs), *read_pair_files(job.input.pairs)]
     figures = evaluate(
         job.wildcards.run,
@@ -24,9 +25,9 @@ def main(job):
         manifests,
         {split: described.characters for split, described in corpus.items()},
         section,
-        job.params.accelerator,
+        Accelerator.model_validate(job.params.accelerator),
         pairs,
-        job.params.pretraining["attend"],
+        job.params.attend,
         root=project_root(manifests["train"]),
         corpus=Path(job.input.corpus[1]),
     )

@@ -8,10 +8,10 @@ from mlm.evaluation.fill_mask import answers, use_cpu
 from mlm.foundations.phrasing import plural
 
 
-@run_as_job
-def main(job):
+@run_as_job("fill_mask")
+def fill_prompts(job):
     directory = Path(job.input.model).parent
     use_cpu(directory, job.params.cpu_threads)
-    found = answers(directory, job.params.evaluation["prompts"], top_k=5)
-    FillMask(job.wildcards.run, found).write(job.output[0])
-    return Done(plural(len(found), "prompt"))
+    filled = answers(directory, job.params.prompts, top_k=5)
+    FillMask(job.wildcards.run, filled).write(job.output[0])
+    return Done(plural(len(filled), "prompt"))

@@ -10,8 +10,8 @@ def write_examples(job):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.example_sources import write_data
 
-    section, params = Finetune.of_param(job.params.finetune), job.params
-    write_data(section, params.seed, params.pretraining, job.output.table, job.output.summary)
+    section, params = Finetune.model_validate(job.params.finetune), job.params
+    write_data(section, params.seed, params.held_out, job.output.table, job.output.summary)
 
 
 @run_as_job("finetune_ridge")
@@ -31,16 +31,13 @@ def train_fold(job):
     from mlm.finetuning.tables import EpochRow, read_rows
 
     wildcards, params = job.wildcards, job.params
-    section = Finetune.of_param(params.finetune)
-    # Folds run side by side on this machine, with this many threads each.
-    here = {"cpu_threads": section.cpu_threads, "deterministic": True}
-    published = params.get("encoder")
+    section, published = Finetune.model_validate(params.finetune), params.get("encoder")
     run, start = (None, wildcards.encoder) if published else (wildcards.run, wildcards.start)
     finetune_fold(
         (run, start, int(wildcards.fold)),
         params.seed,
         section,
-        Accelerator.of_param(params.accelerator | here),
+        Accelerator.model_validate(params.accelerator),
         examples=job.input.table,
         model=published or Path(job.input.model).parent,
         directory=Path(job.output.record).parent,
@@ -59,7 +56,7 @@ def merge_folds(job):
     inputs, params, run = job.input, job.params, job.wildcards.run
     starts = *STARTS, *params.also
     folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
-    section, directory = Finetune.of_param(params.finetune), Path(job.output.metrics).parent
+    section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
     tables = inputs.table, inputs.ridge
     metrics = write_results(run, section, params.seed, *tables, folds, inputs.tokenizer, directory)
     pretrained, random = (metrics.models[start].all.score for start in STARTS)

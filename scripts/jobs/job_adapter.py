@@ -30,14 +30,12 @@ def limit_tokenizer_threads(count):
 
 
 def run_as_job(*rules, unread=()):
-    """Decorates the function of an adapter that Snakemake runs for `rules` (none named: for any),
-    with `unread` as `run` has it. An edit of it reruns those rules alone."""
-    if rules and callable(rules[0]):
-        return run_as_job()(rules[0])
+    """Decorates the function of an adapter that Snakemake runs for `rules`, with `unread` as `run`
+    has it. An edit of it reruns those rules alone."""
 
     def decorated(main):
         job = main.__globals__.get("snakemake")
-        if main.__module__ == "__main__" and job and (not rules or job.rule in rules):
+        if main.__module__ == "__main__" and job and job.rule in rules:
             run(main, job, unread)
         return main
 

@@ -7,21 +7,17 @@ from job_adapter import run_as_job
 def compile_steps(job):
     from mlm.accelerators.compiler import require_compilers
     from mlm.accelerators.preflight import preflight
-    from mlm.config.accelerator import Preflight
     from mlm.config.evaluation import Evaluation
+    from mlm.config.fields import SPLITS
     from mlm.config.resolution import RunConfiguration
     from mlm.training.run import RunFiles
 
-    section = Preflight.of_param(job.params.preflight)
-    require_compilers(section.targets)
-    keys = ("model", "pretraining", "accelerator", "seed", "sequence_length")
-    config = {key: job.params[key] for key in keys} | {"name": job.wildcards.run}
-    manifests = {"train": job.input.train, "validation": job.input.validation}
+    require_compilers(job.params.targets)
     verdict = preflight(
-        section,
-        RunConfiguration.of_param(config),
-        RunFiles(job.input.tokenizer, manifests),
-        Evaluation.of_param(job.params.evaluation),
+        job.params.targets,
+        RunConfiguration.model_validate(job.params.training),
+        RunFiles(job.input.tokenizer, {split: job.input[split] for split in SPLITS[:2]}),
+        Evaluation.model_validate(job.params.evaluation),
         job.params.state_directory,
     )
     verdict.write(job.output[0])

@@ -14,8 +14,9 @@ def train(request, results):
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 
-    config, files = RunConfiguration.of_param(request["config"]), RunFiles(**request["files"])
-    pretrain(prepare(config, files), results and ResultFiles(**results))
+    config = RunConfiguration.model_validate(request["config"])
+    prepared = prepare(config, RunFiles(**request["files"]))
+    pretrain(prepared, results and ResultFiles(**results))
 
 
 def train_alone_or_together(request, srun=None):
@@ -24,7 +25,7 @@ def train_alone_or_together(request, srun=None):
     from mlm.config.resolution import RunConfiguration
     from mlm.training.processes import run_together, started_on_hosts
 
-    accelerator = RunConfiguration.of_param(request["config"]).accelerator
+    accelerator = RunConfiguration.model_validate(request["config"]).accelerator
     if accelerator.together and not started_on_hosts(accelerator):
         run_together(__file__, request, accelerator.processes, srun)
     else:
@@ -35,24 +36,21 @@ def train_alone_or_together(request, srun=None):
 def pretrain_run(job):
     from mlm.training.artefacts import Training
 
-    params, files, made = job.params, job.input, job.output
-    operational = params.operational
-    common = {name: params[name] for name in ("seed", "sequence_length")}
-    common["corpus_source"] = params.corpus
-    common["accelerator"] = params.accelerator
-    own = {"name": job.wildcards.run, "model": params.model}
-    own["pretraining"] = params.pretraining | operational["continue_from"]
-    own["pretraining"]["checkpoint"] = operational["checkpoint"]
-    if parent := operational["parent"]:
-        parent = common | parent | {"parent": None}
-    manifests, model = {s: files[s] for s in ("train", "validation")}, Path(made.weights).parent
+    inputs, outputs = job.input, job.output
     request = {
-        "config": common | own | {"parent": parent},
-        "files": {"tokenizer": files.tokenizer, "manifests": manifests},
-        "results": {"log": made.log, "summary": made.summary, "model_directory": str(model)},
+        "config": dict(**job.params.training, operation=vars(job.params.operation)),
+        "files": {
+            "tokenizer": inputs.tokenizer,
+            "manifests": {split: inputs[split] for split in ("train", "validation")},
+        },
+        "results": {
+            "log": outputs.log,
+            "summary": outputs.summary,
+            "model_directory": str(Path(outputs.weights).parent),
+        },
     }
     train_alone_or_together(request, job.resources.get("mpi"))
-    trained = Training.read(made.summary)
+    trained = Training.read(outputs.summary)
     return Done(f"{trained.steps:,} steps, validation loss {trained.final.validation_loss:.3f}")
 
 

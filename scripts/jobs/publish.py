@@ -19,12 +19,12 @@ def publish(job):
     from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     inputs, params = job.input, job.params
-    section = Publish.of_param(params.publish)
-    common = section, published_source(section, Corpus.of_param(params.corpus))
-    if "model" in params.publish:
+    section = Publish.model_validate(params.publish)
+    common = section, published_source(section, Corpus.model_validate(params.corpus))
+    if section.model:
         figures = inputs.training, inputs.evaluation
         record = publish_model(*common, Path(inputs.model).parent, *figures, params.prompt)
-    elif "dataset" in params.publish:
+    elif section.dataset:
         manifests = {Path(manifest).stem: manifest for manifest in inputs.manifests}
         tokenizer = Path(inputs.tokenizer[0]).parent
         record = publish_dataset(*common, manifests, tokenizer, inputs.record)
@@ -45,8 +45,8 @@ def export(job):
     from mlm.samples.manifests import Manifest
     from mlm.training.artefacts import Training
 
-    section = Publish.of_param(job.params.publish)
-    source = published_source(section, Corpus.of_param(job.params.corpus))
+    section = Publish.model_validate(job.params.publish)
+    source = published_source(section, Corpus.model_validate(job.params.corpus))
     manifests = {Path(path).stem: Manifest.read(path) for path in job.input.manifests}
     write_json(job.output.croissant, croissant(job.params.title, source, section, manifests))
     digests = {s.path: s.sha256 for m in manifests.values() for s in m.shards}

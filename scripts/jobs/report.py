@@ -3,29 +3,31 @@
 from pathlib import Path
 
 from job_adapter import Done, run_as_job
+from mlm.config.configuration import Configuration
 from mlm.foundations.digests import value_sha256
 from mlm.report.other_runs import OtherRun
 from mlm.report.page import write_report
 from mlm.report.report_inputs import OF_RUNS, Results, check_settings, read_run, read_shared
 
 
-@run_as_job
-def main(job):
-    made, params = job.input, job.params
-    stages = [stage for stage in ("curves", *OF_RUNS) if made.get(stage)]
+@run_as_job("report")
+def write_page(job):
+    inputs, params = job.input, job.params
+    settings = Configuration.model_validate(params.config)
+    stages = [stage for stage in ("curves", *OF_RUNS) if inputs.get(stage)]
     results = Results(
-        title=params.report["title"],
+        title=settings.report.title,
         config=params.config,
         code=value_sha256(params.code),
-        **read_shared(made),
+        **read_shared(inputs),
         runs=[
-            read_run(name, params.overrides[name], {stage: made[stage][i] for stage in stages})
-            for i, name in enumerate(params.runs)
+            read_run(name, params.config["runs"][name], {s: inputs[s][i] for s in stages})
+            for i, name in enumerate(settings.reported_runs)
         ],
-        also=[OtherRun.read(*other) for other in params.report["also"].items()],
+        also=[OtherRun.read(*other) for other in settings.report.also.items()],
     )
-    for one in results.runs:
-        check_settings(one, params.config)
+    for run in results.runs:
+        check_settings(run, settings)
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(results, job.output.page, job.output.numbers, drawings)
     return Done(str(job.output.page))

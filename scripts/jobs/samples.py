@@ -14,7 +14,7 @@ def write_one_shard(job):
     from mlm.tokenizer.encoding import Encoder
 
     wildcards, tokenizer = job.wildcards, job.input.tokenizer
-    section = Shards.of_param(job.params.samples)
+    section = Shards.model_validate(job.params.shards)
     documents = SplitDocuments.described(job.input.described)
     place = wildcards.split, int(wildcards.shard), int(wildcards.shards)
     encoder = Encoder.load(tokenizer)
@@ -42,7 +42,7 @@ def write_manifest(job):
 
 @run_as_job("masked_samples")
 def decode_masked_samples(job):
-    from mlm.config.pretraining import Masking
+    from mlm.config.pretraining import Recipe
     from mlm.foundations.transformers_setup import transformers
     from mlm.samples.artefacts import Preview
     from mlm.samples.manifests import Manifest, check_sequence_length, project_root
@@ -51,17 +51,13 @@ def decode_masked_samples(job):
     from mlm.samples.shuffling import SampleOrder
     from mlm.tokenizer.encoding import Encoder
 
-    length, section = job.params.sequence_length, job.params.pretraining
+    length, section = job.params.sequence_length, Recipe.model_validate(job.params.pretraining)
     tokenizer = job.input.tokenizer
     manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
-    masking = Masking.of_param(section["masking"])
-    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, length)
-    order = SampleOrder(
-        tuple(shard.num_samples for shard in manifest.shards),
-        job.params.seed if section["seed"] is None else section["seed"],
-        section["shuffle_window"],
-    )
+    plan = masking_plan(section.masking, Encoder.load(tokenizer), tokenizer, length)
+    shards = tuple(shard.num_samples for shard in manifest.shards)
+    order = SampleOrder(shards, job.params.seed, section.shuffle_window)
     decoder = transformers.PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
     root = project_root(job.input.train)
     samples = preview_samples(manifest, plan, order, decoder, 5, root)

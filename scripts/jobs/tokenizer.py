@@ -1,10 +1,10 @@
-"""Rule `tokenizer`: train one on the train split, and measure it on all three."""
+"""The tokenizer: trained on the train split, and measured on all three."""
 
 from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
-@run_as_job
-def main(job):
+@run_as_job("tokenizer")
+def build_tokenizer(job):
     limit_tokenizer_threads(job.threads)
     from mlm.config.fields import SPLITS
     from mlm.config.tokenizer import Tokenizer
@@ -12,8 +12,8 @@ def main(job):
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
     corpora = dict(zip(SPLITS, map(SplitDocuments.described, job.input.records), strict=True))
-    section = Tokenizer.of_param(job.params.tokenizer)
-    made = make_tokenizer(corpora, section, job.params.families, job.output)
-    train = made.splits["train"]
+    section = Tokenizer.model_validate(job.params.tokenizer)
+    statistics = make_tokenizer(corpora, section, job.params.families, job.output)
+    train = statistics.splits["train"]
     length = train.bytes / max(train.tokens, 1)
-    return Done(f"vocabulary of {made.vocabulary_size:,}, {length:.2f} bytes a token")
+    return Done(f"vocabulary of {statistics.vocabulary_size:,}, {length:.2f} bytes a token")

@@ -53,7 +53,7 @@ def prepared(place: Path, rows: int, **section) -> Finetune:
     write_csv(place / "given.csv", rows, classes=section.task == "classification")
     if not (place / "model").exists():
         write_model(place / "model")
-    write_data(section, 0, {}, place / "examples.csv", place / "examples.json")
+    write_data(section, 0, None, place / "examples.csv", place / "examples.json")
     return section
 
 

@@ -27,8 +27,7 @@ MODEL = (
 
 
 def section(**given) -> Publish:
-    common = {"private": True, "license": "cc-by-4.0", "language": "en"}
-    return Publish.of_param(common | given)
+    return Publish(**{"private": True, "license": "cc-by-4.0", "language": "en"} | given)
 
 
 def header(card: bytes) -> dict:

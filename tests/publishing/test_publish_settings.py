@@ -2,7 +2,6 @@
 
 import pytest
 
-from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
@@ -18,9 +17,9 @@ def problems(publish: dict, **others) -> list[str]:
 
 
 def test_nothing_is_published_by_default_and_what_is_published_is_private():
-    section = resolve({})["publish"]
-    assert [section[key] for key in ("tokenizer", "dataset", "model")] == [None] * 3
-    assert section["private"] is True
+    section = resolve({}).publish
+    assert [section.tokenizer, section.dataset, section.model] == [None] * 3
+    assert section.private is True and section.runs_of(RUNS) == section.kinds == []
 
 
 def test_a_name_is_one_that_the_hub_takes():
@@ -35,10 +34,8 @@ def test_every_run_has_a_repository_of_its_own():
     assert problems({"model": "me/model-{run}"}) == []
     # A dataset is of another kind, and may have the same name.
     assert problems({"model": "me/{run}", "dataset": "me/wide"}) == []
-    config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS})
-    assert published_runs(config["publish"], config["runs"]) == ["wide"]
-    assert model_repository(config["publish"], "wide") == "me/wide"
-    assert published_runs(resolve({})["publish"], RUNS) == []
+    section = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS}).publish
+    assert section.runs_of(RUNS) == ["wide"] and section.of_model("wide").model == "me/wide"
 
 
 @pytest.mark.parametrize(

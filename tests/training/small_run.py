@@ -145,20 +145,20 @@ def small_job(
 
     `parent` are name and overrides of the run that this one continues.
     """
-    from mlm.config.resolution import RunConfiguration
+    from mlm.config.resolution import trainings
     from mlm.training.run import RunFiles
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
     )
     continued = small_job(root, *parent)[0] if parent else None
-    settings = RunConfiguration.of(small_settings(overrides), "base")
-    settings = settings.with_values(name=name, parent=continued)
+    training = trainings(small_settings(overrides))["base"]
+    training = training.with_values(name=name, operation={"parent": continued})
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
         manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
     )
-    return settings, files
+    return training, files
 
 
 def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **how):

@@ -47,8 +47,8 @@ def model_of(root):
     @cache
     def made(family: str):
         sizes = SMALL | ({"embedding_size": 16} if family in ("albert", "electra") else {})
-        given = {"family": family, "config": sizes, "config_file": None, "start_from": None}
-        config = model_configuration(ModelOfRun.of_param(given), encoder, LENGTH)
+        section = ModelOfRun(family=family, config=sizes)
+        config = model_configuration(section, encoder, LENGTH)
         model = build_model(config, "standard", seed=0)
         # A bias of zero would agree wherever it ended up.
         for variable in model.weights:

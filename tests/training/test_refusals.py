@@ -17,8 +17,7 @@ from mlm.training.in_tensorflow.model import build_model
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
-    given = {"family": family, "config": config, "config_file": architecture, "start_from": None}
-    return ModelOfRun.of_param(given)
+    return ModelOfRun(family=family, config=config, config_file=architecture)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from corpus_files import build_in_one_job
 from report_artefacts import training
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from mlm.config.resolution import RunConfiguration, resolve
+from mlm.config.resolution import resolve, trainings
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.split_documents import SplitDocuments
@@ -147,7 +147,7 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
     tokenizer = "results/tokenizer/tokenizer.json"
     encoder = Encoder.load(tokenizer)
     for split in SPLITS:
-        count, made = settings["shards"]["count"][split], []
+        count, made = getattr(settings.shards.count, split), []
         for number in range(count):
             file = Path(f"results/shards/{split}/{split}-{number:05d}-of-{count:05d}.tfrecord")
             documents = SplitDocuments.described(described[split])
@@ -162,7 +162,7 @@ def the_run(settings, replicas: int = 1):
     files = RunFiles(
         "results/tokenizer/tokenizer.json", {s: f"results/manifests/{s}.json" for s in SPLITS}
     )
-    wanted = RunConfiguration.of(settings, "base")
+    wanted = trainings(settings)["base"]
     manifests = read_manifests(files, LENGTH)
     return run_of(wanted, files, manifests, replicas, with_model=False), files
 

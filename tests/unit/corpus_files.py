@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tests.conftest import refusal
 
-from mlm.config.resolution import Settings, corpus_configuration, resolve
+from mlm.config.configuration import Configuration
+from mlm.config.resolution import corpus_configuration, resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.equal_shares import file_name
 from mlm.corpus.file_patterns import matched_files
@@ -25,7 +26,7 @@ def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | N
 def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus") -> dict:
     """The documents by split that the configuration's section `corpus` leads to."""
     settings = resolve({"corpus": corpus, "seed": seed})
-    parquet, described = outputs(directory, settings["corpus"]["count"])
+    parquet, described = outputs(directory, settings.corpus.count.model_dump())
     build_in_one_job(settings, parquet, described)
     return {
         split: [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
@@ -33,7 +34,7 @@ def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus")
     }
 
 
-def build_in_one_job(settings: Settings, parquet: dict, described: dict) -> None:
+def build_in_one_job(settings: Configuration, parquet: dict, described: dict) -> None:
     """What rule `corpus` does."""
     configuration = corpus_configuration(settings)
     files = {}

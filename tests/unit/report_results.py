@@ -20,10 +20,10 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
     """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
     runs = {"base": {}} if runs is None else runs
     data = made.write_data(root)
-    config = resolve({"runs": runs})
+    settings = resolve({"runs": runs})
     return Results(
-        title=config["report"]["title"],
-        config=config,
+        title=settings.report.title,
+        config=settings.shown(),
         code=made.sha("report"),
         **read_shared(data),
         runs=[

@@ -46,7 +46,7 @@ def made(request, tmp_path, monkeypatch):
             Path(files[split][0]).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
         group_by = "author" if request.param == "author" else None
         mix[source] = {"source": "files", "weight": 1, "files": files, "group_by": group_by}
-    in_parts(RECORD.parent, resolve({"corpus": {"source": "mix", "mix": mix}})["corpus"], 1)
+    in_parts(RECORD.parent, resolve({"corpus": {"source": "mix", "mix": mix}}), 1)
     tokenizer, shard = Path("tokenizer.json"), "test-00000-of-00001.tfrecord"
     tokenizer.write_text("{}")
     documents, section = SplitDocuments.described(RECORD), Shards(sequence_length=32)

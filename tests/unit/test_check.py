@@ -16,7 +16,6 @@ from mlm.check.check import (
     Steps,
     _examples_in_words,
     check,
-    estimated_size,
     judge_machine,
     own_updates,
     show,
@@ -24,7 +23,9 @@ from mlm.check.check import (
     together,
 )
 from mlm.check.rehearsed_data import Size, Stage, rehearse_data
-from mlm.config.resolution import RunConfiguration, resolve
+from mlm.config.evaluation import Evaluation
+from mlm.config.memory import parameters
+from mlm.config.resolution import resolve, trainings
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 
@@ -117,8 +118,11 @@ def test_examples_are_counted(here, texts):
 
 
 def steps(**others):
-    settings = resolve({})
-    return Steps(1, estimated_size(settings, run_in(settings)), **others)
+    run = run_in(resolve({}))
+    return Steps(1, parameters(run.model, VOCABULARY, run.sequence_length), **others)
+
+
+VOCABULARY = 8000
 
 
 SIZES = {
@@ -129,13 +133,17 @@ SIZES = {
 
 
 def run_in(settings, name="base"):
-    return RunConfiguration.of(settings, name)
+    return trainings(settings)[name]
+
+
+def of_run(run, timed):
+    return stages_of_run(run, Evaluation(), VOCABULARY, SIZES, timed)
 
 
 @pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 34)])
 def test_models_and_kept_states_are_counted(keep, states):
     settings = resolve({"pretraining": {"checkpoint": {"every": 100, **keep}}})
-    trained, _ = stages_of_run(settings, run_in(settings), SIZES, steps(parameters=100))
+    trained, _ = of_run(run_in(settings), steps(parameters=100))
     assert trained.disk == 400 * (2 + 3 * states)
 
 
@@ -143,10 +151,7 @@ def test_a_step_s_time_is_that_of_all_steps_and_grows_with_the_model():
     settings = resolve({"runs": {"base": {}, "wide": {"model": {"config": {"hidden_size": 256}}}}})
     batch = run_in(settings).pretraining.per_replica_batch_size
     timed = steps(step=1.0 / batch)
-    trained = {
-        name: stages_of_run(settings, run_in(settings, name), SIZES, timed)[0].seconds
-        for name in ("base", "wide")
-    }
+    trained = {name: of_run(run_in(settings, name), timed)[0].seconds for name in ("base", "wide")}
     assert 3400 < trained["base"] < 3500 and 2 < trained["wide"] / trained["base"] < 4
 
 
@@ -157,8 +162,8 @@ def test_a_tpu_that_is_not_here_is_left_to_the_preflight(monkeypatch):
     train = SimpleNamespace(num_samples=100)
     monkeypatch.setattr(checking, "read_manifests", lambda *_: {"train": train})
     monkeypatch.setattr(checking, "open_devices", absent)
-    settings, warnings = resolve({"accelerator": {"kind": "tpu"}}), []
-    assert checking.rehearse_steps(settings, run_in(settings), None, warnings) is None
+    run, warnings = run_in(resolve({"accelerator": {"kind": "tpu"}})), []
+    assert checking.rehearse_steps(run, VOCABULARY, None, warnings) is None
     assert "snakemake --cores 2 preflight" in warnings[0]
 
 
@@ -169,7 +174,7 @@ def test_what_is_not_known_is_not_guessed_and_steps_follow_from_the_configuratio
     assert own_updates(run_in(resolve({})), SIZES, 1) == 3400
     with pytest.raises(MlmError, match="40,000 samples"):
         own_updates(run.with_values(pretraining={"per_replica_batch_size": 40_000}), SIZES, 1)
-    stages = stages_of_run(settings, run, SIZES, None)
+    stages = of_run(run, None)
     total = together(stages)
     assert [stage.seconds for stage in (*stages, total)] == [None] * 3 and total.disk is None
 

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from mlm.config.evaluation import Evaluation
 from mlm.config.fields import expected, taken_apart
 from mlm.config.filters import QualityRules
-from mlm.config.pretraining import Pretraining
 from mlm.config.reference import config_yaml, configuration_md, keys, schema_yaml
-from mlm.config.resolution import resolve, run_section
+from mlm.config.resolution import RunConfiguration, resolve, trainings
 from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -102,15 +102,16 @@ def test_text_from_the_command_line_is_the_same_setting_and_so_is_any_way_to_wri
         "pretraining": {"steps": "null", "epochs": "3", "optimizer": {"learning_rate": "1e-4"}},
         "model": {"config": {"hidden_size": "64", "hidden_act": "gelu", "layer_norm_eps": "1e-5"}},
     }
-    found = resolve(text)
-    assert found == resolve(typed)
-    assert type(found["model"]["config"]["hidden_size"]) is int
-    assert type(found["pretraining"]["epochs"]) is float
+    settings = resolve(text)
+    assert settings.shown() == resolve(typed).shown()
+    assert type(settings.model.config.hidden_size) is int
+    assert type(settings.pretraining.epochs) is float
 
 
 def test_a_run_overrides_only_what_it_names():
-    config = resolve({"runs": {"base": {}, "hot": nested("pretraining.optimizer.beta_1", 0.5)}})
-    hot, base = (run_section(config, run, "pretraining") for run in ("hot", "base"))
+    runs = {"base": {}, "hot": nested("pretraining.optimizer.beta_1", 0.5)}
+    sections = resolve({"runs": runs}).sections_of_runs()
+    hot, base = (sections[run].pretraining.model_dump() for run in ("hot", "base"))
     assert hot["optimizer"].pop("beta_1") == 0.5 != base["optimizer"].pop("beta_1")
     assert hot == base
 
@@ -301,11 +302,13 @@ def test_runs_of_the_same_settings_are_refused_with_their_names(ko, small):
     assert len(problems({"seed": -1, "runs": runs})) == 1
 
 
-def test_a_job_cannot_read_a_key_that_its_rule_leaves_out():
-    part = {"seed": 3, "optimizer": {"learning_rate": 0.5}}
-    section = Pretraining.of_param(part)
-    assert (section.seed, section.optimizer.learning_rate) == (3, 0.5)
-    for left_out in ("section.steps", "section.optimizer.name"):
-        with pytest.raises(AttributeError):
-            eval(left_out)
-    assert section.model_dump() == part
+def test_a_param_is_the_same_section_again_without_what_the_job_does_not_depend_on():
+    settings = resolve(nested("pretraining", {"seed": 3, "checkpoint": {"every": 7}}))
+    training = trainings(settings)["base"]
+    param = training.as_param("operation")
+    again = RunConfiguration.model_validate(param | {"operation": training.operation.model_dump()})
+    assert again == training and again.operation.checkpoint.every == 7
+    assert "checkpoint" not in str(param) and not hasattr(again.pretraining, "checkpoint")
+    section = Evaluation(batch_size=7, prompts=["A [MASK]."])
+    assert section.only("batch_size") == Evaluation(batch_size=7)
+    assert section.with_defaults("prompts") == Evaluation(batch_size=7)

@@ -8,7 +8,7 @@ from snakemake.settings.types import ConfigSettings
 from snakemake.utils import update_config
 from tests.conftest import refusal
 
-from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.resolution import resolve, trainings
 from mlm.config.sources import (
     check_repeated,
     read_overlay,
@@ -33,7 +33,7 @@ def started_with(overlay: dict, edits: dict | None = None):
 
 def test_config_yaml_as_it_is_sets_nothing():
     assert set_by_user(DEFAULTS, {}) == {"runs": {"base": {}}}
-    assert started_with({}) == resolve({})
+    assert started_with({}).shown() == resolve({}).shown()
 
 
 @pytest.mark.parametrize(
@@ -50,24 +50,24 @@ def test_beside_a_config_file_what_the_user_said_counts(tmp_path, overlay, edits
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 96}')
     for over, under in ((overlay | file, edits), (overlay, edits | file)):
         settings = started_with({"model": over}, {"model": under})
-        assert model_of_run(settings, "base")["config"] == expected
+        assert trainings(settings)["base"].model.config == expected
 
 
 def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
     """As a module, the workflow gets the overlay alone; with --configfile, all of config.yaml."""
     runs = {"narrow": {"model": {"config": {"intermediate_size": 64}}}}
     as_module = resolve(overlay := {"model": {"config": {"hidden_size": 64}}, "runs": runs})
-    assert as_module == started_with(overlay)
-    assert model_of_run(as_module, "narrow")["config"]["num_hidden_layers"] == 2
+    assert as_module.shown() == started_with(overlay).shown()
+    assert trainings(as_module)["narrow"].model.config["num_hidden_layers"] == 2
 
 
 def test_runs_that_an_overlay_names_are_trained_alone_with_what_config_yaml_says_of_them():
     hot = {"pretraining": {"optimizer": {"learning_rate": 0.01}}}
-    assert started_with({"runs": {"hot": hot}})["runs"] == {"hot": hot}
-    assert list(started_with({"runs": {"hot": hot, "base": {}}})["runs"]) == ["base", "hot"]
+    assert started_with({"runs": {"hot": hot}}).given["runs"] == {"hot": hot}
+    assert list(started_with({"runs": {"hot": hot, "base": {}}}).runs) == ["base", "hot"]
     edits = {"runs": {"wide": {"model": {"config": {"hidden_size": 256}}}}}
-    assert list(started_with({"seed": 1}, edits)["runs"]) == ["base", "wide"]
-    assert started_with({"runs": {"wide": hot}}, edits)["runs"] == {
+    assert list(started_with({"seed": 1}, edits).runs) == ["base", "wide"]
+    assert started_with({"runs": {"wide": hot}}, edits).given["runs"] == {
         "wide": edits["runs"]["wide"] | hot
     }
 
@@ -89,15 +89,14 @@ def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(
         for file in files:
             update_config(overlay, yaml.safe_load(file.read_text(encoding="utf-8")))
         settings = started_with(overlay)
-        assert read_settings(ROOT / "config.yaml", files) == settings
-        assert (
-            read_settings(ROOT / "config.yaml", files, ["seed=7"])["seed"] == 7 != settings["seed"]
-        )
+        assert read_settings(ROOT / "config.yaml", files).shown() == settings.shown()
+        assert read_settings(ROOT / "config.yaml", files, ["seed=7"]).seed == 7 != settings.seed
 
 
 def lengths(settings, run="base"):
-    section = run_section(settings, run, "pretraining")
-    return {key: section[key] for key in ("steps", "epochs", "tokens") if section[key] is not None}
+    section = settings.sections_of_runs()[run].pretraining
+    lengths = {key: getattr(section, key) for key in ("steps", "epochs", "tokens")}
+    return {key: length for key, length in lengths.items() if length is not None}
 
 
 @pytest.mark.parametrize("own", [{"epochs": 3.0}, {"tokens": 1000}, {"steps": 7}])
@@ -182,8 +181,8 @@ def test_the_length_of_the_last_overlay_counts(tmp_path):
         options = ConfigSettings(configfiles=files, config=assigned)
         config = copy.deepcopy(DEFAULTS)
         update_config(config, options.overwrite_config)
-        section = run_section(settings_from(config, options, files), "base", "pretraining")
-        assert {key: section[key] for key in expected} == expected
+        settings = settings_from(config, options, files)
+        assert lengths(settings) == {k: v for k, v in expected.items() if v is not None}
     cleared = ConfigSettings(configfiles=named, config={"pretraining": None})
     with pytest.raises(ConfigError, match="pretraining: found null"):
         settings_from(DEFAULTS | {"pretraining": None}, cleared, named)

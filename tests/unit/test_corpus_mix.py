@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from test_corpus_parts import content, in_parts
 from tests.conftest import refusal
 
-from mlm.config.resolution import Settings, resolve
+from mlm.config.configuration import Configuration
+from mlm.config.resolution import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.mix import Choice
@@ -30,7 +31,7 @@ def place(here, monkeypatch):
     return here
 
 
-def mix(more: dict | None = None, **weights) -> Settings:
+def mix(more: dict | None = None, **weights) -> Configuration:
     sources = {
         "letters": {"files": {"train": ["letters.txt"]}, "filters": {"min_characters": 8}},
         "pieces": {

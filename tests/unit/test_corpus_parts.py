@@ -9,7 +9,8 @@ import pytest
 from corpus_files import build_in_one_job, outputs
 from tests.conftest import refusal
 
-from mlm.config.resolution import Settings, corpus_configuration, resolve
+from mlm.config.configuration import Configuration
+from mlm.config.resolution import corpus_configuration, resolve
 from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
 from mlm.corpus.corpus_building import SPLITS, after_reading, take_over
 from mlm.corpus.corpus_writing import write_file
@@ -48,20 +49,20 @@ def sources(here, monkeypatch):
     return data
 
 
-def section(**more) -> Settings:
+def section(**more) -> Configuration:
     return resolve({"corpus": {"source": "files", "files": {"train": ["data/*"]}} | more})
 
 
-def in_one_job(directory: Path, settings: Settings) -> None:
-    build_in_one_job(settings, *outputs(directory, settings["corpus"]["count"]))
+def in_one_job(directory: Path, settings: Configuration) -> None:
+    build_in_one_job(settings, *outputs(directory, settings.corpus.count.model_dump()))
 
 
-def in_parts(directory: Path, settings: Settings, parts: int) -> int:
+def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
     configuration = corpus_configuration(settings)
     files = files_of_sources(configuration.corpus, print)
     planned = planned_parts(configuration.corpus, parts, files, print)
-    place, counts = directory / "parts", settings["corpus"]["count"]
+    place, counts = directory / "parts", settings.corpus.count.model_dump()
     read = [PartFiles.below(place / "read", number) for number in range(len(planned))]
     for part, left in zip(planned, read, strict=True):
         read_part(configuration, part, left)
@@ -123,7 +124,7 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, corpus, parts, 
     settings = section(**corpus)
     in_one_job(Path("one"), settings)
     expected = content(Path("one"))
-    assert len(expected) == 3 + sum(settings["corpus"]["count"].values())
+    assert len(expected) == 3 + sum(settings.corpus.count.model_dump().values())
     taken = json.loads(expected["train.json"])["filters"]
     on = {"decontamination", "quality", "near_leaked"} & taken.keys()
     assert all(taken[name] > 3 for name in on)
@@ -153,9 +154,7 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, told, how):
     assert not [*Path("out").rglob(".*"), *Path("out").rglob("*.parquet")]
 
 
-@pytest.mark.parametrize(
-    "damaged", ["read-00000.digests", "read-00001.train", "removed.numbers"]
-)
+@pytest.mark.parametrize("damaged", ["read-00000.digests", "read-00001.train", "removed.numbers"])
 def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     place = Path("results/corpus/parts/00002")
     configuration = corpus_configuration(section(files={"train": ["a.txt"]}))

@@ -52,7 +52,7 @@ def root(tmp_path_factory):
 
 def _evaluation(root, model=None, **changes):
     manifests = {split: root / f"{split}.json" for split in project.SAMPLES}
-    asked = Evaluation(**SECTION | changes), {"kind": "cpu"}
+    asked = Evaluation(**SECTION | changes), Accelerator(kind="cpu")
     pairs = [Pair(*pair) for pair in asked[0].minimal_pairs]
     place = model or root / "random"
     return evaluate("a run", place, manifests, CHARACTERS, *asked, pairs, root=root)

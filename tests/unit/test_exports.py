@@ -13,7 +13,7 @@ SPLITS = ("train", "validation", "test")
 def test_croissants_own_reader_finds_every_shard(tmp_path, caplog):
     results_in(tmp_path, {"base": {}})
     manifests = {s: Manifest.read(tmp_path / f"results/manifests/{s}.json") for s in SPLITS}
-    section = Publish.of_param({"dataset": "me/it", "license": "cc0-1.0", "language": "en"})
+    section = Publish(dataset="me/it", license="cc0-1.0", language="en")
     metadata = croissant("My title: it’s long", "the letters of <somebody>", section, manifests)
     (tmp_path / "croissant.jsonld").write_text(json.dumps(metadata))
     read = mlcroissant.Dataset(jsonld=tmp_path / "croissant.jsonld").metadata

@@ -67,7 +67,7 @@ def test_equal_texts_lie_in_one_fold_and_copies_in_several_groups_are_counted(ca
     rows = "".join(f"same,{i},g{i}\n" for i in range(6))
     (tmp_path / "x.csv").write_text("excerpt,target,group\n" + rows)
     data = FinetuneData(source="csv", file=str(tmp_path / "x.csv"), group_column="group")
-    write_data(Finetune(data=data), 0, {}, tmp_path / "t.csv", tmp_path / "t.json")
+    write_data(Finetune(data=data), 0, None, tmp_path / "t.csv", tmp_path / "t.json")
     assert "1 of 1 different texts" in capsys.readouterr().err
 
 
@@ -134,8 +134,8 @@ def test_what_cannot_be_folded_is_said(examples, task, named):
 
 
 def test_the_year_task_takes_whole_addresses_and_their_split():
-    split = {"seed": 0, "held_out": {"validation": 0.05, "test": 0.05}}
-    examples = year_examples(FinetuneData(passages_per_speech=2), 0, split)
+    held_out = {"validation": 0.05, "test": 0.05}
+    examples = year_examples(FinetuneData(passages_per_speech=2), 0, held_out)
     assert len({e.group for e in examples}) == 231
     assert len({e.excerpt for e in examples}) == len(examples)
     assert len({(e.group, e.split) for e in examples}) == 231, "an address is in one split"
@@ -193,7 +193,7 @@ def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first
 def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
     data = FinetuneData(source="embedded", passages_per_speech=3)
-    write_data(Finetune(folds=5, data=data), 0, {}, tmp_path / "t.csv", tmp_path / "t.json")
+    write_data(Finetune(folds=5, data=data), 0, None, tmp_path / "t.csv", tmp_path / "t.json")
     examples = read_rows(tmp_path / "t.csv", Example)
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)

@@ -11,7 +11,7 @@ from mlm.accelerators.described_steps import AXIS, described_train_step, traced_
 from mlm.config.accelerator import Accelerator
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import ModelOfRun
-from mlm.config.resolution import model_of_run, resolve
+from mlm.config.resolution import resolve, trainings
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
@@ -25,15 +25,19 @@ TOKENS = 2_300_000
 
 def asked(given: dict, tokens: int | None = TOKENS, **accelerator) -> int:
     given = {"shards": {"sequence_length": 128}, "accelerator": accelerator} | given
-    return memory_of_training(resolve(given), "base", tokens)
+    settings = resolve(given)
+    vocabulary = settings.tokenizer.expected_size
+    return memory_of_training(trainings(settings)["base"], vocabulary, tokens)
 
 
 def evaluated(given: dict) -> int:
-    return memory_of_evaluation(resolve(given), "base", TOKENS, 100_000)
+    settings = resolve(given)
+    run, vocabulary = trainings(settings)["base"], settings.tokenizer.expected_size
+    return memory_of_evaluation(run, settings.evaluation, vocabulary, TOKENS, 100_000)
 
 
 def model(given: dict) -> ModelOfRun:
-    return ModelOfRun.of_param(model_of_run(resolve({"model": given}), "base"))
+    return trainings(resolve({"model": given}))["base"].model
 
 
 def test_memory_follows_from_the_model_the_batch_and_the_replicas():

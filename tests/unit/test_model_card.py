@@ -48,9 +48,10 @@ def test_the_card_shows_the_sentence_that_it_is_given_or_none(tmp_path):
 
 
 def test_the_sentence_of_a_card_is_in_the_language_of_the_corpus():
-    english = Evaluation().prompts
-    assert Evaluation.card_prompt(english, embedded=True) == english[0]
-    assert Evaluation.card_prompt(english, embedded=False) is None
+    english = Evaluation()
+    assert english.card_prompt(embedded=True) == english.prompts[0]
+    assert english.card_prompt(embedded=False) is None
     for embedded in (True, False):
-        assert Evaluation.card_prompt(["Ein [MASK].", *english], embedded) == "Ein [MASK]."
-        assert Evaluation.card_prompt([], embedded) is None
+        german = Evaluation(prompts=["Ein [MASK].", *english.prompts])
+        assert german.card_prompt(embedded) == "Ein [MASK]."
+        assert Evaluation(prompts=[]).card_prompt(embedded) is None

@@ -5,15 +5,16 @@ import pytest
 
 from mlm.config import families
 from mlm.config.families import engine_for
-from mlm.config.resolution import model_of_run, resolve
+from mlm.config.model import ModelOfRun
+from mlm.config.resolution import resolve, trainings
 from mlm.foundations import environment
 from mlm.foundations.errors import ConfigError
 
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 
 
-def model(section: dict, run: str = "base", **runs) -> dict:
-    return model_of_run(resolve({"model": section, "runs": {"base": {}} | runs}), run)
+def model(section: dict, run: str = "base", **runs) -> ModelOfRun:
+    return trainings(resolve({"model": section, "runs": {"base": {}} | runs}))[run].model
 
 
 def problems(**sections) -> list[str]:
@@ -31,15 +32,15 @@ def config_file(tmp_path):
 
 def test_jobs_get_the_content_of_a_config_file_and_what_the_user_sets_beside_it(config_file):
     file, size = {"config_file": str(config_file)}, {"config": {"hidden_size": 128}}
-    assert model(file)["config_file"] == {"model_type": "bert", **SIZES}
+    assert model(file).config_file == {"model_type": "bert", **SIZES}
     for of_run, of_all, expected in (
         (file, {}, {}),
         (file | size, {}, {"hidden_size": 128}),
         (file, size, {"hidden_size": 128}),
     ):
-        assert model(of_run | of_all)["config"] == expected
-        assert model(of_all, "other", other={"model": of_run})["config"] == expected
-        assert model(of_all, "base", other={"model": of_run})["config"]["hidden_size"] == 128
+        assert model(of_run | of_all).config == expected
+        assert model(of_all, "other", other={"model": of_run}).config == expected
+        assert model(of_all, "base", other={"model": of_run}).config["hidden_size"] == 128
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told
         (tmp_path / file).touch()
     start = {"start_from": str(tmp_path)}
     section = model(start | {"config": {"hidden_dropout_prob": 0.2}})
-    assert section["config_file"] == {"model_type": "bert", **SIZES}
-    assert section["config"] == {"hidden_dropout_prob": 0.2}
-    assert section["initialisation"]["attention"] == "standard"
+    assert section.config_file == {"model_type": "bert", **SIZES}
+    assert section.config == {"hidden_dropout_prob": 0.2}
+    assert section.initialisation.attention == "standard"
     beside = {"family": "roberta", "config": {"hidden_size": 8}, "config_file": str(config_file)}
     told = problems(model=start | beside)
     for name in ("family", "config_file", "config.hidden_size"):
@@ -150,4 +151,4 @@ def test_a_checkpoint_on_the_hub_needs_a_commit_and_an_engine(start, engine, wor
         assert words in problems(**sections)[0]
     else:
         # Whether it is here already makes no other job of it.
-        assert model_of_run(resolve(sections), "base")["config_file"] is None
+        assert trainings(resolve(sections))["base"].model.config_file is None

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 from transformers import AutoConfig
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.optimizers import OptimizerSection
 from mlm.foundations.tensorflow_setup import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import Muon, build_optimizer, is_hidden_matrix
-from mlm.training.learning_rate import with_lengths
 
 RATE, DECAY, MOMENTUM = 0.1, 0.5, 0.9
 
@@ -65,8 +64,8 @@ def test_of_a_models_matrices_all_decay_and_the_hidden_ones_are_muons(family):
     assert not [name for name in hidden if "embedding" in name]
     for variable in variables:
         variable.assign(tf.ones_like(variable))
-    section = Optimizer(name="adamw", weight_decay=0.5, warmup_ratio=0.0, learning_rate=0.1)
-    optimizer = build_optimizer(with_lengths(section, 100), variables)
+    section = OptimizerSection(name="adamw", weight_decay=0.5, warmup_ratio=0.0, learning_rate=0.1)
+    optimizer = build_optimizer(section.scheduled(100), variables)
     optimizer.apply_gradients([(tf.zeros_like(variable), variable) for variable in variables])
     for variable in variables:
         expected = 0.95 if len(variable.shape) > 1 else 1.0

@@ -3,16 +3,15 @@ import math
 import pytest
 
 from mlm.config import optimizers
-from mlm.config.optimizers import Optimizer
+from mlm.config.optimizers import Optimizer, OptimizerSection
 from mlm.training.in_jax.optimizers import OPTIMIZERS as IN_JAX
 from mlm.training.in_tensorflow.optimizers import OPTIMIZERS as IN_TENSORFLOW
 from mlm.training.in_tensorflow.optimizers import LearningRate
-from mlm.training.learning_rate import with_lengths
 
 
 def settings(**changes) -> Optimizer:
     given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0.1}
-    return with_lengths(Optimizer(**(given | changes)), 100)
+    return OptimizerSection(**(given | changes)).scheduled(100)
 
 
 def rate(step: int, **changes) -> float:

@@ -10,7 +10,6 @@ from mlm.accelerators.artefacts import ERROR, WARNING, Memory, PreflightVerdict,
 from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.accelerators.preflight import check_data, preflight
 from mlm.accelerators.verdict_table import show_and_require, table
-from mlm.config.accelerator import Preflight
 from mlm.config.evaluation import Evaluation
 from mlm.foundations.errors import MlmError
 
@@ -46,13 +45,12 @@ def judged(root, *answers, refusal=None, engine="jax", model=(), **pretraining):
         given = by_target[target]
         return [*given, *[given[-1]] * 3][: len(steps)]
 
-    section = Preflight(targets=list(by_target))
     with (
         mock.patch("mlm.accelerators.preflight.compile_for", compiled),
         mock.patch("mlm.accelerators.tensorflow_step.xla_refusal_of", lambda run: refusal),
         mock.patch("mlm.training.in_tensorflow.devices.open_strategy"),
     ):
-        verdict = preflight(section, config, files, Evaluation.of_param(EVALUATION), "state")
+        verdict = preflight(list(by_target), config, files, Evaluation(**EVALUATION), "state")
     verdict.write(root / "preflight.json")
     return verdict
 

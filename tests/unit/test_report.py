@@ -12,6 +12,7 @@ from report_results import page_of, results_in, written
 from test_finetuning_report import metrics
 from tests.conftest import refusal
 
+from mlm.config.configuration import Configuration
 from mlm.config.merging import merged
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
@@ -188,7 +189,7 @@ def test_hostile_names_leave_every_figure_well_formed_and_the_page_readable(tmp_
 def test_results_of_other_settings_than_those_of_the_configuration_are_refused(tmp_path):
     results = results_in(tmp_path)
     (run,) = results.runs
-    config = resolve(
+    settings = resolve(
         {
             "evaluation": {
                 "bootstrap": {"resamples": 200},
@@ -198,10 +199,10 @@ def test_results_of_other_settings_than_those_of_the_configuration_are_refused(t
             "finetune": {"epochs": 2, "seeds": 2},
         }
     )
-    section = config["pretraining"]["optimizer"]
-    known = {key: section[key] for key in ("name", "learning_rate", "weight_decay")}
+    section = settings.pretraining.optimizer
+    known = section.model_dump(include={"name", "learning_rate", "weight_decay"})
     run = replace(run, training=replace(run.training, optimizer=known), finetune=metrics())
-    check_settings(run, config)
+    check_settings(run, settings)
     for changed, file, key, values in (
         ({"evaluation": {"seed": 5}}, "evaluation", "evaluation.seed", "is 0, but .* has 5"),
         ({"evaluation": {"prompts": ["[MASK]."]}}, "fill_mask", "evaluation.prompts", "life"),
@@ -212,7 +213,8 @@ def test_results_of_other_settings_than_those_of_the_configuration_are_refused(t
             *("training", "pretraining.optimizer.learning_rate", "has 0.5"),
         ),
     ):
-        said = refusal(check_settings, run, merged(config, changed))
+        other = Configuration.model_validate(merged(settings.shown(), changed))
+        said = refusal(check_settings, run, other)
         assert f"results/runs/base/{file}.json: {key} " in said and "rm results/runs/base" in said
         assert re.search(values, said)
 
@@ -238,7 +240,7 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
 def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
     code = r"<summary>Configuration as resolved.*?<code>(.*?)</code>"
     config = json.loads(unescape(re.search(code, html.replace("<wbr>", ""), re.DOTALL)[1]))
-    assert resolve(config) == config
+    assert resolve(config).shown() == config
     assert config["runs"]["seed-1"] == {"pretraining": {"seed": 1}}
 
 

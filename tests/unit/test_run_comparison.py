@@ -67,7 +67,7 @@ def test_validation_alone_names_the_best_whatever_test_says():
 
 
 def test_settings_that_differ_are_those_of_each_run_as_it_is_resolved():
-    config = resolve({})
+    config = resolve({}).shown()
     runs = [
         run("a", overrides={"pretraining": {"seed": 1, "steps": 3400}}),
         run("b", overrides={"pretraining": {"seed": 2, "epochs": 3}}),

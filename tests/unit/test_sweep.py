@@ -18,7 +18,7 @@ def problems(config) -> list[str]:
 
 
 def names(sweep: dict) -> list[str]:
-    return list(resolve({"sweep": sweep})["runs"])
+    return list(resolve({"sweep": sweep}).runs)
 
 
 def test_a_sweep_is_the_same_as_its_runs_written_out():
@@ -29,16 +29,17 @@ def test_a_sweep_is_the_same_as_its_runs_written_out():
         for seed in (0, 1)
         for rate in (0.003, 0.006)
     }
-    assert resolve({"sweep": {SEED: [0, 1], RATE: [0.003, 0.006]}}) == resolve({"runs": written})
+    swept = resolve({"sweep": {SEED: [0, 1], RATE: [0.003, 0.006]}})
+    assert swept.shown() == resolve({"runs": written}).shown()
 
 
 def test_every_run_of_an_overlay_is_swept():
     wide = {"model": {"config": {"hidden_size": 256}}}
     overlay = {"runs": {"base": {}, "wide": wide}, "sweep": {SEED: [3, 4]}}
     settings = resolve(set_by_user(DEFAULTS | overlay, overlay))
-    assert list(settings["runs"]) == ["base_seed-3", "base_seed-4", "wide_seed-3", "wide_seed-4"]
-    assert settings["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
-    assert settings["sweep"] == {}
+    assert list(settings.runs) == ["base_seed-3", "base_seed-4", "wide_seed-3", "wide_seed-4"]
+    assert settings.given["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
+    assert settings.sweep == {}
 
 
 def test_a_value_has_one_name_however_it_is_written_and_paths_of_one_end_are_told_apart():

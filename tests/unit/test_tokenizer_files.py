@@ -13,7 +13,7 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 
-SECTION = resolve({"tokenizer": {"vocabulary_size": 75}})["tokenizer"]
+SECTION = resolve({"tokenizer": {"vocabulary_size": 75}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]
 TEXTS = [
     "We the people of the United States, in order to form a more perfect union,",
@@ -36,7 +36,7 @@ def make(folder, families=(), texts=TEXTS, **changes):
         tokenizer=folder / "tokenizer" / "tokenizer.json",
         stats=folder / "tokenizer" / "tokenizer_stats.json",
     )
-    make_tokenizer(corpora, Tokenizer.of_param(SECTION | changes), list(families), outputs)
+    make_tokenizer(corpora, Tokenizer.model_validate(SECTION | changes), list(families), outputs)
     return folder / "tokenizer"
 
 

@@ -21,7 +21,7 @@ from mlm.tokenizer.training import suitable_size, train_tokenizer
 from mlm.tokenizer.training_text import TrainingText, cut
 from mlm.tokenizer.unigram_training import sentencepiece_model
 
-SECTION = resolve({"tokenizer": {"vocabulary_size": 600}})["tokenizer"]
+SECTION = resolve({"tokenizer": {"vocabulary_size": 600}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]
 KOREAN = [
     "모든 국민은 인간으로서의 존엄과 가치를 가지며, 행복을 추구할 권리를 가진다.",
@@ -43,7 +43,7 @@ def addresses(count: int) -> list[str]:
 
 
 def settings(**changes) -> Tokenizer:
-    return Tokenizer.of_param(SECTION).model_copy(update=changes)
+    return Tokenizer.model_validate(SECTION).model_copy(update=changes)
 
 
 def trained(folder, texts, **changes) -> Encoder:
@@ -113,7 +113,7 @@ def test_a_string_that_a_library_calls_unknown_is_text(tmp_path, kind):
 
 def test_only_the_quotes_of_the_embedded_corpus_are_replaced():
     code = {"source": "files", "files": {"train": ["*.py"]}}
-    assert resolve({"corpus": code})["tokenizer"]["replacements"] == []
+    assert resolve({"corpus": code}).tokenizer.replacements == []
     assert SECTION["replacements"] == [["``", '"'], ["''", '"']]
 
 
@@ -124,7 +124,7 @@ from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
 path, section, documents, size = sys.argv[1:]
 corpus, section = SplitDocuments([(path, int(documents))], int(size)), json.loads(section)
-sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section)).tokenizer))
+sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.model_validate(section)).tokenizer))
 """
 
 

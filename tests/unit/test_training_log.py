@@ -4,9 +4,8 @@ from types import SimpleNamespace
 import pytest
 import report_artefacts
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.optimizers import OptimizerSection
 from mlm.training.console import Console
-from mlm.training.learning_rate import with_lengths
 from mlm.training.periodic_actions import Logging
 from mlm.training.training_log import Row, TrainingLog
 
@@ -16,7 +15,7 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("mlm.training.console.time.monotonic", lambda: clock.now)
     section = SimpleNamespace(
-        optimizer=with_lengths(Optimizer(), 1040),
+        optimizer=OptimizerSection().scheduled(1040),
         validation=SimpleNamespace(every=1000),
         log_every=20,
     )

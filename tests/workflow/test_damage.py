@@ -123,7 +123,7 @@ def test_without_snakemakes_notes_results_of_other_settings_are_refused(built):
         assert built.would_run() == set()
         with built.edited("tiny.yaml", by=lambda content: content.replace(*sixteen)):
             output = built.dry_run()
-        assert "trained/training.json was made with another pretraining" in output
+        assert "trained/training.json was made with another training" in output
         assert "rm results/runs/base/trained/training.json" in output
     finally:
         shutil.rmtree(notes, ignore_errors=True)

@@ -160,7 +160,10 @@ def _computation(architecture: Architecture, description: dict) -> Computation:
 
 
 def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
-    settings, parameters = Optimizer.of_param(description["optimizer"]), _parameters(architecture)
+    settings, parameters = (
+        Optimizer.model_validate(description["optimizer"]),
+        _parameters(architecture),
+    )
     first = partial(first_moments, settings=settings, hidden=hidden_parts(architecture))
     state = {
         "parameters": parameters,

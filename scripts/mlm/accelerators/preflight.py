@@ -34,7 +34,7 @@ from mlm.accelerators.compiler import (
 )
 from mlm.accelerators.described_steps import described_steps
 from mlm.accelerators.roofline import UTILISATION, add_times
-from mlm.config.accelerator import Accelerator, Preflight
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import RunConfiguration
 from mlm.config.targets import hosts_of, memory_of_a_replica
@@ -68,13 +68,13 @@ _BATCH_KEYS = {
 
 
 def preflight(
-    section: Preflight,
+    names: Sequence[str],
     config: RunConfiguration,
     files: RunFiles,
     evaluation: Evaluation,
     state_directory: str,
 ) -> PreflightVerdict:
-    """Compile the steps of a run for every target, and judge. Its state is written to
+    """Compile the steps of a run for the targets `names`, and judge. Its state is written to
     `state_directory`. A fault of the run's settings is a verdict, too."""
     if config.engine == "tensorflow":  # transformers looks for it once
         import mlm.foundations.tensorflow_setup  # noqa: F401
@@ -101,11 +101,11 @@ def preflight(
             f"JAX engine cannot compute this model ({'; '.join(error.problems)})"
         )
         findings.append(Finding("compiles", WARNING, message))
-        targets = [Target(name, NOT_COMPILED, message) for name in section.targets]
+        targets = [Target(name, NOT_COMPILED, message) for name in names]
         return _verdict(config.name, step, findings, targets, notes)
     parameters = sum(map(math.prod, parameter_shapes(architecture).values()))
     targets, quick = [], parameters > _LARGE_MODEL
-    for name in section.targets:
+    for name in names:
         steps = described_steps(run, config.accelerator, name, evaluation)
         answers = dict(zip(steps, _compiled(name, list(steps.values()), quick), strict=True))
         on = replace(step, precision=steps[TRAINING]["precision"])

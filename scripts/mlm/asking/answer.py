@@ -11,8 +11,8 @@ from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, UsedBatches, packed_parts
 from mlm.asking.past_run import PastRun, SavedState, TrainingSoFar, past_run
 from mlm.asking.provenance import checked_texts, sources_of
+from mlm.config.configuration import Configuration
 from mlm.config.fields import SPLITS
-from mlm.config.resolution import Settings
 from mlm.corpus.filters import prepared
 from mlm.foundations.errors import MlmError
 from mlm.samples.documents_in_samples import document_spans
@@ -56,11 +56,11 @@ class Answer:
     format_version: int = 2
 
 
-def ask(sentence: str, settings: Settings, run: str, most: int = 20) -> Answer:
+def ask(sentence: str, settings: Configuration, run: str, most: int = 20) -> Answer:
     """All that the results in the working directory say of the sentence, with the first `most`
     passages, or else the nearest; MlmError for an empty sentence, an unknown run, missing
     results, and another configuration, code or data than the training had."""
-    sentence, _ = prepared(sentence, settings["corpus"]["filters"]["normalisation"])
+    sentence, _ = prepared(sentence, settings.corpus.filters.normalisation)
     sentence = sentence.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
@@ -137,9 +137,9 @@ def _notes(past: PastRun) -> list[str]:
             "embeddings: cooccurrence), where a sample may count that no step uses: only a "
             "training from its beginning is without a document of it."
         )
-    if begun := past.run.pretraining.continue_from.run:
+    if begun := past.operation.continue_from.run:
         notes.append(f"Its first steps are those of run {begun}, whose states --run {begun} knows.")
-    if "://" in past.run.pretraining.checkpoint.directory:
+    if "://" in past.operation.checkpoint.directory:
         notes.append("Saved states in a bucket are not looked at.")
     if "test" not in past.manifests:
         notes.append("The test split is not packed yet, so that its samples are not known.")

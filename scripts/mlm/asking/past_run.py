@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mlm.asking.training_records import RESULTS, Record, agreeing_records, values_of
-from mlm.config.resolution import RunConfiguration, Settings
+from mlm.config.configuration import Configuration
+from mlm.config.resolution import Operation, trainings
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import SAME_COMMAND, MlmError
 from mlm.samples.manifests import Manifest, project_root
@@ -49,6 +50,7 @@ class PastRun:
     known."""
 
     run: Run
+    operation: Operation
     files: RunFiles
     manifests: dict[str, Manifest]
     encoder: Encoder
@@ -68,23 +70,25 @@ class PastRun:
             early = 0 < state.reached < step and state.of_todays_code(self.memory)
             if early and marker_or_fault(state.file)[1] is None:
                 return SavedState(self.run.name, state.reached)
-        section = self.run.pretraining
-        begun = SavedState(section.continue_from.run, section.continue_from.step)
+        start = self.operation.continue_from
+        begun = SavedState(start.run, start.step)
         if begun.run is None or begun.step >= step:
             return None
-        places = Path(section.checkpoint.directory, begun.run).glob(f"*/step-{begun.step:08d}")
+        places = Path(self.operation.checkpoint.directory, begun.run).glob(
+            f"*/step-{begun.step:08d}"
+        )
         return begun if any(places) else None
 
 
-def past_run(settings: Settings, run: str) -> PastRun:
+def past_run(settings: Configuration, run: str) -> PastRun:
     """The configuration's `run` with the furthest record of it that it agrees with; MlmError for an
     unknown run, missing results, shards without text, and, naming each difference, if there are
     records and the run agrees with none."""
-    if run not in settings["runs"]:
-        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    if run not in settings.runs:
+        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings.runs)}")
     files = _files_of_training()
-    manifests = read_manifests(files, settings["shards"]["sequence_length"])
-    config, encoder = RunConfiguration.of(settings, run), Encoder.load(files.tokenizer)
+    manifests = read_manifests(files, settings.shards.sequence_length)
+    config, encoder = trainings(settings)[run], Encoder.load(files.tokenizer)
     memory = FileMemory(".snakemake/remembered-digests.json")
 
     @cache
@@ -94,7 +98,7 @@ def past_run(settings: Settings, run: str) -> PastRun:
     def values_now(replicas: int) -> dict[str, Any]:
         return values_of(resolved(replicas), files, memory)
 
-    records = agreeing_records(run, config.pretraining.checkpoint.directory, values_now)
+    records = agreeing_records(run, config.operation.checkpoint.directory, values_now)
     record = records[0] if records else None
     planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
     past = resolved(record.replicas if record else planned)
@@ -109,7 +113,9 @@ def past_run(settings: Settings, run: str) -> PastRun:
         record=record.file if record else None,
     )
     notes = () if code_known else (_OTHER_CODE,)
-    return PastRun(past, files, manifests, encoder, memory, so_far, tuple(states), notes)
+    return PastRun(
+        *(past, config.operation, files, manifests, encoder, memory, so_far, tuple(states), notes)
+    )
 
 
 def _files_of_training() -> RunFiles:

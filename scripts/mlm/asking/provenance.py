@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import PastRun
 from mlm.asking.training_records import RESULTS
+from mlm.config.configuration import Configuration
 from mlm.config.corpus import UNGROUPED
-from mlm.config.resolution import Settings, corpus_configuration
+from mlm.config.resolution import corpus_configuration
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
@@ -14,14 +15,14 @@ from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
 
 
 def checked_texts(
-    split: str, settings: Settings, past: PastRun
+    split: str, settings: Configuration, past: PastRun
 ) -> tuple[CorpusSplit, SplitDocuments]:
     """The split as results/corpus/{split}.json describes it, and its documents; MlmError if a file
     is missing or damaged, if the corpus was made with other settings, or if the shards were made
     from another text."""
     path = RESULTS / "corpus" / f"{split}.json"
     described = CorpusSplit.read(path)
-    now = settings_digests({"corpus": corpus_configuration(settings).model_dump()})["corpus"]
+    now = settings_digests({"corpus": corpus_configuration(settings).as_param()})["corpus"]
     if described.made_from.settings.get("corpus", now) != now:
         raise MlmError(
             f"{path}: section corpus had other settings when it was made than the configuration. "

@@ -13,11 +13,10 @@ from pathlib import Path
 import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
+from mlm.config.configuration import Configuration
 from mlm.config.evaluation import Evaluation
-from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
-from mlm.config.resolution import RunConfiguration, Settings, run_section
-from mlm.config.tokenizer import expected_vocabulary
+from mlm.config.resolution import RunConfiguration, trainings
 from mlm.finetuning.artefacts import ExamplesSummary
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
@@ -67,7 +66,7 @@ class Forecast:
     stages: list[Stage] = field(default_factory=list)
 
 
-def check(settings: Settings) -> Forecast:
+def check(settings: Configuration) -> Forecast:
     """Send a sample of the corpus through all stages, in a directory that is gone afterwards;
     whatever lets the run fail for certain is a problem, for which nothing is raised."""
     forecast = Forecast()
@@ -83,20 +82,20 @@ def check(settings: Settings) -> Forecast:
     return forecast
 
 
-def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
+def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> None:
     try:
         forecast.lines += _examples_in_words(settings, directory)
     except MlmError as error:
         forecast.problems.append(str(error))
-    if settings["corpus"]["source"] not in ("embedded", "files"):
+    if settings.corpus.source not in ("embedded", "files"):
         unseen = "not looked at: text, models, time, disk and memory were not checked"
-        forecast.lines.append(f"Corpus: {settings['corpus']['source']}, {unseen}.")
+        forecast.lines.append(f"Corpus: {settings.corpus.source}, {unseen}.")
         return
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
     if data.enough is not None:
         forecast.warnings.append(
-            f"tokenizer.vocabulary_size: {settings['tokenizer']['vocabulary_size']:,} may be more "
+            f"tokenizer.vocabulary_size: {settings.tokenizer.vocabulary_size:,} may be more "
             f"than the text of the train split gives; {data.enough:,} ids are safe"
         )
     if forecast.problems:
@@ -104,31 +103,35 @@ def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     encoder = Encoder.load(data.files.tokenizer)
     timed: dict[str, Steps | None] = {}
     forecast.stages = [*data.stages]
-    for name in settings["runs"]:
-        run = RunConfiguration.of(settings, name)
-        run = run.with_values(accelerator={"processes": None})
-        prompts = run_section(settings, name, "evaluation")["prompts"]
-        wrong = Evaluation(prompts=prompts).unmasked_prompts(encoder.special_tokens["mask"])
+    sections = settings.sections_of_runs()
+    for name, training in trainings(settings).items():
+        run = training.with_values(accelerator={"processes": None})
+        evaluation = sections[name].evaluation
+        wrong = evaluation.unmasked_prompts(encoder.special_tokens["mask"])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
             WarmStart.of(run.model, data.files.tokenizer)
         model_configuration(run.model, encoder, run.sequence_length, run.engine)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
-            timed[run.engine] = rehearse_steps(settings, run, data.files, forecast.warnings)
-        forecast.stages += stages_of_run(settings, run, data.sizes, timed[run.engine])
+            timed[run.engine] = rehearse_steps(
+                run, settings.tokenizer.expected_size, data.files, forecast.warnings
+            )
+        forecast.stages += stages_of_run(
+            run, evaluation, settings.tokenizer.expected_size, data.sizes, timed[run.engine]
+        )
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
 
-def _examples_in_words(settings: Settings, directory: Path) -> list[str]:
+def _examples_in_words(settings: Configuration, directory: Path) -> list[str]:
     """The examples of a fine-tuning, by way of files in `directory`; MlmError if they cannot be
     read or dealt to folds."""
-    section = Finetune.of_param(settings["finetune"])
+    section = settings.finetune
     if not section.enabled and section.data.source != "csv":
         return []
     table, summary = directory / "examples.csv", directory / "examples.json"
-    write_data(section, settings["seed"], {}, table, summary)
+    write_data(section, settings.seed, None, table, summary)
     found = ExamplesSummary.read(summary)
     classes = f" in {len(found.classes)} classes" if found.classes else ""
     source = found.source.name or "the embedded speeches"
@@ -146,11 +149,15 @@ def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) ->
     if problem := batch.unfilled(samples, has="will have about"):
         raise MlmError(f"{run.name}: {problem}")
     number = section.updates(samples, run.sequence_length, batch.samples)
-    return number - (section.continue_from.step or 0)
+    return number - (run.operation.continue_from.step or 0)
 
 
 def stages_of_run(
-    settings: Settings, run: RunConfiguration, sizes: dict[str, Size], steps: Steps | None
+    run: RunConfiguration,
+    evaluation: Evaluation,
+    vocabulary: int | None,
+    sizes: dict[str, Size],
+    steps: Steps | None,
 ) -> list[Stage]:
     """Training and evaluation of `run`; `steps` is None if nothing could be timed."""
     names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
@@ -158,11 +165,13 @@ def stages_of_run(
         return [Stage(name) for name in names]
     section, length = run.pretraining, run.sequence_length
     tokens = {split: size.samples * length for split, size in sizes.items()}
-    trained_mb = memory_of_training(settings, run.name, tokens["train"])
-    evaluated_mb = memory_of_evaluation(settings, run.name, tokens["train"], tokens["test"])
+    trained_mb = memory_of_training(run, vocabulary, tokens["train"])
+    splits = tokens["train"], tokens["test"]
+    evaluated_mb = memory_of_evaluation(run, evaluation, vocabulary, *splits)
     number = own_updates(run, sizes, steps.replicas)
-    size = estimated_size(settings, run) / steps.size
-    checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)
+    size = parameters(run.model, vocabulary, length) / steps.size
+    checkpoint = run.operation.checkpoint
+    saves = math.ceil(number / checkpoint.every)
     kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with its moments.
     disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * kept)
@@ -171,9 +180,8 @@ def stages_of_run(
     # Without the gradient: a third of an update.
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
-    evaluation = run_section(settings, run.name, "evaluation")
-    scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
-    scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
+    scored = min(sizes["test"].samples, evaluation.max_tokens // length)
+    scored += min(evaluation.train_samples or scored, sizes["train"].samples)
     evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
     return [
         Stage(names[0], seconds, disk, trained_mb),
@@ -192,7 +200,7 @@ def together(stages: list[Stage]) -> Stage:
     )
 
 
-def _data_in_words(settings: Settings, data: Data) -> list[str]:
+def _data_in_words(settings: Configuration, data: Data) -> list[str]:
     sizes, train = data.sizes, data.sizes["train"]
     about = "" if data.whole else "up to "
     splits = ", ".join(f"{split} {in_bytes(size.text)}" for split, size in sizes.items())
@@ -200,17 +208,17 @@ def _data_in_words(settings: Settings, data: Data) -> list[str]:
     lines = [
         f"Corpus: {data.source}; {about}{in_bytes(sum(s.text for s in sizes.values()))} of text "
         f"in {about}{documents:,.0f} documents after filters and duplicates ({splits}).",
-        f"Tokenizer: {settings['tokenizer']['kind']} of {data.vocabulary:,} ids; about "
+        f"Tokenizer: {settings.tokenizer.kind} of {data.vocabulary:,} ids; about "
         f"{train.text / train.tokens:.1f} bytes a token, so that train has {about}"
         f"{train.tokens / 1e6:.3g} million tokens in {train.samples:,} samples of "
-        f"{settings['shards']['sequence_length']}.",
+        f"{settings.shards.sequence_length}.",
     ]
     if not data.whole:
         lines.append("Duplicates were looked for within a sample: the whole may lose more to them.")
     return lines
 
 
-def judge_machine(settings: Settings, forecast: Forecast) -> None:
+def judge_machine(settings: Configuration, forecast: Forecast) -> None:
     """Compare memory and disk of the stages with this machine's."""
     memory = psutil.virtual_memory().total / 1e6
     *stages, total = forecast.stages
@@ -227,7 +235,7 @@ def judge_machine(settings: Settings, forecast: Forecast) -> None:
         )
     if total.disk is None:
         return
-    runs = [RunConfiguration.of(settings, run) for run in settings["runs"]]
+    runs = settings.sections_of_runs().values()
     places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
     there = sum(bytes_below(place) for place in places if "://" not in place)
     free = shutil.disk_usage(".").free
@@ -279,19 +287,14 @@ def _table(stages: list[Stage]) -> str:
     )
 
 
-def estimated_size(settings: Settings, run: RunConfiguration) -> int:
-    """About the parameters of the run's model."""
-    vocabulary = expected_vocabulary(settings)
-    return parameters(run.model, vocabulary, run.sequence_length)
-
-
 def rehearse_steps(
-    settings: Settings, run: RunConfiguration, files: RunFiles, warnings: list[str]
+    run: RunConfiguration, vocabulary: int | None, files: RunFiles, warnings: list[str]
 ) -> Steps | None:
     """Make a few updates of `run`, with a batch that is neither too large for moments nor for the
     sample; None, with a warning, if this machine cannot."""
     section, length = run.pretraining, run.sequence_length
-    manifests, estimated = read_manifests(files, length), estimated_size(settings, run)
+    manifests = read_manifests(files, length)
+    estimated = parameters(run.model, vocabulary, length)
     most = min(int(_LARGEST_STEP / (6 * estimated * length)), manifests["train"].num_samples // 8)
     size = max(1, min(section.per_replica_batch_size, most))
     timed = run.with_values(

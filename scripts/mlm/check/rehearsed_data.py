@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 
+from mlm.config.configuration import Configuration
 from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
-from mlm.config.resolution import Settings, corpus_configuration, families_of
-from mlm.config.tokenizer import Shards, Tokenizer
+from mlm.config.resolution import corpus_configuration, families_of
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.document_reading import decompressed, read_documents
@@ -76,7 +76,7 @@ class Data:
     enough: int | None
 
 
-def rehearse_data(settings: Settings, directory: Path) -> Data:
+def rehearse_data(settings: Configuration, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
     sample = _sample_of(corpus_configuration(settings), directory / "cut")
@@ -92,13 +92,13 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     tokenizer = results / "tokenizer" / "tokenizer.json"
     enough = _make_tokenizer(settings, corpora, tokenizer, whole)
     times.append(time.monotonic())
-    encoder, own = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
+    encoder = Encoder.load(tokenizer)
     manifests, shards = {}, {}
     for split in SPLITS:
         name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
         (directory / name).parent.mkdir(parents=True)
         shards[split] = write_shard(
-            split, 0, 1, own, encoder, tokenizer, corpora[split], directory / name
+            split, 0, 1, settings.shards, encoder, tokenizer, corpora[split], directory / name
         )
         manifests[split] = str(results / "manifests" / f"{split}.json")
         merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
@@ -127,14 +127,14 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
 
 
 def _make_tokenizer(
-    settings: Settings,
+    settings: Configuration,
     corpora: Mapping[str, SplitDocuments],
     tokenizer: Path,
     whole: bool,
 ) -> int | None:
     """Write `tokenizer` and its statistics. Return the largest vocabulary that the text gives if
     the sample is too small for the configured one."""
-    section = Tokenizer.of_param(settings["tokenizer"])
+    section = settings.tokenizer
     outputs = SimpleNamespace(
         tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
     )
@@ -151,7 +151,7 @@ def _make_tokenizer(
 
 
 def _stages_of_data(
-    settings: Settings,
+    settings: Configuration,
     sizes: dict[str, Size],
     made: Mapping[str, CorpusSplit],
     shards: Mapping[str, ShardSummary],
@@ -159,13 +159,14 @@ def _stages_of_data(
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
     times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
-    section, text = settings["tokenizer"], sizes["train"].text
+    section, text = settings.tokenizer, sizes["train"].text
     # The trainers see each word once: new ones become rarer (Heaps' law).
-    trained_on = min(text, section["max_training_bytes"])
+    trained_on = min(text, section.max_training_bytes)
     words = max(1.0, trained_on / made["train"].bytes) ** 0.6
     read = sum(file.bytes for split in made.values() for file in split.files)
     packed = sum(shard.num_bytes for shard in shards.values())
-    beside = min(usable_cores(), sum(settings["shards"]["count"].values()))
+    count = settings.shards.count
+    beside = min(usable_cores(), sum(getattr(count, split) for split in SPLITS))
     return [
         Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
         Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),

@@ -1,7 +1,7 @@
 """Sections `accelerator` and `preflight`: the device, and the targets to compile for."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -43,6 +43,19 @@ class Accelerator(Section):
         if self.precision != "auto":
             return self.precision
         return "bfloat16" if kind == "tpu" or (kind == "cpu" and fast_bfloat16) else "float32"
+
+    @property
+    def for_evaluation(self) -> Self:
+        """The section for an evaluation, in float32 whatever the precision of the training."""
+        return self.model_copy(
+            update={"precision": "float32", "deterministic": True, "processes": None}
+        )
+
+    def for_fold(self, cpu_threads: int) -> Self:
+        """The section for a fold of the fine-tuning, one of several side by side."""
+        return self.model_copy(
+            update={"cpu_threads": cpu_threads, "deterministic": True, "processes": None}
+        )
 
     @property
     def together(self) -> bool:

@@ -10,8 +10,9 @@ from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.families import engine_for
-from mlm.config.fields import Section, Seed, section
+from mlm.config.fields import Section, Seed, canonical, section
 from mlm.config.finetune import Finetune
+from mlm.config.merging import merged
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
 from mlm.config.publish import Publish
@@ -22,7 +23,7 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Overrides(Section):
-    """What a run sets for itself, of the sections that a run may override."""
+    """The sections that a run may override: what it sets of them, or all that it has of them."""
 
     model: Model = section(Model)
     pretraining: Pretraining = section(Pretraining)
@@ -58,8 +59,38 @@ class Configuration(Section):
     """Train each run once with each combination of values: {pretraining.seed: [0, 1],
     pretraining.optimizer.beta_1: [0.8, 0.9]} makes base_seed-0_beta_1-0.8 and three more."""
 
-    def problems(self, runs: dict[str, Overrides]) -> Iterator[str]:
-        """A line for each contradiction, also of `runs`, those of the configuration merged."""
+    @property
+    def reported_runs(self) -> list[str]:
+        """The runs that the report shows, in its order."""
+        return self.report.runs or sorted(self.runs)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was set, in plain values and without any default."""
+        runs = {name: overrides or Overrides() for name, overrides in self.runs.items()}
+        given = self.model_dump(exclude_unset=True)
+        given["runs"] = {name: run.model_dump(exclude_unset=True) for name, run in runs.items()}
+        return given
+
+    def shown(self) -> dict[str, Any]:
+        """Every setting in plain values, of runs their overrides alone."""
+        shown = self.model_dump()
+        shown["model"]["config"] = self.model.shown_fields()
+        shown["runs"] = self.given["runs"]
+        return canonical(shown)
+
+    def sections_of_runs(self) -> dict[str, Overrides]:
+        """All that each run has of the sections that it may override."""
+        given = self.given
+        common = {name: given.get(name, {}) for name in Overrides.model_fields}
+        return {
+            name: Overrides.model_validate(merged(common, overrides))
+            for name, overrides in given["runs"].items()
+        }
+
+    def problems(self) -> Iterator[str]:
+        """A line for each contradiction."""
+        runs = self.sections_of_runs()
         for name, value in self:
             if isinstance(value, Section) and name not in Overrides.model_fields:
                 yield from value.all_contradictions(name)
@@ -109,10 +140,11 @@ class Configuration(Section):
                 )
 
     def _contradictions_of(self, run: Overrides) -> Iterator[str]:
-        model, pretraining, length = run.model, run.pretraining, self.shards.sequence_length
+        pretraining, length = run.pretraining, self.shards.sequence_length
+        model = run.model.of_jobs()
         yield from pretraining.all_contradictions("pretraining")
         yield from run.evaluation.all_contradictions("evaluation")
-        fitting = model.contradictions_at(length, pretraining.engine)
+        fitting = run.model.contradictions_at(length, pretraining.engine)
         yield from (f"model.{line}" for line in fitting)
         yield from (f"pretraining.{line}" for line in pretraining.unfit_engine(model.model_type))
         yield from (f"finetune.{line}" for line in self.finetune.cannot_tune(model.model_type))

@@ -1,7 +1,7 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
@@ -71,11 +71,15 @@ class Evaluation(fields.MaskedShares):
             if (count := prompt.count(mask)) != 1:
                 yield f"prompts: {mask_problem(prompt, mask, count)}"
 
-    @classmethod
-    def card_prompt(cls, prompts: list[str], embedded: bool) -> str | None:
-        """The one of `prompts` for a model's card, if any; English defaults only if `embedded`."""
-        own = prompts != cls.model_fields["prompts"].default
-        return prompts[0] if prompts and (own or embedded) else None
+    @property
+    def for_preflight(self) -> Self:
+        """The section for a compilation of the evaluation's step."""
+        return self.only("batch_size", "mlm_probability", "mask_token", "random_token")
+
+    def card_prompt(self, embedded: bool) -> str | None:
+        """The prompt for a model's card, if any; a default, in English, only if `embedded`."""
+        own = self.prompts != type(self).model_fields["prompts"].default
+        return self.prompts[0] if self.prompts and (own or embedded) else None
 
 
 def mask_problem(prompt: str, mask: str, count: int) -> str:

@@ -1,10 +1,11 @@
 """What the sections of the configuration are made of: strict fields, their bounds, and words."""
 
 import difflib
+import json
 import re
 import types
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -54,20 +55,14 @@ class Section(BaseModel):
         defaults = {key: fields[key].get_default(call_default_factory=True) for key in keys}
         return self.model_copy(update=defaults)
 
-    @classmethod
-    def of_param(cls, given: Mapping[str, Any]) -> Self:
-        """The part of this section that a rule hands to its job as a param. A key that the rule
-        leaves out has no value: reading it raises AttributeError, so that no job depends on it
-        unnoticed."""
-        return cls.model_validate(given)._narrowed_to(given)
+    def only(self, *keys: str) -> Self:
+        """The section with the defaults of all other keys, for a job that reads `keys` alone."""
+        return self.with_defaults(*(key for key in type(self).model_fields if key not in keys))
 
-    def _narrowed_to(self, given: Mapping[str, Any]) -> Self:
-        for name in type(self).model_fields:
-            if name not in given:
-                del self.__dict__[name]
-            elif isinstance(value := self.__dict__[name], Section):
-                value._narrowed_to(given[name])
-        return self
+    def as_param(self, *left_out: str) -> dict[str, Any]:
+        """The section as a rule's param, from which the job makes it again (`model_validate`): in
+        plain values, and sorted, so that the order of the configuration is no change."""
+        return canonical(self.model_dump(exclude=set(left_out)))
 
     @classmethod
     def hints(cls) -> dict[str, Any]:
@@ -102,6 +97,11 @@ class MaskedShares(Section):
         """Percent of the chosen tokens that are masked, random and visible, as in 80/10/10."""
         shares = self.mask_token, self.random_token
         return "/".join(f"{100 * share:.3g}" for share in (*shares, 1 - sum(shares)))
+
+
+def canonical(value: Any) -> Any:
+    """`value` as it comes back from JSON, with sorted keys: lists for tuples."""
+    return json.loads(json.dumps(value, sort_keys=True))
 
 
 def section(model: type[Section]) -> Any:

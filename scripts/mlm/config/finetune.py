@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -83,6 +83,16 @@ class Finetune(Section):
     optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
     cpu_threads: fields.Threads = 1
     """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
+
+    @property
+    def for_examples(self) -> Self:
+        """The section for the job that deals examples to folds."""
+        return self.only("task", "data", "folds")
+
+    @property
+    def for_folds(self) -> Self:
+        """The section for the jobs that train folds and put them together."""
+        return self.with_defaults("enabled", "also", "data")
 
     def contradictions(self) -> Iterator[str]:
         if self.data.source == "csv":

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from mlm.config.evaluation import Evaluation
 from mlm.config.model import ModelOfRun
-from mlm.config.resolution import RunConfiguration, Settings, run_section
-from mlm.config.tokenizer import expected_vocabulary
+from mlm.config.resolution import RunConfiguration
+from mlm.config.tokenizer import Tokenizer
 
 #: Parameters and ids of a model whose sizes are not known: more than published encoders have.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
@@ -54,34 +55,33 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
-def memory_of_tokenizer(section: Mapping[str, Any], text: float) -> int:
-    """MB of a tokenizer of section `tokenizer` on `text` bytes of train."""
-    return 2000 + int(20 * min(text, section["max_training_bytes"]) / 1e6)
+def memory_of_tokenizer(section: Tokenizer, text: float) -> int:
+    """MB of a tokenizer on `text` bytes of train."""
+    return 2000 + int(20 * min(text, section.max_training_bytes) / 1e6)
 
 
-def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
-    """MB of the training of `run` on a train split of `tokens` tokens (None: not known).
+def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: int | None) -> int:
+    """MB of a training with `vocabulary` ids on a train split of `tokens` (None: not known).
 
     Activations: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
     Models", 2022, equation 2, and what XLA sets aside beside them.
     """
-    own = RunConfiguration.of(settings, run)
-    section, accelerator, length = own.pretraining, own.accelerator, own.sequence_length
+    model, section, length = run.model, run.pretraining, run.sequence_length
+    accelerator = run.accelerator
     replicas = (accelerator.virtual_replicas or 1) * (accelerator.processes or 1)
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields = own.model.architecture() | own.model.overrides()
-    vocabulary = expected_vocabulary(settings)
+    fields = model.architecture() | model.overrides()
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     width = _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _MOMENT * section.optimizer.kind.moments
     a_parameter += _GRADIENT * (accelerator.cpu_threads - 1) * on_host
-    a_parameter += _GRADIENT * bool(own.model.start_from)  # the checkpoint's
-    total = replicas * a_parameter * parameters(own.model, vocabulary, length)
+    a_parameter += _GRADIENT * bool(model.start_from)  # the checkpoint's
+    total = replicas * a_parameter * parameters(model, vocabulary, length)
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
     total += samples * length * _STORED_TOKEN
     if on_host:
         heads = _size(fields, "num_attention_heads", width // 64 + 1)
-        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _MATRICES[own.model.model_type]
+        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _MATRICES[model.model_type]
         layers = _size(fields, "num_hidden_layers", 48)
         enough = math.ceil(section.masking.mlm_probability * length) + 8
         predicted = min(section.masking.slots or enough, length)
@@ -89,16 +89,21 @@ def memory_of_training(settings: Settings, run: str, tokens: int | None) -> int:
         a_sample = length * layers * (60 * width + inner + 14 * heads * length)
         a_sample += predicted * ids * 12
         total += replicas * section.per_replica_batch_size * a_sample
-    if own.model.initialisation.embeddings == "cooccurrence":
+    if model.initialisation.embeddings == "cooccurrence":
         total += _counts(tokens) + 4 * _SUBSPACES * ids * (width + 16)
     return _megabytes(total)
 
 
-def memory_of_evaluation(settings: Settings, run: str, train: int | None, test: int | None) -> int:
-    """MB of the evaluation of `run` on splits of so many tokens (None: not known)."""
-    own, most = RunConfiguration.of(settings, run), run_section(settings, run, "evaluation")
-    number = parameters(own.model, expected_vocabulary(settings), own.sequence_length)
-    scored = min(test or most["max_tokens"], most["max_tokens"])
+def memory_of_evaluation(
+    run: RunConfiguration,
+    section: Evaluation,
+    vocabulary: int | None,
+    train: int | None,
+    test: int | None,
+) -> int:
+    """MB of an evaluation by `section` on splits of so many tokens (None: not known)."""
+    number = parameters(run.model, vocabulary, run.sequence_length)
+    scored = min(test or section.max_tokens, section.max_tokens)
     return _megabytes(_LOADED_PARAMETER * number + _counts(train) + 2 * scored * _SCORED_TOKEN)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,62 +109,56 @@ class Model(Section):
         only the user's own."""
         return self.config.model_dump(exclude_unset=bool(self.config_file or self.start_from))
 
-    def overrides(self) -> dict[str, Any]:
-        """The fields of `config` that count; null leaves a field to the family or the file."""
-        return {key: value for key, value in self.shown_fields().items() if value is not None}
-
-    def of_jobs(self) -> dict[str, Any]:
-        """The section as jobs get it, in plain types, with the content of the config file."""
-        # Whether a checkpoint of the Hub is here already changes no job.
-        content = None if self._on_hub else self.architecture() or None
-        plain = self.model_dump() | {"config": self.overrides(), "config_file": content}
+    def of_jobs(self) -> "ModelOfRun":
+        """The section as jobs get it, with the content of the config file."""
+        initialisation, content = self.initialisation, None
         if self.start_from:
-            plain["initialisation"]["attention"] = "standard"
-        return plain
-
-    @property
-    def _on_hub(self) -> bool:
-        return bool(self.start_from) and not os.path.exists(self.start_from)
+            initialisation = initialisation.model_copy(update={"attention": "standard"})
+        # Whether a checkpoint of the Hub is here already changes no job.
+        if self._file and not _is_on_hub(self.start_from):
+            with suppress(ValueError):
+                content = content_of(self._file)
+        return ModelOfRun(
+            family=self.family,
+            config_file=content,
+            config={k: v for k, v in self.shown_fields().items() if v is not None},
+            start_from=self.start_from,
+            initialisation=initialisation,
+        )
 
     @property
     def _file(self) -> str | None:
-        """The file with the architecture; a checkpoint's of the Hub where it is once it is here."""
-        if not self._on_hub:
-            return f"{self.start_from}/config.json" if self.start_from else self.config_file
-        return f"{cached_snapshot(self.start_from)}/config.json"
+        """The file with the architecture, here or once a checkpoint of the Hub is here."""
+        if _is_on_hub(self.start_from):
+            return f"{cached_snapshot(self.start_from)}/config.json"
+        return f"{self.start_from}/config.json" if self.start_from else self.config_file
 
-    def architecture(self) -> dict[str, Any]:
-        """The content of that file; empty without a readable one."""
-        try:
-            return content_of(self._file) if self._file else {}
-        except ValueError:
-            return {}
+    @property
+    def model_type(self) -> str:
+        """The family: that of the config file, if there is one."""
+        return self.of_jobs().model_type
 
-    def _beside_checkpoint(self) -> Iterator[str]:
+    def _beside_checkpoint(self, fields: Iterable[str]) -> Iterator[str]:
         """A line for what is set beside `start_from` that it decides, or that it cannot have."""
         own = [
             n for n in ("family", "config_file") if n in self.model_fields_set and getattr(self, n)
         ]
-        own += [f"config.{name}" for name in self.overrides() if "dropout" not in name]
+        own += [f"config.{name}" for name in fields if "dropout" not in name]
         for name in own:
             yield (
                 f"{name}: model.start_from has an architecture of its own. Leave {name} out, or "
                 "set it in those runs alone that start from scratch"
             )
 
-    @property
-    def model_type(self) -> str:
-        """The family: that of the config file, if there is one."""
-        return self.architecture().get("model_type", self.family)
-
     def contradictions_at(self, sequence_length: int, engine: str) -> Iterator[str]:
         """A line for whatever does not suit sequences of that length, and `pretraining.engine`."""
-        fields, family, where = self.overrides(), self.family, "family"
+        model = self.of_jobs()
+        on_hub, fields, where = _is_on_hub(self.start_from), model.config, "family"
         for name in (name for name in _SET_BY_THE_WORKFLOW if name in fields):
             yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
         if self.start_from:
-            yield from self._beside_checkpoint()
-        if self._on_hub:
+            yield from self._beside_checkpoint(fields)
+        if on_hub:
             if hub_id(self.start_from) is None:
                 yield (
                     f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, "
@@ -177,21 +171,19 @@ class Model(Section):
                     "once it is here. Set pretraining.engine: jax (for "
                     f"{', '.join(JAX_FAMILIES)}), or tensorflow"
                 )
-            if not self.architecture():
+            if not model.architecture():
                 return
         elif self.start_from and os.path.isfile(self.start_from):
             yield f"start_from: {self.start_from} is a file; name its directory"
             return
         if file := self._file:
-            where = "start_from" if self.start_from else "config_file"
-            where += f": {file}"
+            where = f"{'start_from' if self.start_from else 'config_file'}: {file}"
             try:
                 content = content_of(file)
             except ValueError as error:
                 yield f"{where}: {error}; a config.json of transformers is expected"
                 return
-            family, fields = content["model_type"], content | fields
-            if self.start_from and not self._on_hub:
+            if self.start_from and not on_hub:
                 yield from (f"start_from: {line}" for line in unfit_files(self.start_from))
                 inside = os.path.relpath(os.path.realpath(self.start_from))
                 if inside.split(os.sep)[0] == "results":
@@ -204,41 +196,71 @@ class Model(Section):
                     f"{where}: tie_word_embeddings is false, which it is in no model that is "
                     "trained here; choose another checkpoint"
                 )
+            family = content["model_type"]
             if self.config_file and "family" in self.model_fields_set and self.family != family:
                 yield (
                     f"family: {self.family} is set, but the model_type of {self.config_file} is "
                     f"{family}; leave family out, or set it to {family}"
                 )
-        if reason := unfit_family(family, engine):
+        if reason := unfit_family(model.model_type, engine):
             yield f"{where}: {reason}"
-        elif wrong := [*self.field_problems(engine)]:
+        elif wrong := [*model.field_problems(engine)]:
             yield from wrong
         else:
-            yield from self._unfit_sizes(fields, family, sequence_length)
+            yield from model.unfit_sizes(sequence_length)
+
+
+class ModelOfRun(Section):
+    """The section as jobs get it: with the content of the config file, and of `config` the fields
+    that are set."""
+
+    family: Text
+    config_file: dict[str, Any] | None = None
+    config: dict[str, Any] = {}
+    start_from: Text | None = None
+    initialisation: Initialisation = section(Initialisation)
+
+    def overrides(self) -> dict[str, Any]:
+        """The fields of the transformers configuration that go before the architecture's."""
+        return self.config
+
+    def architecture(self) -> dict[str, Any]:
+        """The content of the config file, or of a checkpoint's of the Hub that is here; empty
+        without one."""
+        if self.config_file is None and _is_on_hub(self.start_from):
+            with suppress(ValueError):
+                return content_of(f"{cached_snapshot(self.start_from)}/config.json")
+        return self.config_file or {}
+
+    @property
+    def model_type(self) -> str:
+        """The family: that of the config file, if there is one."""
+        return self.architecture().get("model_type", self.family)
 
     def field_problems(self, engine: str) -> Iterator[str]:
         """A line for each field, of `config` or the file, that the network does not have in this
         form. What a published checkpoint says beside its network is ignored."""
-        own, stored = self.overrides(), self.architecture()
-        family, fields = self.model_type, stored | own
-        for line in unknown_fields(own, family):
+        stored, family = self.architecture(), self.model_type
+        fields = stored | self.config
+        for line in unknown_fields(self.config, family):
             yield f"config.{line} (null leaves out one that config.yaml sets)"
         if not self.start_from:
             for line in unknown_fields(stored, family):
                 yield f"config_file: {line}. Take it out of the file"
         for line in unbuilt_fields(fields, family, engine_for(engine, family)):
             yield f"config.{line}"
-        yield from (f"config.{line}" for line in _field_problems(fields, family))
+        yield from (f"config.{line}" for line in _field_problems(fields))
 
     def longest_sequence(self, sequence_length: int) -> int:
         """At most so many tokens fit into the model."""
-        positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
+        positions = (self.architecture() | self.config).get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
-    def _unfit_sizes(self, fields: dict, family: str, sequence_length: int) -> Iterator[str]:
+    def unfit_sizes(self, sequence_length: int) -> Iterator[str]:
+        """A line for each size that does not suit the others, or sequences of that length."""
+        family, fields = self.model_type, self.architecture() | self.config
         problem = unfit_neighbour_heads(family, fields)
-        standard = self.start_from or self.initialisation.attention == "standard"
-        if problem and not standard:
+        if problem and self.initialisation.attention != "standard":
             yield f"initialisation.attention: {problem}"
         width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
         if width and heads and width % heads:
@@ -252,16 +274,11 @@ class Model(Section):
             )
 
 
-class ModelOfRun(Model):
-    """The section as jobs get it, from `Model.of_jobs`."""
-
-    config_file: dict[str, Any] | None = None
-
-    def architecture(self) -> dict[str, Any]:
-        return self.config_file or (super().architecture() if self._on_hub else {})
+def _is_on_hub(start_from: str | None) -> bool:
+    return bool(start_from) and not os.path.exists(start_from)
 
 
-def _field_problems(fields: dict[str, Any], family: str) -> Iterator[str]:
+def _field_problems(fields: dict[str, Any]) -> Iterator[str]:
     """Fields that no masked language model has in this form, from `config` and a config file."""
     yield from checked(_KnownFields, fields)[1]
     for name in (name for name in _SIZES if isinstance(fields.get(name), str | float)):

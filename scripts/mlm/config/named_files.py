@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mlm.config.configuration import Configuration
 from mlm.config.fields import unexpanded
-from mlm.config.resolution import Settings, run_section
 from mlm.foundations.errors import MlmError, listed
 
 #: Characters of names that Snakemake reads as wildcards ({run}) or path variables (<results>), or
@@ -35,7 +35,7 @@ def wrong_with_file(path: str) -> str | None:
     )
 
 
-def all_named_files(settings: Settings | None, *finders: Callable[[], Any]) -> list[Any]:
+def all_named_files(settings: Configuration | None, *finders: Callable[[], Any]) -> list[Any]:
     """What each of `finders` returns, after a look for the files of `settings`, which is None in a
     job: other files may not be where it runs. Raises one MlmError with all problems of all."""
     problems = problems_of_named_files(settings) if settings else []
@@ -51,7 +51,7 @@ def all_named_files(settings: Settings | None, *finders: Callable[[], Any]) -> l
     return results
 
 
-def problems_of_named_files(settings: Settings) -> list[str]:
+def problems_of_named_files(settings: Configuration) -> list[str]:
     """A line for each file of the configuration that is not there, beginning with its key, and for
     each path that cannot be used. Files that patterns name are for `corpus.file_patterns`."""
     problems = []
@@ -63,21 +63,19 @@ def problems_of_named_files(settings: Settings) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _named(settings: Settings) -> Iterator[tuple[str, str, bool]]:
+def _named(settings: Configuration) -> Iterator[tuple[str, str, bool]]:
     """Each path that the configuration names, with its key and whether it has to be a file."""
-    for run in settings["runs"]:
-        evaluation, model = (run_section(settings, run, name) for name in ("evaluation", "model"))
-        for path in evaluation["minimal_pair_files"]:
+    for run in settings.sections_of_runs().values():
+        for path in run.evaluation.minimal_pair_files:
             yield "evaluation.minimal_pair_files", path, True
         for key in ("config_file", "start_from"):
-            if model[key]:
-                yield f"model.{key}", model[key], False  # which the section reads itself
-    finetune, tokenizer = settings["finetune"], settings["tokenizer"]
-    if finetune["data"]["source"] == "csv":
-        yield "finetune.data.file", finetune["data"]["file"], True
-    for place in finetune["also"]:
+            if path := getattr(run.model, key):
+                yield f"model.{key}", path, False  # which the section reads itself
+    if settings.finetune.data.source == "csv":
+        yield "finetune.data.file", settings.finetune.data.file, True
+    for place in settings.finetune.also:
         yield "finetune.also", place, False
-    if tokenizer["kind"] == "pretrained":
-        yield "tokenizer.pretrained.path", tokenizer["pretrained"]["path"], False
-    for name, place in settings["report"]["also"].items():
+    if settings.tokenizer.kind == "pretrained":
+        yield "tokenizer.pretrained.path", settings.tokenizer.pretrained.path, False
+    for name, place in settings.report.also.items():
         yield f"report.also.{name}", place, False

@@ -28,6 +28,8 @@ OPTIMIZERS = {
 
 
 class Optimizer(Section):
+    """An optimizer with the lengths of its schedule in steps."""
+
     name: Literal[*OPTIMIZERS] = "muon"
     """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
     learning_rate: Positive = 0.006
@@ -44,14 +46,10 @@ class Optimizer(Section):
     """Muon's decay rate."""
     max_grad_norm: Positive | None = 1.0
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
-    warmup_ratio: fields.Fraction = 0.05
-    """Share of the schedule for a linear warmup to the peak."""
     warmup_steps: fields.NotNegativeCount | None = None
     """Steps of the warmup, instead of warmup_ratio."""
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
-    decay_ratio: fields.Fraction | None = None
-    """Share of the schedule for the decay, at its end; null: all after the warmup."""
     decay_steps: fields.NotNegativeCount | None = None
     """Steps of the decay, instead of decay_ratio."""
     min_lr_ratio: fields.Fraction = 0.0
@@ -65,6 +63,13 @@ class Optimizer(Section):
     def kind(self) -> OptimizerKind:
         return OPTIMIZERS[self.name]
 
+
+class OptimizerSection(Optimizer):
+    warmup_ratio: fields.Fraction = 0.05
+    """Share of the schedule for a linear warmup to the peak."""
+    decay_ratio: fields.Fraction | None = None
+    """Share of the schedule for the decay, at its end; null: all after the warmup."""
+
     def contradictions(self) -> Iterator[str]:
         for key in sorted({key for kind in OPTIMIZERS.values() for key in kind.keys}):
             value, usual = getattr(self, key), type(self).model_fields[key].default
@@ -75,37 +80,44 @@ class Optimizer(Section):
                     f"{names}, or leave {key} at {usual}"
                 )
 
-    def lengths(self, schedule: int) -> tuple[int, int]:
-        """Steps of the warmup and of the decay in a schedule of `schedule` steps; ValueError, in
-        words, if they are longer together."""
+    def scheduled(self, steps: int) -> Optimizer:
+        """The optimizer of a training of `steps` updates, whose lengths are all in steps; MlmError
+        if warmup and decay are longer than the schedule."""
+        if problem := next(self.too_long(steps), None):
+            raise MlmError(f"pretraining.optimizer.{problem}")
+        schedule = self.schedule_steps or steps
+        warmup, decay = self._lengths(schedule)
+        lengths = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
+        optimizer = Optimizer.model_validate(self.model_dump(include=set(Optimizer.model_fields)))
+        return optimizer.model_copy(update=lengths)
+
+    def too_long(self, steps: int | None) -> Iterator[str]:
+        """A line if warmup and decay are longer than a training of `steps` updates, or than any if
+        its length is not known yet (None)."""
+        if schedule := self.schedule_steps or steps:
+            warmup, decay = self._lengths(schedule)
+            if warmup + decay > schedule:
+                yield (
+                    f"warmup_ratio: the learning rate rises for {warmup} steps and falls for "
+                    f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio "
+                    "(or warmup_steps, decay_steps), or train longer"
+                )
+            return
+        ratios = self.warmup_ratio + (self.decay_ratio or 0.0)
+        if self.warmup_steps is None and self.decay_steps is None and ratios > 1 + 1e-9:
+            yield (
+                f"warmup_ratio: it and decay_ratio add up to {ratios:g}, more than 1. Lower one of "
+                "them"
+            )
+
+    def _lengths(self, schedule: int) -> tuple[int, int]:
+        """Steps of the warmup and of the decay in a schedule of `schedule` steps."""
         warmup, decay = self.warmup_steps, self.decay_steps
         if warmup is None:
             warmup = math.ceil(self.warmup_ratio * schedule)
-        if decay is None:
-            ratio = self.decay_ratio
-            decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
-        if warmup + decay > schedule:
-            raise ValueError(
-                f"warmup_ratio: the learning rate rises for {warmup} steps and falls for {decay}, "
-                f"but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
-                "warmup_steps, decay_steps), or train longer"
-            )
-        return warmup, decay
-
-    def too_long(self, schedule: int | None) -> Iterator[str]:
-        """A line if warmup and decay are longer than a schedule of `schedule` steps, or than any
-        if that is not known yet (None)."""
-        ratios = self.warmup_ratio, self.decay_ratio or 0.0
-        if schedule:
-            try:
-                self.lengths(schedule)
-            except ValueError as error:
-                yield str(error)
-        elif self.warmup_steps is None and self.decay_steps is None and sum(ratios) > 1 + 1e-9:
-            yield (
-                f"warmup_ratio: it and decay_ratio add up to {sum(ratios):g}, more than 1. Lower "
-                "one of them"
-            )
+        if decay is None and self.decay_ratio is None:
+            decay = max(schedule - warmup, 0)
+        return warmup, math.ceil(self.decay_ratio * schedule) if decay is None else decay
 
 
 def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:

@@ -11,7 +11,7 @@ from mlm.config.families import engine_for
 from mlm.config.fields import Count, Section, Text, section, unexpanded
 from mlm.config.global_batch import GlobalBatch
 from mlm.config.merging import LENGTHS, with_its_length_alone
-from mlm.config.optimizers import Optimizer
+from mlm.config.optimizers import OptimizerSection
 
 
 class Masking(fields.MaskedShares):
@@ -55,7 +55,9 @@ class ContinueFrom(Section):
     """The step of that checkpoint."""
 
 
-class Pretraining(Section):
+class Recipe(Section):
+    """What of section `pretraining` decides the weights and the log."""
+
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
     """Training framework; it affects the result. jax: bert, modernbert, roberta,
     roberta-prelayernorm and xlm-roberta. auto: tensorflow, but jax for modernbert or if
@@ -71,8 +73,7 @@ class Pretraining(Section):
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None
     """Length in tokens."""
-    continue_from: ContinueFrom = section(ContinueFrom)
-    optimizer: Optimizer = section(Optimizer)
+    optimizer: OptimizerSection = section(OptimizerSection)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
     loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
@@ -87,7 +88,6 @@ class Pretraining(Section):
     """Steps between rows of training.csv."""
     steps_per_execution: Count = 1
     """Steps on the accelerator per host call (engine: tensorflow)."""
-    checkpoint: Checkpoint = section(Checkpoint)
 
     @model_validator(mode="before")
     @classmethod
@@ -126,8 +126,19 @@ class Pretraining(Section):
         if len(lengths) != 1:
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
             yield f"steps: of steps, epochs and tokens set one, the others to null; found {found}"
-        schedule = self.optimizer.schedule_steps or self.steps
-        yield from (f"optimizer.{line}" for line in self.optimizer.too_long(schedule))
+        yield from (f"optimizer.{line}" for line in self.optimizer.too_long(self.steps))
+
+
+class Pretraining(Recipe):
+    continue_from: ContinueFrom = section(ContinueFrom)
+    checkpoint: Checkpoint = section(Checkpoint)
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe.model_validate(self.model_dump(include=set(Recipe.model_fields)))
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
         start = self.continue_from
         if (start.run is None) != (start.step is None):
             yield (

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -40,9 +40,8 @@ class Publish(Section):
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
         taken = {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
-        section = self.model_dump()
-        for run in published_runs(section, runs):
-            name = model_repository(section, run)
+        for run in self.runs_of(runs):
+            name = self.of_model(run).model
             yield from _unfit_name("model", name)
             if name in taken:
                 yield (
@@ -50,6 +49,24 @@ class Publish(Section):
                     f"{RUN} into the name, or choose another"
                 )
             taken.setdefault(name, f"the model of run {run}")
+
+    @property
+    def kinds(self) -> list[str]:
+        """What is published of all that runs share."""
+        return [kind for kind in ("tokenizer", "dataset") if getattr(self, kind)]
+
+    def runs_of(self, runs: Iterable[str]) -> list[str]:
+        """Those of all `runs` whose models are published, sorted."""
+        return sorted(runs if self.runs is None else self.runs) if self.model else []
+
+    def of_model(self, run: str) -> Self:
+        """The section for a job that publishes the model of `run`, with its repository."""
+        name = self.model and self.model.replace(RUN, run)
+        return self.for_job("model").model_copy(update={"model": name})
+
+    def for_job(self, kind: Literal["tokenizer", "dataset", "model"]) -> Self:
+        """The section for a job that publishes what is of this `kind`, or exports it."""
+        return self.only(kind, "private", "license", "language", "source")
 
 
 def licence_of(license: str, run: str, base: str | None, of_base: str | None) -> str:
@@ -63,16 +80,6 @@ def licence_of(license: str, run: str, base: str | None, of_base: str | None) ->
             "Ask its authors on which terms the model may be published, and set it to them"
         )
     return licence
-
-
-def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:
-    """Those of `runs` whose models are published, sorted; `section` is that of `publish`."""
-    return sorted(runs if section["runs"] is None else section["runs"]) if section["model"] else []
-
-
-def model_repository(section: dict[str, Any], run: str) -> str | None:
-    """The repository of the model of `run`; None where models are not published."""
-    return section["model"] and section["model"].replace(RUN, run)
 
 
 def _unfit_name(key: str, name: str | None) -> Iterator[str]:

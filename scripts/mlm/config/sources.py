@@ -1,6 +1,7 @@
 """Where the configuration comes from: files and the command line, as Snakemake merges them."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ import yaml
 
 from mlm.config.configuration import Configuration
 from mlm.config.merging import LENGTHS, as_plain, differing, merged
-from mlm.config.resolution import Settings, resolve
+from mlm.config.resolution import resolve
 from mlm.foundations.errors import MlmError
 
 
 def read_settings(
     defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = ()
-) -> Settings:
+) -> Configuration:
     """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
     KEY=VALUE. Raises MlmError for a file that cannot be read, and ConfigError with every problem
     found."""
@@ -31,7 +32,20 @@ def read_settings(
     return resolve(set_by_user(whole, overlay))
 
 
-def settings_from(config: Mapping[str, Any], options: Any, files: Iterable[str | Path]) -> Settings:
+def settings_of(workflow: Any, config: Mapping[str, Any]) -> Configuration:
+    """The resolved configuration of Snakemake's `workflow`, which merged `config`; see
+    `settings_from`. A workflow that uses this one as a module gives what differs from the
+    defaults."""
+    if workflow.modifier.skip_configfile:
+        return resolve(config)
+    if workflow.is_main_process:
+        check_repeated(sys.argv[1:])
+    return settings_from(config, workflow.config_settings, workflow.configfiles)
+
+
+def settings_from(
+    config: Mapping[str, Any], options: Any, files: Iterable[str | Path]
+) -> Configuration:
     """The resolved configuration of `config`, which Snakemake merged from `files` and from
     `options`, its own `ConfigSettings`. Raises ConfigError with every problem, and MlmError for a
     key set twice in one of `files`."""

@@ -1,8 +1,8 @@
 """Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -84,6 +84,25 @@ class Tokenizer(Section):
         """Ids that are not learned: the special tokens and the bytes."""
         return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
+    @property
+    def expected_size(self) -> int | None:
+        """Number of ids, at most where the corpus decides; None: it is not known before a
+        pretrained tokenizer is read."""
+        if self.kind != "pretrained":
+            return self.vocabulary_size or MOST_BY_ITSELF
+        try:
+            beside = content_of(f"{self.pretrained.path}/config.json").get("vocab_size")
+        except ValueError:
+            return None
+        return beside if type(beside) is int else None
+
+    def for_corpus(self, source: str) -> Self:
+        """The section with the replacements that suit a corpus of the kind `source`."""
+        if self.replacements is not None:
+            return self
+        quotes = source == "embedded" and self.kind != "pretrained"
+        return self.model_copy(update={"replacements": EMBEDDED_REPLACEMENTS if quotes else []})
+
     def contradictions(self) -> Iterator[str]:
         if self.byte_fallback and self.kind in ("wordpiece", "pretrained"):
             yield f"byte_fallback: true is not for kind {self.kind}; set false, or unigram or bpe"
@@ -110,19 +129,6 @@ class Tokenizer(Section):
             )
         if not all(old for old, _ in self.replacements or ()):
             yield "replacements: the first text of a pair must not be empty"
-
-
-def expected_vocabulary(settings: Mapping[str, Any]) -> int | None:
-    """Number of the tokenizer's ids by the whole configuration, at most where the corpus decides;
-    None: it is not known before it is read."""
-    section = settings["tokenizer"]
-    if section["kind"] == "pretrained":
-        try:
-            beside = content_of(f"{section['pretrained']['path']}/config.json").get("vocab_size")
-        except ValueError:
-            return None
-        return beside if type(beside) is int else None
-    return section["vocabulary_size"] or MOST_BY_ITSELF
 
 
 class ShardCount(FileCounts):

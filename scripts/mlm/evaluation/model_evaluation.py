@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def evaluate(
     manifests: Mapping[str, Path],
     characters: Mapping[str, int],
     section: Evaluation,
-    accelerator: Mapping[str, Any],
+    accelerator: Accelerator,
     pairs: Sequence[Pair] = (),
     attend: str = "sample",
     root: Path = Path(),
@@ -71,7 +70,7 @@ def evaluate(
         splits, root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     within = tokenizer.cls_token_id if attend == "document" else None
-    opened = _opened(model, within, accelerator, section.seed)
+    opened = _opened(model, within, accelerator.for_evaluation, section.seed)
     scorer = Scorer(opened, section, tokenizer, data.sequence_length)
     test = scorer.score(data.test, "test")
     hidden, beside_train = test.where_hidden(mask_id), dict.fromkeys(_BESIDE_TRAIN)
@@ -135,11 +134,8 @@ def _recorded(section: Evaluation, data: "EvaluationData", model: Path, test: Pa
 
 
 def _opened(
-    directory: Path, begins_document: int | None, accelerator: Mapping[str, Any], seed: int
+    directory: Path, begins_document: int | None, devices: Accelerator, seed: int
 ) -> AnsweringModel:
-    # Whatever the precision of the training, figures are computed in float32.
-    exact = {"precision": "float32", "deterministic": True}
-    devices = Accelerator.of_param({**accelerator, **exact})
     if begins_document is not None or framework_of(directory) == "jax":
         from mlm.evaluation import in_jax
 

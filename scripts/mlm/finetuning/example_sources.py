@@ -34,17 +34,20 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 
 
 def write_data(
-    section: Finetune, seed: int, pretraining: Mapping, table: str | Path, summary: str | Path
+    section: Finetune,
+    seed: int,
+    held_out: Mapping[str, float] | None,
+    table: str | Path,
+    summary: str | Path,
 ) -> None:
-    """Write the examples with their folds, and a summary. `pretraining` has the `seed` and the
-    shares `held_out` by which pretraining divided the embedded speeches; empty if it read other
-    text."""
+    """Write the examples with their folds, and a summary. `held_out` are the shares by which
+    pretraining divided the embedded speeches; None if it read other text."""
     data, task = section.data, section.task
     if data.source == "csv":
         examples = read_labelled_csv(data, task)
         source = ExampleSource("csv", Path(data.file).name, file_sha256(data.file))
     else:
-        examples, source = year_examples(data, seed, pretraining), ExampleSource("embedded")
+        examples, source = year_examples(data, seed, held_out), ExampleSource("embedded")
     _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
     write_rows(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
@@ -86,12 +89,14 @@ def _warn_of_copies(examples: list[Example]) -> None:
         )
 
 
-def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[Example]:
+def year_examples(
+    data: FinetuneData, seed: int, held_out: Mapping[str, float] | None
+) -> list[Example]:
     """Passages of every embedded speech, chosen by a keyed hash, none twice."""
     split_of = {}
-    if pretraining:
-        found_in = speeches_by_split(pretraining["seed"], pretraining["held_out"])
-        split_of = {speech: name for name, members in found_in.items() for speech in members}
+    if held_out:
+        splits = speeches_by_split(seed, held_out)
+        split_of = {speech: name for name, members in splits.items() for speech in members}
 
     def turn(named: tuple[str, str]) -> bytes:
         key = b"passage %d" % seed

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.config.optimizers import Optimizer
+from mlm.config.optimizers import Optimizer, OptimizerSection
 from mlm.finetuning.sequence_model import sequence_model_of
 from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.foundations.errors import MlmError
@@ -25,7 +25,6 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.training.in_jax.devices import open_mesh, shardings
 from mlm.training.in_jax.optimizers import clipped, first_moments, updated
-from mlm.training.learning_rate import with_lengths
 
 
 class Fold:
@@ -185,7 +184,7 @@ def adamw(section: Finetune, steps: int) -> Optimizer:
     given = {name: getattr(section, name) for name in ("learning_rate", "warmup_ratio")}
     given |= section.optimizer.model_dump()
     betas = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-8}
-    return with_lengths(Optimizer(name="adamw", **given, **betas), steps)
+    return OptimizerSection(name="adamw", **given, **betas).scheduled(steps)
 
 
 def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:

@@ -49,6 +49,8 @@ _POINTS = 600
 #: Bootstrap resamples, over groups or rows, and the confidence level of the intervals.
 _RESAMPLES, _CONFIDENCE = 2000, 0.95
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
+#: Settings that metrics.json records.
+_RECORDED = {"epochs", "folds", "learning_rate", "max_length", "per_device_batch_size", "seeds"}
 
 
 def write_results(
@@ -84,7 +86,7 @@ def write_results(
         **described,
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
-        settings=section.model_dump(exclude={"data", "task"}),
+        settings=section.model_dump(include=_RECORDED),
         digests={
             "examples": file_sha256(examples),
             "model": file_sha256(best / "model.safetensors"),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any
 
 from mlm.foundations.atomic import write_json
@@ -26,8 +27,9 @@ _SEAL, _MADE_FROM = "seal", "made_from"
 _TIMED = ("initialisation_seconds", "tokens_per_second")
 _NUMBER = re.compile(r"[0-9.e+-]*")
 
-#: Settings that change no byte: no record names them, and Snakemake does not compare them.
-OPERATIONAL = "operational"
+#: The type of a param that changes no byte: no record names it, and Snakemake, which compares plain
+#: values alone, does not see it change.
+NotCompared = SimpleNamespace
 
 
 def write_artefact(path: str | os.PathLike, value: dict) -> None:
@@ -115,7 +117,12 @@ def made_from(path: str | os.PathLike) -> MadeFrom:
 
 def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
     """A short digest of each param of a job that makes a difference to its results, by name."""
-    return {n: value_sha256(value)[:16] for n, value in params.items() if n != OPERATIONAL}
+    return {n: value_sha256(value)[:16] for n, value in compared(params).items()}
+
+
+def compared(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The params that make a difference to results."""
+    return {n: value for n, value in params.items() if not isinstance(value, NotCompared)}
 
 
 def is_artefact(path: str | os.PathLike) -> bool:

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mlm.foundations.artefacts import (
-    OPERATIONAL,
+    compared,
     is_artefact,
     made_from,
     result_sha256,
@@ -192,7 +192,7 @@ def forget_removed(folder: str) -> None:
 
 
 def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> Params:
-    """A function from a result's path to the params of the job that makes it, but `operational`.
+    """A function from a result's path to the `compared` params of the job that makes it.
 
     None for a result that is not among `wanted`. `made` has, for each output of each rule, a
     regular expression for its path and the rule's params, some of which are functions of the
@@ -204,8 +204,7 @@ def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> 
         for pattern, params in made if path in wanted else ():
             if match := re.fullmatch(pattern, path):
                 wildcards = SimpleNamespace(**match.groupdict())
-                compared = {n: v for n, v in params.items() if n != OPERATIONAL}
-                return {n: v(wildcards) if callable(v) else v for n, v in compared.items()}
+                return compared({n: v(wildcards) if callable(v) else v for n, v in params.items()})
         return None
 
     return params_of

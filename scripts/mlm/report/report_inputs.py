@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.accelerators.artefacts import PreflightVerdict
-from mlm.config.resolution import run_section
+from mlm.config.configuration import Configuration
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
 from mlm.finetuning.finetuning_metrics import Finetuning
@@ -139,11 +139,11 @@ def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults
     return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)
 
 
-def check_settings(run: RunResults, config: dict) -> None:
+def check_settings(run: RunResults, settings: Configuration) -> None:
     """Raise MlmError, naming file, key and both values, if an artefact of `run` recorded another
-    setting than the one in `config`: Snakemake keeps a result whose input is missing."""
-    evaluation = run_section(config, run.name, "evaluation")
-    training = run_section(config, run.name, "pretraining")
+    setting than the one in `settings`: Snakemake keeps a result whose input is missing."""
+    sections = settings.sections_of_runs()[run.name]
+    evaluation, training = sections.evaluation.model_dump(), sections.pretraining.model_dump()
     recorded = run.evaluation.settings
     pairs = [
         ("evaluation", f"evaluation.{key}", recorded[key], evaluation[key])
@@ -153,7 +153,7 @@ def check_settings(run: RunResults, config: dict) -> None:
     ]
     prompts = [one.prompt for one in run.fill_mask.prompts]
     pairs.append(("fill_mask", "evaluation.prompts", prompts, evaluation["prompts"]))
-    seed = config["seed"] if training["seed"] is None else training["seed"]
+    seed = settings.seed if training["seed"] is None else training["seed"]
     pairs.append(("training", "pretraining.seed", run.training.seed, seed))
     for section in ("masking", "optimizer"):
         known = getattr(run.training, section)
@@ -166,7 +166,7 @@ def check_settings(run: RunResults, config: dict) -> None:
     if run.finetune:
         known = run.finetune.settings
         pairs += [
-            ("finetune/metrics", f"finetune.{key}", known[key], config["finetune"][key])
+            ("finetune/metrics", f"finetune.{key}", known[key], getattr(settings.finetune, key))
             for key in ("epochs", "folds", "learning_rate", "max_length", "seeds")
             if key in known
         ]

@@ -7,28 +7,13 @@ from typing import Any
 import numpy as np
 
 from mlm.config.optimizers import Optimizer
-from mlm.foundations.errors import MlmError
-
-
-def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
-    """The section with the lengths of its schedule in steps, not ratios, for `steps` updates;
-    MlmError if warmup and decay are longer than the schedule."""
-    schedule = optimizer.schedule_steps or steps
-    try:
-        warmup, decay = optimizer.lengths(schedule)
-    except ValueError as error:
-        raise MlmError(f"pretraining.optimizer.{error}") from None
-    steps_of = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
-    ratios = {"warmup_ratio", "decay_ratio"}
-    return Optimizer.of_param(optimizer.model_dump(exclude=ratios) | steps_of)
 
 
 def learning_rate(optimizer: Optimizer, step, xp: Any):
     """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak:
     linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
 
-    `optimizer` is one of `with_lengths`, `step` float32 of any shape, from 0, and `xp` NumPy, JAX
-    or TensorFlow.
+    `step` is float32 of any shape, from 0, and `xp` NumPy, JAX or TensorFlow.
     """
     s = optimizer
     first = float(s.schedule_steps - s.decay_steps)

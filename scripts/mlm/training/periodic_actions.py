@@ -3,6 +3,7 @@ validation, and save; a training that diverged is stopped."""
 
 from dataclasses import asdict
 
+from mlm.config.pretraining import Checkpoint
 from mlm.foundations.errors import MlmError
 from mlm.training.console import Console
 from mlm.training.engine import Engine
@@ -47,13 +48,13 @@ class Logging:
 class Saving:
     """The state of the training, so that a kill costs time only."""
 
-    def __init__(self, run: Run, states: StateDirectory, log: TrainingLog):
-        self._run, self._states, self._log = run, states, log
+    def __init__(self, run: Run, checkpoint: Checkpoint, states: StateDirectory, log: TrainingLog):
+        self._run, self._checkpoint, self._states, self._log = run, checkpoint, states, log
 
     def due(self, step: int) -> int:
-        checkpoint = self._run.pretraining.checkpoint
-        kept = [s for s in checkpoint.keep_steps if s > step]
-        return min(next_multiple(step, checkpoint.every), self._run.steps, *kept)
+        every, keep_steps = self._checkpoint.every, self._checkpoint.keep_steps
+        kept = [s for s in keep_steps if s > step]
+        return min(next_multiple(step, every), self._run.steps, *kept)
 
     def act(self, step: int, engine: Engine) -> None:
         """Save, unless a weight is not finite: no good state is pushed out by it."""

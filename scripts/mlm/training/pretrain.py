@@ -69,17 +69,19 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     with devices.group.watched():
         devices.group.assert_same_config(parts)
     branch = None
-    if config.parent is not None:
-        parent = run_of(config.parent, files, manifests, devices.replicas)
-        parent_states = _states_of(parent, basis | {"settings": parent.basis()})
-        branch = branch_of(run, parent, parent_states, config.pretraining.continue_from.step)
-    states = _states_of(run, basis, devices.group.is_rank0)
+    operation = config.operation
+    if operation.parent is not None:
+        parent = run_of(operation.parent, files, manifests, devices.replicas)
+        basis_of_parent = basis | {"settings": parent.basis()}
+        parent_states = _states_of(operation.parent, basis_of_parent)
+        branch = branch_of(run, parent, parent_states, operation.continue_from.step)
+    states = _states_of(config, basis, devices.group.is_rank0)
     return Prepared(config, files, run, devices, states, branch)
 
 
-def _states_of(run: Run, basis: dict, is_rank0: bool = True) -> StateDirectory:
-    checkpoint = run.pretraining.checkpoint
-    directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
+def _states_of(config: RunConfiguration, basis: dict, is_rank0: bool = True) -> StateDirectory:
+    checkpoint = config.operation.checkpoint
+    directory = f"{checkpoint.directory.rstrip('/')}/{config.name}"
     return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, is_rank0)
 
 
@@ -104,7 +106,7 @@ def pretrain(
         with states.held():
             engine = engine_of(run, devices)
             log, console = _restored_or_started(prepared, engine), Console(run)
-            saving = Saving(run, states, log)
+            saving = Saving(run, prepared.config.operation.checkpoint, states, log)
             actions = [Logging(run, log, console), saving, *further]
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, log.sums, saving, at_once, group):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlm.config.model import ModelOfRun
-from mlm.config.pretraining import Pretraining
+from mlm.config.pretraining import Recipe
 from mlm.config.resolution import RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -26,7 +26,6 @@ from mlm.samples.masking import (
 from mlm.samples.split_samples import ShardFiles, decoded, validation_samples
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.learning_rate import with_lengths
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Run:
 
     name: str
     model: ModelOfRun
-    pretraining: Pretraining
+    pretraining: Recipe
     plan: MaskingPlan
     validation_plan: MaskingPlan
     train: ShardFiles
@@ -85,7 +84,7 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        outside_the_basis = {"checkpoint", "continue_from", "engine", "epochs", "tokens"}
+        outside_the_basis = {"engine", "epochs", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
         values = self.pretraining.model_dump(exclude=outside_the_basis) | {
@@ -126,8 +125,8 @@ def run_of(
     steps = section.updates(samples, length, batch.samples)
     settled = {
         "steps": steps,
-        "seed": config.seed if section.seed is None else section.seed,
-        "optimizer": with_lengths(section.optimizer, steps),
+        "seed": config.training_seed,
+        "optimizer": section.optimizer.scheduled(steps),
     }
     given = encoder, files.tokenizer, length
     shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
