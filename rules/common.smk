@@ -9,7 +9,7 @@ from mlm.config.named_files import all_named_files
 from mlm.config.resolution import corpus_configuration, trainings
 from mlm.config.sources import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
-from mlm.corpus.equal_shares import file_name, overlapping
+from mlm.corpus.artefacts import file_name, overlapping
 from mlm.corpus.parts import files_of_sources, filter_files
 from mlm.foundations.artefacts import NotCompared, portable
 from mlm.foundations.code_digests import job_digests

@@ -1,27 +1,18 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
 from dataclasses import asdict
-from mlm.corpus.parts import Part, planned_parts
+from mlm.corpus.parts import planned_parts
 
+with errors_in_words():
+    PARTS = planned_parts(settings.corpus, FILES_OF_SOURCES, show_once, bool(BUCKET))
+# Sources of a mix are read by a job each.
+IN_PARTS = len(PARTS) > 1 or CORPUS.corpus.source == "mix"
+PARTS_PLACE = f"results/corpus/parts/{len(PARTS):05d}"
+NEAR = CORPUS.corpus.filters.near_duplicates
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
 }
-FILTERS, MIXED = CORPUS.corpus.filters, CORPUS.corpus.source == "mix"
-NEAR = FILTERS.near_duplicates
-PARTS, COUNT = [Part()], settings.corpus.parts
-if MIXED or COUNT > 1:
-    if BUCKET:
-        raise WorkflowError(
-            f"corpus.{'source: mix' if MIXED else f'parts: {COUNT}'} needs a file system that all "
-            "jobs see, and results are to lie in a bucket. Make the corpus where there is one "
-            f"(profiles/slurm){'' if MIXED else ', or set it to 1'}"
-        )
-    PARTS = planned_parts(CORPUS.corpus, COUNT, FILES_OF_SOURCES, show_once)
-# Sources of a mix are read by a job each.
-IN_PARTS = MIXED or len(PARTS) > 1
-FILES_OF_PART = [[path for paths in part.files.values() for path in paths] for part in PARTS]
-PARTS_PLACE = f"results/corpus/parts/{len(PARTS):05d}"
 
 
 def of_parts(stem, *endings, wanted=True):
@@ -61,7 +52,7 @@ def held_out_records(split):
 rule corpus_read:
     """Read a part of the source: decode, clean, split, filter, and put aside."""
     input:
-        lambda wildcards: source(FILES_OF_PART[int(wildcards.part)]),
+        lambda wildcards: source(PARTS[int(wildcards.part)].paths),
         filters=source(FILTER_FILES),
     output:
         record=temp("results/corpus/parts/{parts}/read-{part}.json"),
@@ -80,7 +71,7 @@ rule corpus_read:
         runtime=240,
     params:
         part=lambda wildcards: asdict(PARTS[int(wildcards.part)]),
-        files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
+        files=lambda wildcards: identities(PARTS[int(wildcards.part)].paths + FILTER_FILES),
         corpus=CORPUS.for_reading().as_param(),
         code=code_of("corpus", "corpus_read"),
     script:
@@ -104,8 +95,8 @@ rule corpus_deduplicate:
         mem_mb=1000,
         runtime=120,
     params:
-        deduplicate=FILTERS.deduplicate,
-        remove_leakage=FILTERS.remove_leakage,
+        deduplicate=CORPUS.corpus.filters.deduplicate,
+        remove_leakage=CORPUS.corpus.filters.remove_leakage,
         code=code_of("corpus", "corpus_deduplicate"),
     script:
         "../scripts/jobs/corpus.py"
@@ -184,7 +175,7 @@ rule corpus_cluster:
         runtime=240,
     params:
         near=NEAR.model_dump(),
-        remove_leakage=FILTERS.remove_leakage,
+        remove_leakage=CORPUS.corpus.filters.remove_leakage,
         code=code_of("corpus", "corpus_cluster"),
     script:
         "../scripts/jobs/corpus.py"

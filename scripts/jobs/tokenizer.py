@@ -1,5 +1,7 @@
 """The tokenizer: trained on the train split, and measured on all three."""
 
+from pathlib import Path
+
 from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
@@ -13,7 +15,8 @@ def build_tokenizer(job):
 
     corpora = dict(zip(SPLITS, map(SplitDocuments.described, job.input.records), strict=True))
     section = Tokenizer.model_validate(job.params.tokenizer)
-    statistics = make_tokenizer(corpora, section, job.params.families, job.output)
+    files = Path(job.output.tokenizer), Path(job.output.stats)
+    statistics = make_tokenizer(corpora, section, job.params.families, *files)
     train = statistics.splits["train"]
     length = train.bytes / max(train.tokens, 1)
-    return Done(f"vocabulary of {statistics.vocabulary_size:,}, {length:.2f} bytes a token")
+    return Done(f"vocabulary of {statistics.vocabulary_size:,}, {length:.2f} bytes per token")

@@ -8,8 +8,8 @@ from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration
 from mlm.config.resolution import corpus_configuration, resolve
+from mlm.corpus.artefacts import file_name
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.equal_shares import file_name
 from mlm.corpus.file_patterns import matched_files
 
 

@@ -76,7 +76,7 @@ def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
         (passage,) = answer.passages
         assert answer.exact and answer.found == 1 and answer.training.state == "finished"
         assert (passage.split, passage.document, passage.text) == ("train", number, text)
-        assert passage.source == "2 text files of the user"
+        assert passage.source == "2 text files"
         stored = [ids[p.sample, t.place] for p in passage.parts for t in p.tokens]
         assert Encoder.load(TOKENIZER).encode([text]) == [[0, *stored, 2]]
         shown = "".join(t.text for p in passage.parts for t in p.tokens)

@@ -10,7 +10,7 @@ from tests.conftest import refusal
 
 from mlm.config.filters import CorpusFilters, QualityFilter
 from mlm.corpus import buckets, split_documents
-from mlm.corpus.artefacts import Encoding, PassRecord
+from mlm.corpus.artefacts import Encoding, PassRecord, document_range, file_name
 from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
     DUPLICATE,
@@ -23,7 +23,6 @@ from mlm.corpus.deduplication import (
 )
 from mlm.corpus.document_groups import split_groups
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
-from mlm.corpus.equal_shares import document_range, file_name
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256

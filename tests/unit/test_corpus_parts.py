@@ -61,7 +61,8 @@ def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
     configuration = corpus_configuration(settings)
     files = files_of_sources(configuration.corpus, print)
-    planned = planned_parts(configuration.corpus, parts, files, print)
+    section = settings.corpus.model_copy(update={"parts": parts})
+    planned = planned_parts(section, files, print)
     place, counts = directory / "parts", settings.corpus.count.model_dump()
     read = [PartFiles.below(place / "read", number) for number in range(len(planned))]
     for part, left in zip(planned, read, strict=True):

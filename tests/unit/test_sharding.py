@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlm.config.tokenizer import Shards
-from mlm.corpus.equal_shares import document_range, overlapping
+from mlm.corpus.artefacts import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.samples.sharding import write_shard

@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -32,12 +31,10 @@ def corpus(folder, texts, split="train") -> SplitDocuments:
 def make(folder, families=(), texts=TEXTS, **changes):
     of_splits = {"train": texts, "validation": TEXTS[:1], "test": ["zebra ☃ <pad>"]}
     corpora = {split: corpus(folder, texts, split) for split, texts in of_splits.items()}
-    outputs = SimpleNamespace(
-        tokenizer=folder / "tokenizer" / "tokenizer.json",
-        stats=folder / "tokenizer" / "tokenizer_stats.json",
-    )
-    make_tokenizer(corpora, Tokenizer.model_validate(SECTION | changes), list(families), outputs)
-    return folder / "tokenizer"
+    directory = folder / "tokenizer"
+    files = directory / "tokenizer.json", directory / "tokenizer_stats.json"
+    make_tokenizer(corpora, Tokenizer(**SECTION | changes), families, *files)
+    return directory
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def settings(**changes) -> Tokenizer:
 
 def trained(folder, texts, **changes) -> Encoder:
     chosen = settings(**changes)
-    tokenizer = train_tokenizer(corpus(folder, texts), chosen).tokenizer
+    tokenizer = train_tokenizer(corpus(folder, texts), chosen)[0]
     return Encoder(tokenizer, chosen.special_tokens.model_dump(), chosen.unknown_literal)
 
 
@@ -124,7 +124,7 @@ from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
 path, section, documents, size = sys.argv[1:]
 corpus, section = SplitDocuments([(path, int(documents))], int(size)), json.loads(section)
-sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.model_validate(section)).tokenizer))
+sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.model_validate(section))[0]))
 """
 
 
@@ -155,7 +155,7 @@ def test_the_text_decides_on_its_vocabulary_and_has_no_unknown_character(tmp_pat
         assert [encoder.decode(one) for one in ids] == texts
     size = sum(len(text.encode()) for text in texts)
     suited = max(100, round(2.5 * math.sqrt(size) / 100) * 100)
-    assert [suitable_size(size) for size in (None, 1e12, size)] == [8000, 8000, suited]
+    assert [suitable_size(size) for size in (1e12, size)] == [8000, suited]
     # Few words: fewer ids than the rule says where the text has no more, or more characters.
     fits = encoder.vocabulary_size == suited > 500
     assert fits if script == "english" else 30 < encoder.vocabulary_size < 400

@@ -85,11 +85,11 @@ def packed_parts(
     firsts = np.cumsum([0, *(shard.num_samples for shard in manifest.shards)])
     found: list[list[Packed]] = []
     for one in stretches:
-        _, places = encoder.encode_with_places(one.text)
+        _, offsets = encoder.encode_with_offsets(one.text)
         # The first token and the last are special.
         inside = [
             token
-            for token, (begin, end) in enumerate(places[1:-1], 1)
+            for token, (begin, end) in enumerate(offsets[1:-1], 1)
             if begin < one.end and max(begin + 1, end) > one.start
         ]
         found.append([])
@@ -101,7 +101,7 @@ def packed_parts(
                 row = int(np.searchsorted(samples, sample))
                 ids = rows.input_ids[row]
                 tokens = []
-                for place, (begin, stop) in enumerate(places[first:last], start + first - before):
+                for place, (begin, stop) in enumerate(offsets[first:last], start + first - before):
                     token = int(ids[place])
                     text = one.text[begin:stop].strip() or text_of(encoder, token)
                     tokens.append(Token(place, token, text))

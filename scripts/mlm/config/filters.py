@@ -214,7 +214,7 @@ class CorpusFilters(Section):
             yield f"max_characters: {high} is below min_characters {low}"
 
     def of_jobs(self, judging: list[str]) -> Self:
-        """The section as jobs get it: near-duplicates that are off have their defaults, and
+        """Return the section for jobs: near-duplicates that are off have their defaults, and
         `judging` is the default of decontamination.also."""
         near, decontamination = self.near_duplicates, self.decontamination
         if decontamination.also is None:

@@ -1,4 +1,5 @@
-"""The records of the corpus stage: `results/corpus/{split}.json`, and those of its passes."""
+"""The records of the corpus stage: `results/corpus/{split}.json` and those of its passes; and the
+equal shares of a split's documents, of which each file has one. Light, for Snakemake."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +10,13 @@ from pydantic import Field
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
-#: Samples of what a rule took, by split, and how many characters of each are kept.
+#: Samples of what a rule took, by split, and characters of each.
 SAMPLES, SAMPLE_CHARACTERS = 3, 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Of a split carved from another: which one, the share, and the seed."""
+    """The origin of a split that was carved from another: which one, the share, and the seed."""
 
     carved_from: str | None = field(default=None, metadata=OPTIONAL)
     share: float | None = field(default=None, metadata=OPTIONAL)
@@ -37,7 +38,7 @@ class EmbeddedSource(_Source):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the user's."""
+    """A file that `corpus.files` names."""
 
     path: str
     bytes: int
@@ -46,14 +47,14 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class FilesSource(_Source):
-    """Files of the user's; `document_per` says what of a file is a document."""
+    """Files that `corpus.files` names; `document_per` is its setting."""
 
     kind: Literal["files"]
     document_per: str
     files: tuple[SourceFile, ...]
 
     def __str__(self) -> str:
-        return f"{len(self.files):,} text file{'' if len(self.files) == 1 else 's'} of the user"
+        return f"{len(self.files):,} text file{'' if len(self.files) == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class TakenByRule:
-    """Documents and characters that a rule took of a split, and a few texts, shortened."""
+    """Documents and characters that a rule removed from a split, and a few texts, shortened."""
 
     documents: int = 0
     characters: int = 0
@@ -174,8 +175,25 @@ class CorpusFile:
     sha256: str
 
 
-def together_sha256(digests: Sequence[str]) -> str:
-    """One digest of a split's files: of one file, its own."""
+def document_range(documents: int, share: int, shares: int) -> range:
+    """Return the documents of share `share` of `shares`, in files or shards: contiguous, sizes
+    differing by one at most."""
+    return range(documents * share // shares, documents * (share + 1) // shares)
+
+
+def overlapping(share: int, shares: int, others: int) -> range:
+    """Return which of `others` equal shares can have documents of `share` of `shares`, whatever the
+    number of documents."""
+    return range(share * others // shares, -(-(share + 1) * others // shares))
+
+
+def file_name(split: str, share: int, shares: int) -> str:
+    """Return the name of the Parquet file with share `share` of a split's documents."""
+    return f"{split}.parquet" if shares == 1 else f"{split}-{share:05d}-of-{shares:05d}.parquet"
+
+
+def joint_sha256(digests: Sequence[str]) -> str:
+    """Return one digest of a split's files: that of a single file."""
     return digests[0] if len(digests) == 1 else value_sha256(list(digests))
 
 
@@ -190,7 +208,8 @@ class NearDuplicate:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: how many documents it lost, and the beginnings of those kept and removed."""
+    """A cluster: the number of its removed documents, and the beginnings of these and of the one
+    that stays."""
 
     removed: int
     kept: str
@@ -209,8 +228,8 @@ class NearDuplicatesOfSplit:
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """Of a held-out split's `words`, those in runs of `run_words` that are `shared` with train, in
-    so many `documents`. Shorter documents have no run: their words are counted as unmeasured."""
+    """The number of a held-out split's `words` in runs of `run_words` that are `shared` with train,
+    and of the `documents` with such runs. Shorter documents have no run: they are unmeasured."""
 
     run_words: int
     words: int
@@ -247,12 +266,12 @@ class CorpusSplit(Artefact):
 
     @property
     def sha256(self) -> str:
-        return together_sha256([file.sha256 for file in self.files])
+        return joint_sha256([file.sha256 for file in self.files])
 
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """What a part read of a split; `batches` are the sizes of the batches it kept so far."""
+    """What a part read of a split; `batches` are the sizes of the batches that it spooled."""
 
     filters: dict[str, int]
     encoding: Encoding

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-#: Records, and for each bucket those, that are sorted together.
+#: Records that are sorted together, and how many of a bucket at least.
 _RUN, _OF_BUCKET = 1 << 17, 64
 _COUNT = np.dtype("<u4")
 
@@ -20,7 +20,7 @@ class BucketWriter:
         self._size = 0
 
     def add(self, records: np.ndarray, buckets: np.ndarray) -> None:
-        """Append `records`, each to its own of `buckets`."""
+        """Append each of `records` to its one of `buckets`."""
         self._waiting.append((records, buckets.astype(np.int64)))
         self._size += len(records)
         if self._size >= max(_RUN, _OF_BUCKET * self._buckets):
@@ -29,11 +29,11 @@ class BucketWriter:
     def _flush(self) -> None:
         if self._size:
             # Without the type, NumPy turns the bytes of numbers to the order of this machine.
-            records, buckets = zip(*self._waiting, strict=True)
-            together, of = np.concatenate(records, dtype=self._kind), np.concatenate(buckets)
-            counts = np.bincount(of, minlength=self._buckets)
+            parts, numbers = zip(*self._waiting, strict=True)
+            records, buckets = np.concatenate(parts, dtype=self._kind), np.concatenate(numbers)
+            counts = np.bincount(buckets, minlength=self._buckets)
             self._file.write(counts.astype(_COUNT).tobytes())
-            self._file.write(together[np.argsort(of, kind="stable")].tobytes())
+            self._file.write(records[np.argsort(buckets, kind="stable")].tobytes())
         self._waiting, self._size = [], 0
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class BucketWriter:
 
 
 class Buckets:
-    """The records that a `BucketWriter` wrote; `counts` is how many each bucket has, int64."""
+    """The records that a `BucketWriter` wrote, and the `counts` of each bucket, int64."""
 
     def __init__(self, path: Path, kind: np.dtype, buckets: int):
         self._path, self._kind = path, kind
@@ -51,7 +51,7 @@ class Buckets:
         self.counts = sum((np.diff(ends) for _, ends in self._runs), np.zeros(buckets, np.int64))
 
     def _runs_of(self, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Where each run begins, and where each bucket ends in it."""
+        """Yield the position of each run in the file, and the end of each bucket in it."""
         with open(self._path, "rb") as file:
             while len(counts := np.fromfile(file, _COUNT, buckets)):
                 ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -59,12 +59,13 @@ class Buckets:
                 file.seek(int(ends[-1]) * self._kind.itemsize, os.SEEK_CUR)
 
     def read(self, first: int, stop: int) -> np.ndarray:
-        """The records of the buckets from `first` to before `stop`; of one bucket, in order."""
-        found = [np.empty(0, self._kind)]
-        for start, ends in self._runs:
-            before, after = ends[[first, stop]].tolist()
+        """Return the records of the buckets from `first` to before `stop`; those of one bucket in
+        order."""
+        parts = [np.empty(0, self._kind)]
+        for position, ends in self._runs:
+            begin, end = ends[[first, stop]].tolist()
             # Of none, NumPy would read all.
-            if before < after:
-                offset = start + before * self._kind.itemsize
-                found.append(np.fromfile(self._path, self._kind, after - before, offset=offset))
-        return np.concatenate(found, dtype=self._kind)
+            if begin < end:
+                offset = position + begin * self._kind.itemsize
+                parts.append(np.fromfile(self._path, self._kind, end - begin, offset=offset))
+        return np.concatenate(parts, dtype=self._kind)

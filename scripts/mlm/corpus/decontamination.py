@@ -1,5 +1,5 @@
-"""Documents of train that share an n-gram of words with texts that the model is judged by, as in
-Brown et al., 2020, arXiv 2005.14165, appendix C, but left out as a whole."""
+"""Documents of train that share an n-gram of words with texts of an evaluation, as in Brown et al.,
+2020, arXiv 2005.14165, appendix C, but removed as a whole."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,10 +14,10 @@ from mlm.corpus.deduplication import CONTAMINATED, KEPT, PRECEDENCE, removing
 from mlm.corpus.document_reading import documents_of_file
 from mlm.corpus.formats import recorded_path
 from mlm.corpus.spooling import SpooledCorpus, in_pieces
-from mlm.corpus.words import NgramIndex, ngram_hashes, whole_ngrams, word_hashes, words_of
+from mlm.corpus.words import NgramIndex, ngrams, word_hashes, words_of
 from mlm.foundations.errors import MlmError
 
-#: A shorter text is not looked for: too many documents have its words by chance.
+#: Shorter texts are not looked for: too many documents have their words by chance.
 SHORTEST = 8
 #: n-grams of all texts: about 600 MB while they are sorted.
 MOST = 20_000_000
@@ -26,14 +26,14 @@ _TEXTS = 1024
 
 
 class Decontamination:
-    """The n-grams of `words` words of texts that the model is judged by. Raises MlmError for more
-    than MOST of them."""
+    """The n-grams of `words` words of texts of evaluations. Raises MlmError for more than MOST of
+    them."""
 
     def __init__(self, words: int):
         self._words = words
         self.rules: list[str] = []
-        #: By length: hashes of n-grams, and the number of the rule of each.
-        self._waiting: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        #: By length: hashes of n-grams, and the index of the rule of each.
+        self._ngrams: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._indices: dict[int, NgramIndex] = {}
         self._total = 0
 
@@ -42,17 +42,16 @@ class Decontamination:
         if rule not in self.rules:
             self.rules.append(rule)
         texts = iter(texts)
-        while some := list(islice(texts, _TEXTS)):
-            hashes, counts = word_hashes(some)
+        while batch := list(islice(texts, _TEXTS)):
+            words, counts = word_hashes(batch)
             # A shorter text is one n-gram.
             lengths = np.minimum(counts, self._words)
             for n in np.unique(lengths[lengths >= min(SHORTEST, self._words)]).tolist():
-                alike = lengths == n
-                ngrams = ngram_hashes(hashes[np.repeat(alike, counts)], n)
-                ngrams = ngrams[whole_ngrams(counts[alike], n)]
-                labels = np.full(len(ngrams), self.rules.index(rule), np.int32)
-                self._waiting.setdefault(n, []).append((ngrams, labels))
-                self._total += len(ngrams)
+                of_length = lengths == n
+                hashes, whole = ngrams(words[np.repeat(of_length, counts)], counts[of_length], n)
+                labels = np.full(whole.sum(), self.rules.index(rule), np.int32)
+                self._ngrams.setdefault(n, []).append((hashes[whole], labels))
+                self._total += len(labels)
             if self._total > MOST:
                 raise MlmError(
                     f"corpus.filters.decontamination: the texts up to {rule.partition('.')[2]} "
@@ -61,19 +60,20 @@ class Decontamination:
                 )
 
     def contaminated(self, texts: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-        """Yield the number of each of `texts` that has one of the n-grams, the first rule that
-        looks for one, and the words of that n-gram."""
-        for n, waiting in self._waiting.items():
+        """Yield the index of each of `texts` that has one of the n-grams, the first rule that looks
+        for one, and the words of that n-gram."""
+        for n, parts in self._ngrams.items():
             if n not in self._indices:
-                self._indices[n] = NgramIndex(*map(np.concatenate, zip(*waiting, strict=True)))
+                self._indices[n] = NgramIndex(*map(np.concatenate, zip(*parts, strict=True)))
         words, counts = word_hashes(texts) if self._indices else (np.empty(0), np.empty(0))
         ends, rows = np.cumsum(counts), [np.empty((4, 0), np.int64)]
         for n, index in self._indices.items():
-            begins = np.flatnonzero(whole_ngrams(counts, n))
-            which, places = index.find(ngram_hashes(words, n)[begins])
-            begins = begins[which]
+            hashes, whole = ngrams(words, counts, n)
+            begins = np.flatnonzero(whole)
+            matching, indices = index.find(hashes[begins])
+            begins = begins[matching]
             numbers = np.searchsorted(ends, begins, "right")
-            rows.append(np.stack([numbers, index.labels[places], begins, np.full_like(begins, n)]))
+            rows.append(np.stack([numbers, index.labels[indices], begins, np.full_like(begins, n)]))
         matches = np.concatenate(rows, axis=1)
         matches = matches[:, np.lexsort(matches[2::-1])]
         _, first = np.unique(matches[0], return_index=True)
@@ -92,7 +92,7 @@ def decontaminate(
     removed: set[int] = set()
     corpus.check(part, "train")
     verdicts = corpus.verdicts(part, "train")
-    kept = np.flatnonzero(verdicts == KEPT).tolist()
+    numbers = np.flatnonzero(verdicts == KEPT).tolist()
     mixed = corpus.parts[part].mixed
     source = configuration.corpus.sources()[mixed.name if mixed else ""]
     for known in (
@@ -105,14 +105,14 @@ def decontaminate(
             for piece in in_pieces(batch.column("text")):
                 documents = piece.to_pylist()
                 for index, rule, ngram in known.contaminated(documents):
-                    if kept[start + index] not in removed:
-                        removed.add(kept[start + index])
+                    if numbers[start + index] not in removed:
+                        removed.add(numbers[start + index])
                         taken = TakenByRule.of_one(len(documents[index]), ngram)
                         add_taken(counts, {rule: taken})
                 start += len(documents)
     with removing(record, len(corpus.parts)) as remove:
-        numbers = sorted(removed)
-        remove(part, PRECEDENCE.index("train"), numbers, np.full(len(numbers), CONTAMINATED))
+        verdict = np.full(len(removed), CONTAMINATED)
+        remove(part, PRECEDENCE.index("train"), sorted(removed), verdict)
     PassRecord(len(corpus.parts), counts).write(record)
 
 

@@ -16,7 +16,7 @@ from mlm.foundations.atomic import replacing
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
 KEPT, DUPLICATE, LEAKED, CONTAMINATED, NEAR_DUPLICATE, NEAR_LEAKED = range(6)
-#: What each verdict but KEPT is called where it is counted, in their order.
+#: The name of each verdict but KEPT where documents are counted.
 REASONS = ("duplicate", "leaked", "decontamination", "near_duplicate", "near_leaked")
 #: The number of values of a digest's first byte.
 _BUCKETS = 256
@@ -26,7 +26,8 @@ _NUMBER = np.dtype("<i8")
 
 @contextmanager
 def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
-    """What notes in `path` the BLAKE2b digests (RFC 7693) of the next documents of a split."""
+    """Context manager: yields a function that writes to `path` the BLAKE2b digests (RFC 7693) of
+    the next documents of a split."""
     documents = dict.fromkeys(PRECEDENCE, 0)
     with closing(BucketWriter(path, _DIGEST, _BUCKETS)) as writer:
 
@@ -44,27 +45,28 @@ def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
 
 def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
     """Note in `record` the `duplicates` (of a split, all but the first), the `leaks` (documents of
-    a split of higher precedence), or both, by the records of all `parts`. MlmError for damaged
-    digests."""
+    a split of higher precedence), or both, given the records of all `parts`. Raises MlmError for
+    damaged digests."""
     for part in parts:
         check_outputs(part, [part.with_suffix(".digests")])
     digests = [Buckets(part.with_suffix(".digests"), _DIGEST, _BUCKETS) for part in parts]
     with removing(record, len(parts)) as remove:
         for bucket in range(_BUCKETS) if duplicates or leaks else ():
-            found = [of_part.read(bucket, bucket + 1) for of_part in digests]
-            part = np.repeat(np.arange(len(parts)), [len(records) for records in found])
-            records = np.concatenate(found)
+            by_part = [of_part.read(bucket, bucket + 1) for of_part in digests]
+            part = np.repeat(np.arange(len(parts)), [len(records) for records in by_part])
+            records = np.concatenate(by_part)
             # Stable: of equal documents of a split, the first stays the first.
             order = np.lexsort([records[key].astype("u8") for key in ("split", "low", "high")])
             records, part = records[order], part[order]
             verdict = _verdicts(records, duplicates, leaks)
-            left = np.flatnonzero(verdict)
-            remove(part[left], records["split"][left], records["number"][left], verdict[left])
+            rows = np.flatnonzero(verdict)
+            remove(part[rows], records["split"][rows], records["number"][rows], verdict[rows])
     PassRecord(len(parts)).write(record)
 
 
 def _verdicts(records: np.ndarray, duplicates: bool, leaks: bool) -> np.ndarray:
-    """KEPT, DUPLICATE or LEAKED for each of `records`, which are sorted by digest and split."""
+    """Return KEPT, DUPLICATE or LEAKED for each of `records`, which are sorted by digest and
+    split."""
     verdict = np.full(len(records), KEPT, np.uint8)
     if not len(records):
         return verdict
@@ -79,41 +81,43 @@ def _verdicts(records: np.ndarray, duplicates: bool, leaks: bool) -> np.ndarray:
     return verdict
 
 
-def _keys(parts: int) -> np.ndarray:
-    """The bucket of the documents that are left out, [parts, splits, reasons]."""
+def _buckets_of_removed(parts: int) -> np.ndarray:
+    """Return the bucket of removed documents by part, split and reason."""
     shape = parts, len(PRECEDENCE), len(REASONS)
     return np.arange(np.prod(shape)).reshape(shape)
 
 
 @contextmanager
 def removing(record: Path, parts: int) -> Iterator[Callable[..., None]]:
-    """What notes beside `record` parts, splits (places in `PRECEDENCE`), numbers and verdicts."""
-    keys = _keys(parts)
+    """Context manager: yields a function that notes beside `record` removed documents, given their
+    parts, splits (indices in `PRECEDENCE`), numbers and verdicts."""
+    buckets = _buckets_of_removed(parts)
     with (
         replacing(record.with_suffix(".numbers")) as path,
-        closing(BucketWriter(path, _NUMBER, keys.size)) as writer,
+        closing(BucketWriter(path, _NUMBER, buckets.size)) as writer,
     ):
         yield lambda part, split, number, verdict: writer.add(
-            np.asarray(number, _NUMBER), keys[part, split, np.asarray(verdict) - 1]
+            np.asarray(number, _NUMBER), buckets[part, split, np.asarray(verdict) - 1]
         )
 
 
 class Removed:
-    """The documents to leave out, of `parts` parts, as they were noted in `paths`."""
+    """The documents of `parts` parts that passes removed, as noted in `paths`."""
 
     def __init__(self, paths: Sequence[Path], parts: int):
-        self._keys = _keys(parts)
-        self._files = [Buckets(path, _NUMBER, self._keys.size) for path in paths]
+        self._buckets = _buckets_of_removed(parts)
+        self._files = [Buckets(path, _NUMBER, self._buckets.size) for path in paths]
 
     def counts(self, split: str) -> np.ndarray:
-        """How many documents of `split` are left out, [parts, reasons]."""
+        """Return the number of removed documents of `split`, [parts, reasons]."""
         total = sum(file.counts for file in self._files)
-        return total[self._keys[:, PRECEDENCE.index(split)]]
+        return total[self._buckets[:, PRECEDENCE.index(split)]]
 
     def verdicts(self, part: int, split: str, documents: int) -> np.ndarray:
-        """One byte for each of the `documents` that `part` has of `split`: KEPT or why not."""
+        """Return a byte for each of the `documents` of `split` in `part`: KEPT, or why it is
+        removed."""
         verdicts = np.full(documents, KEPT, np.uint8)
-        for reason, key in enumerate(self._keys[part, PRECEDENCE.index(split)].tolist()):
+        for reason, bucket in enumerate(self._buckets[part, PRECEDENCE.index(split)].tolist()):
             for file in self._files:
-                verdicts[file.read(key, key + 1)] = reason + 1
+                verdicts[file.read(bucket, bucket + 1)] = reason + 1
         return verdicts

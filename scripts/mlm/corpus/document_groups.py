@@ -17,7 +17,7 @@ _HEADING = re.compile(r"=\s+([^=\s](?:.*[^=\s])?)\s+=")
 
 
 class Document(NamedTuple):
-    """A document's text and the name of its group; None: it is one by itself."""
+    """A document's text and the name of its group; None: it is a group by itself."""
 
     text: str
     group: str | None = None
@@ -61,7 +61,7 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     Numbers stay. A name becomes 63 bits of its BLAKE2b digest, so that shards, made apart, agree:
     of a million groups, two share an id with probability 10^-7.
     """
-    # By DLPack: pyarrow's own `to_numpy` imports pandas.
+    # By DLPack: `to_numpy` of pyarrow imports pandas.
     if pa.types.is_integer(groups.type):
         return np.from_dlpack(groups).astype(np.int64)
     coded = groups.dictionary_encode()

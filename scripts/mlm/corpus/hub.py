@@ -11,9 +11,9 @@ import huggingface_hub
 import pyarrow as pa
 
 from mlm.config.corpus import Corpus
+from mlm.corpus.artefacts import document_range
 from mlm.corpus.document_groups import Document
 from mlm.corpus.document_reading import batch_documents, check_schema
-from mlm.corpus.equal_shares import document_range
 from mlm.foundations.errors import MlmError
 
 
@@ -80,7 +80,7 @@ def _documents(
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
-    """The builder of the dataset at `revision`: from the Hub, or from the cache of `datasets`."""
+    """Return the builder of the dataset at `revision`, from the Hub or the cache of `datasets`."""
     if os.path.isdir(name):
         raise MlmError(
             f"corpus.hub.dataset: {name!r} is a directory here, and would be read instead of "

@@ -1,7 +1,5 @@
 """The first pass over a part of the source: clean, filter, count, and spool to disk."""
 
-import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -18,9 +16,7 @@ from mlm.corpus.sources import FILE_DIGESTS, Source, open_source
 from mlm.corpus.spooling import PartFiles, Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-
-#: Between two lines of the log.
-_PROGRESS_SECONDS = 5.0
+from mlm.foundations.terminal import Progress
 
 
 def read_part(configuration: CorpusConfiguration, part: Part, files: PartFiles) -> None:
@@ -74,8 +70,7 @@ def _read(
     spools: dict[str, Spool],
 ) -> None:
     """Count every document, and spool those that the filters keep."""
-    documents, size, start = 0, 0, time.monotonic()
-    due = start + _PROGRESS_SECONDS
+    progress, size, documents = Progress("reading the corpus", None, "bytes"), 0, 0
     for stream_split, stream in source.streams.items():
         shares = source.carved if stream_split == "train" else {}
         for raw, group in stream():
@@ -89,13 +84,5 @@ def _read(
                 spools[split].add(document, group)
             documents += 1
             size += len(document)
-            if documents % 256 == 0 and time.monotonic() > due:
-                due += _PROGRESS_SECONDS
-                _show(documents, size, start)
-    _show(documents, size, start)
-
-
-def _show(documents: int, size: int, start: float) -> None:
-    rate = size / 1e6 / max(time.monotonic() - start, 1e-3)
-    progress = f"{documents:,} documents read, {size / 1e6:.1f} MB"
-    print(f"corpus: {progress}, {rate:.1f} MB/s", file=sys.stderr)
+            if documents % 256 == 0:
+                progress.to(size, f"{documents:,} documents")

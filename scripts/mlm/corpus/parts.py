@@ -17,13 +17,18 @@ SplitFiles = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Part:
-    """What one job reads of the source (of a mix, by its name): files by split, or one of several
+    """The input of one job: of the source (of a mix, by its name) files by split, or one of several
     `shares` of the rows of a dataset."""
 
     source: str = ""
     files: SplitFiles = field(default_factory=dict)
     share: int = 0
     shares: int = 1
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of all splits."""
+        return [path for paths in self.files.values() for path in paths]
 
 
 def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, SplitFiles]:
@@ -58,11 +63,21 @@ def _check_group_by(column: str | None, files: SplitFiles) -> None:
 
 
 def planned_parts(
-    corpus: Corpus, count: int, files: Mapping[str, SplitFiles], note: Callable[[str], None]
+    corpus: Corpus,
+    files: Mapping[str, SplitFiles],
+    note: Callable[[str], None],
+    in_bucket: bool = False,
 ) -> list[Part]:
-    """Return at most `count` parts of each source, given its `files` by its name. `note` gets a
-    line for each source with fewer."""
-    parts: list[Part] = []
+    """Return at most `corpus.parts` parts of each source, given its `files` by its name. `note`
+    gets a line for each source with fewer. Raises MlmError for more than one part of results
+    `in_bucket`."""
+    is_mix, count, parts = corpus.source == "mix", corpus.parts, []
+    if in_bucket and (is_mix or count > 1):
+        raise MlmError(
+            f"corpus.{'source: mix' if is_mix else f'parts: {count}'} needs a file system that all "
+            "jobs see, and results are to lie in a bucket. Make the corpus where there is one "
+            f"(profiles/slurm){'' if is_mix else ', or set it to 1'}"
+        )
     for name, source in corpus.sources().items():
         if source.source == "files":
             of_source = [Part(name, some) for some in divided(files[name], count)]

@@ -186,6 +186,6 @@ class Quality:
 
 
 def _sentences(line: str) -> int:
-    # A line without an end of its own is a sentence too.
+    # A line without such an end is a sentence, too.
     *ended, rest = _SENTENCE_END.split(line.strip())
     return len(ended) + bool(rest)

@@ -15,7 +15,7 @@ QUOTES_ADVICE = (
 
 
 class _StrayQuote(Exception):
-    """The lines of a quoted field are whole rows."""
+    """Raised if the lines of a quoted field are whole rows."""
 
 
 def table_rows(
@@ -31,10 +31,10 @@ def table_rows(
     quotes. A stray quote must not join rows. In a table of tabs, a line with the header's number of
     fields is a row, and its quotes are text if they do not fit. In one of commas, MlmError is
     raised for them, and at the end for a quoted field whose lines all have that number of fields,
-    unless the table has other fields of several lines; then it is only told.
+    unless the table has other fields of several lines; then it is a warning.
     """
     csv.field_size_limit(LONGEST_DOCUMENT)
-    lines, width, joined, is_meant, is_told = iter(lines), 0, "", False, False
+    lines, width, joined, is_meant, is_noted = iter(lines), 0, "", False, False
     consumed: list[tuple[int, str]] = []
 
     def are_rows() -> bool:
@@ -63,10 +63,10 @@ def table_rows(
             if separator != "\t" or not are_rows():
                 where = f"{name}, line {consumed[0][0]}"
                 raise MlmError(f"{where}: {error}. {QUOTES_ADVICE}{remedy}") from None
-            if not is_told:
-                place = f"{name}, line {consumed[0][0]}"
-                print(f"Note: {place}: a double quote is taken as text", file=sys.stderr)
-            is_told, lines = True, chain(consumed[1:], lines)
+            if not is_noted:
+                where = f"{name}, line {consumed[0][0]}"
+                print(f"Note: {where}: a double quote is taken as text", file=sys.stderr)
+            is_noted, lines = True, chain(consumed[1:], lines)
             del consumed[1:]
             rows, fields = reader(), consumed[0][1].rstrip("\r\n").split(separator)
             row = [_unquoted(field) for field in fields]
@@ -84,15 +84,17 @@ def table_rows(
             f"{name}, lines {joined}: one quoted field, though each of these lines has the "
             f"{width - 1} separators of a row, as if a double quote were stray"
         )
-        if not is_meant:
-            raise MlmError(
-                f"{stray}. {QUOTES_ADVICE}{remedy}. If it is one field, give a .jsonl file"
-            )
-        print(f"Warning: {stray}", file=sys.stderr)
+        _refuse_or_warn(stray, is_meant, remedy)
+
+
+def _refuse_or_warn(stray: str, is_meant: bool, remedy: str) -> None:
+    if not is_meant:
+        raise MlmError(f"{stray}. {QUOTES_ADVICE}{remedy}. If it is one field, give a .jsonl file")
+    print(f"Warning: {stray}", file=sys.stderr)
 
 
 def _unquoted(field: str) -> str:
-    """A field without the quotes around it; others are part of it."""
+    """Return a field without the quotes around it; others are part of it."""
     inner = field[1:-1]
     if len(field) < 2 or field[0] + field[-1] != '""' or '"' in inner.replace('""', ""):
         return field

@@ -1,5 +1,6 @@
-"""What the corpus stage says of each split, and what it refuses: empty ones, and useless groups."""
+"""The description of each split of the corpus; empty splits and useless groups are refused."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,35 +28,36 @@ from mlm.foundations.errors import MlmError
 def documents_by_reason(
     corpus: SpooledCorpus, split: str, parts: Sequence[int] | None = None
 ) -> dict[str, int]:
-    """How many documents of `split` in `parts` (None: all) were read, left out, and kept."""
-    numbers = list(range(len(corpus.parts)) if parts is None else parts)
-    counts = {reason: 0 for part in corpus.parts for reason in part.splits[split].filters}
-    for number in numbers:
-        for reason, count in corpus.parts[number].splits[split].filters.items():
-            counts[reason] += count
-    removed = corpus.removed.counts(split)[numbers].sum(axis=0).tolist()
-    by_reason = dict(zip(REASONS, removed, strict=True))
-    passes = {"near_duplicate": corpus.near is not None, "near_leaked": corpus.near is not None}
-    passes["decontamination"] = corpus.is_decontaminated
-    by_reason = {name: count for name, count in by_reason.items() if passes.get(name, True)}
-    kept = corpus.kept(split)
-    return counts | by_reason | {"kept": sum(kept[number] for number in numbers)}
+    """Return how many documents of `split` in `parts` (None: all) were read, removed by each
+    filter, and kept."""
+    numbers = range(len(corpus.parts)) if parts is None else parts
+    counts: Counter[str] = Counter()
+    for number, part in enumerate(corpus.parts):
+        filters = part.splits[split].filters
+        counts.update(filters if number in numbers else dict.fromkeys(filters, 0))
+    removed = corpus.removed.counts(split)[list(numbers)].sum(axis=0).tolist()
+    by_pass = dict(zip(REASONS, removed, strict=True))
+    if corpus.near is None:
+        del by_pass["near_duplicate"], by_pass["near_leaked"]
+    if not corpus.is_decontaminated:
+        del by_pass["decontamination"]
+    remaining = corpus.remaining(split)
+    return counts | by_pass | {"kept": sum(remaining[number] for number in numbers)}
 
 
 def described_splits(
     corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
 ) -> dict[str, CorpusSplit]:
-    """The descriptions of all splits; `written` are the records of `write_file`, in order. Raises
-    MlmError if the groups tell nothing apart."""
-    shared, splits = _together_of(written["train"], ".shared", np.uint64), {}
+    """Return the descriptions of all splits; `written` are the records of `write_file`, in order.
+    Raises MlmError if the groups tell nothing apart."""
+    shared, splits = _union(written["train"], ".shared", np.uint64), {}
     for split in SPLITS:
-        read = [part.splits[split].encoding for part in corpus.parts]
         files = list(map(WrittenFile.read, written[split]))
         documents = sum(file.file.documents for file in files)
-        groups = _together_of(written[split], ".groups", np.int64)
+        groups = _union(written[split], ".groups", np.int64)
         splits[split] = CorpusSplit(
             split=split,
-            source=_described(corpus, split),
+            source=_source(corpus, split),
             documents=documents,
             groups=documents if corpus.group_by == UNGROUPED else len(groups),
             group_by=corpus.group_by,
@@ -63,7 +65,7 @@ def described_splits(
             characters=sum(file.characters for file in files),
             words=sum(file.words for file in files),
             filters=documents_by_reason(corpus, split),
-            encoding=sum(read, Encoding()),
+            encoding=sum((part.splits[split].encoding for part in corpus.parts), Encoding()),
             files=tuple(file.file for file in files),
             rules=corpus.rules(split),
             near_duplicates=corpus.near[split] if corpus.near else None,
@@ -73,29 +75,29 @@ def described_splits(
     return splits
 
 
-def _together_of(records: Sequence[Path], ending: str, kind: type) -> np.ndarray:
-    """What the files beside `records` name, each once, sorted."""
-    found = [np.fromfile(record.with_suffix(ending), kind) for record in records]
-    return np.unique(np.concatenate(found))
+def _union(records: Sequence[Path], ending: str, kind: type) -> np.ndarray:
+    """Return the different values in the files beside `records`, sorted."""
+    values = [np.fromfile(record.with_suffix(ending), kind) for record in records]
+    return np.unique(np.concatenate(values))
 
 
-def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:
+def _source(corpus: SpooledCorpus, split: str) -> CorpusSource:
     parts = corpus.parts
     if parts[0].mixed is None:
-        return _together(part.splits[split].source for part in parts)
-    sources, written = [], corpus.segments(split)
+        return _joined(part.splits[split].source for part in parts)
+    sources, segments = [], corpus.segments(split)
     for name in dict.fromkeys(part.mixed.name for part in parts):
         numbers = [number for number, part in enumerate(parts) if part.mixed.name == name]
-        taken = sum(segment.documents for segment in written if segment.part in numbers)
-        source = _together(parts[number].splits[split].source for number in numbers)
+        documents = sum(segment.documents for segment in segments if segment.part in numbers)
+        source = _joined(parts[number].splits[split].source for number in numbers)
         counts = documents_by_reason(corpus, split, numbers)
         weight = parts[numbers[0]].mixed.weight
-        sources.append(MixedSource(name, weight, taken, counts, source))
+        sources.append(MixedSource(name, weight, documents, counts, source))
     carved = next((one.source.carved_from for one in sources if one.source.carved_from), None)
     return MixSource("mix", tuple(sources), carved_from=carved)
 
 
-def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
+def _joined(sources: Iterable[CorpusSource]) -> CorpusSource:
     first, *others = sources
     if not isinstance(first, FilesSource):
         return first
@@ -111,23 +113,23 @@ def refuse_empty_splits(corpus: SpooledCorpus) -> None:
 
 
 def _emptied(corpus: SpooledCorpus, split: str) -> str | None:
-    found, part, rules = documents_by_reason(corpus, split), corpus.parts[0], corpus.rules(split)
-    if found["kept"]:
+    counts, part, rules = documents_by_reason(corpus, split), corpus.parts[0], corpus.rules(split)
+    if counts["kept"]:
         return None
-    removed = ", ".join(f"{n} {why}" for why, n in found.items() if n and why != "read")
-    line = f"{split} is left without a document: {found['read']} read"
+    removed = ", ".join(f"{n} {why}" for why, n in counts.items() if n and why != "read")
+    line = f"{split} is left without a document: {counts['read']} read"
     line += f" ({removed})." if removed else "."
     most = max(rules or (), key=lambda rule: rules[rule].documents, default=None)
     if most and (taken := rules[most].documents):
         line += f" Of the rules, corpus.filters.{most} took most: {taken}."
     if split not in part.carved:
         return f"{line} Look at corpus.filters and at what was read"
-    counts = [documents_by_reason(corpus, name) for name in SPLITS]
-    read, same = (sum(one[key] for one in counts) for key in ("read", "duplicate"))
-    if 2 * same > read:
+    splits = [documents_by_reason(corpus, name) for name in SPLITS]
+    read, duplicates = (sum(one[key] for one in splits) for key in ("read", "duplicate"))
+    if 2 * duplicates > read:
         return (
-            f"{line} {same:,} of {read:,} documents are duplicates of others, and what is left "
-            "does not suffice for three splits. Use a corpus with more different documents"
+            f"{line} {duplicates:,} of {read:,} documents are duplicates of others, and what is "
+            "left does not suffice for three splits. Use a corpus with more different documents"
         )
     groups = "" if part.group_by == UNGROUPED else f", in whole groups ({part.group_by})"
     return (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import CorpusSplit, together_sha256
+from mlm.corpus.artefacts import CorpusSplit, joint_sha256
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, reading
 
@@ -24,14 +24,14 @@ class RowGroup:
     documents: range
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """A column of all its documents."""
+        """Return a column of all its documents."""
         with reading(self.path, "parquet"):
             return self.file.read_row_group(self.number, [name]).column(name)
 
     def batches(
         self, columns: Sequence[str], batch: int, wanted: range
     ) -> Iterator[pa.RecordBatch]:
-        """`columns` of the documents `wanted`, at most `batch` at a time."""
+        """Yield `columns` of the documents `wanted`, at most `batch` at a time."""
         row = self.documents.start
         with reading(self.path, "parquet"):
             for rows in self.file.iter_batches(batch, [self.number], list(columns)):
@@ -64,7 +64,7 @@ class SplitDocuments:
 
     @classmethod
     def described(cls, record: str | os.PathLike) -> "SplitDocuments":
-        """Those of the split that `results/corpus/{split}.json` describes, beside its files."""
+        """Return the documents of the split that `results/corpus/{split}.json` describes."""
         split = CorpusSplit.read(record)
         files = [(Path(record).with_name(file.name), file.documents) for file in split.files]
         return cls(files, split.bytes)
@@ -74,12 +74,12 @@ class SplitDocuments:
 
     @property
     def named(self) -> str:
-        """The files, in words."""
+        """The files, for messages."""
         more = len(self.paths) - 1
         return f"{self.paths[0]}{f' and {more} more' if more else ''}"
 
     def evenly(self, most: int) -> EvenShare:
-        """Stretches with about `most` bytes of text, whatever the files; or all."""
+        """Return stretches with about `most` bytes of text, whatever the files; or all."""
         several = -(-len(self) // _TOGETHER)
         wanted = -(-several * most // self.bytes) if self.bytes else several
         if wanted >= several:
@@ -89,14 +89,14 @@ class SplitDocuments:
         return EvenShare(stretches, self.bytes * wanted / several, False)
 
     def sha256(self, digest: Callable[[Path], str] = file_sha256) -> str:
-        """As `CorpusSplit.sha256`, of the files as they are now; `digest` is that of one."""
-        return together_sha256([digest(path) for path in self.paths])
+        """Return `CorpusSplit.sha256` of the files as they are now; `digest` computes one."""
+        return joint_sha256([digest(path) for path in self.paths])
 
     def row_groups(
         self, columns: Sequence[str], documents: range | None = None
     ) -> Iterator[RowGroup]:
-        """The row groups that hold `documents` (None: all), to read `columns` of them, one by one:
-        pyarrow holds the buffers of all groups of a call until its end."""
+        """Yield the row groups that hold `documents` (None: all), to read `columns` of them, one by
+        one: pyarrow holds the buffers of all groups of a call until its end."""
         documents = range(len(self)) if documents is None else documents
         for path, end, start in zip(self.paths, self._ends, [0, *self._ends], strict=False):
             if end <= documents.start or start >= documents.stop:
@@ -117,13 +117,13 @@ class SplitDocuments:
     def batches(
         self, columns: Sequence[str], batch: int, documents: range | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """`columns` of `documents` (None: all) in order, at most `batch` documents at a time."""
+        """Yield `columns` of `documents` (None: all) in order, at most `batch` at a time."""
         documents = range(len(self)) if documents is None else documents
         for group in self.row_groups(columns, documents):
             yield from group.batches(columns, batch, documents)
 
     def texts(self, batch: int = 1000, share: EvenShare | None = None) -> Iterator[list[str]]:
-        """All texts in order, or those of `share`, at most `batch` at a time."""
+        """Yield all texts in order, or those of `share`, at most `batch` at a time."""
         for stretch in share.stretches if share else [range(len(self))]:
             for group in self.row_groups(["text"], stretch):
                 with reading(group.path, "parquet"):
@@ -131,7 +131,7 @@ class SplitDocuments:
                         yield rows.column("text").to_pylist()
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """A column of all documents, in memory."""
+        """Return a column of all documents, in memory."""
         # `read_table` imports pandas.
         chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
         return pa.chunked_array(chunks)

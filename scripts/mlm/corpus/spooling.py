@@ -1,4 +1,4 @@
-"""Documents on disk in order, in batches that bound memory, and what is left out of them."""
+"""Documents on disk in order, in batches that bound memory, and those of them that passes keep."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,21 +20,12 @@ BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
 _PIECE = 1 << 18
 _SPOOLED = pa.schema([("text", pa.string()), ("group", pa.string())])
-#: In the place of a verdict: kept, and not in the share of a mix that is being written.
+#: In the place of a verdict: kept, but not in the share of a mix that is being written.
 _NOT_CHOSEN = 255
-
-#: White space beyond ASCII: as numbers of three bytes of UTF-8, the last one 0 if there are two.
-_SPACES = np.array(
-    [
-        int.from_bytes(character.encode("utf-8").ljust(3, b"\0"), "big")
-        for character in "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
-        "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-    ]
-)
 
 
 class Spool:
-    """Documents on their way to a file in batches, whose sizes `rows` has; `on_batch` gets each."""
+    """Writes documents to a file in batches: `rows` has their sizes, and `on_batch` gets each."""
 
     def __init__(self, path: Path, on_batch: Callable[[list[bytes]], None]):
         self.rows: list[int] = []
@@ -42,25 +33,30 @@ class Spool:
         self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
         self._on_batch = on_batch
         self._texts: list[bytes] = []
-        self._groups: list[bytes | None] = []
+        self._groups: list[bytes] = []
         self._size = 0
 
     def add(self, document: bytes, group: str | None) -> None:
-        """Append a document (its UTF-8 bytes, not empty) and its group's name."""
+        """Append a document (its UTF-8 bytes, not empty) and its group's name; either all documents
+        of a spool have one, or none has."""
         if self._texts and self._size + len(document) > BATCH_BYTES:
             self._flush()
         self._texts.append(document)
-        self._groups.append(group if group is None else group.encode("utf-8"))
+        if group is not None:
+            self._groups.append(group.encode("utf-8"))
         self._size += len(document)
         if len(self._texts) == BATCH_DOCUMENTS:
             self._flush()
 
     def _flush(self) -> None:
-        if self._texts:
-            columns = [text_array(self._texts), text_array(self._groups)]
-            self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
-            self.rows.append(len(self._texts))
-            self._on_batch(self._texts)
+        if texts := self._texts:
+            groups = (
+                string_array(self._groups) if self._groups else pa.nulls(len(texts), pa.string())
+            )
+            batch = pa.record_batch([string_array(texts), groups], schema=_SPOOLED)
+            self._writer.write_batch(batch)
+            self.rows.append(len(texts))
+            self._on_batch(texts)
         self._texts, self._groups, self._size = [], [], 0
 
     def close(self) -> None:
@@ -71,13 +67,13 @@ class Spool:
 
 @dataclass(frozen=True)
 class PartFiles:
-    """What a part leaves behind: its record, and beside it its documents and their digests."""
+    """The files of a part: its record, and beside it its documents and their digests."""
 
     record: Path
 
     @classmethod
     def below(cls, directory: Path, number: int) -> Self:
-        """Those of part `number` below `directory`."""
+        """Return those of part `number` below `directory`."""
         return cls(directory / f"read-{number:05d}.json")
 
     @property
@@ -85,14 +81,14 @@ class PartFiles:
         return self.record.with_suffix(".digests")
 
     def spool(self, split: str) -> Path:
-        """The documents of `split`."""
+        """Return the path of the documents of `split`."""
         return self.record.with_suffix(f".{split}")
 
 
 class SpooledCorpus:
-    """What all parts left, in order, and what passes with the records `removed` leave out of it;
-    `near` describes the near-duplicates by split. Raises MlmError for damaged numbers beside a
-    record."""
+    """The documents of all parts, in order, without those that passes with the records `removed`
+    removed; `near` describes the near-duplicates by split. Raises MlmError for damaged numbers
+    beside a record."""
 
     def __init__(self, removed: Iterable[str | Path]):
         paths = list(map(Path, removed))
@@ -110,7 +106,7 @@ class SpooledCorpus:
         self.is_decontaminated = bool(self._decontaminated)
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
-        """What each rule took of `split`; None: no rule was on."""
+        """Return what each rule took of `split`; None: no rule was on."""
         counts: dict[str, TakenByRule] = {}
         for part in self.parts:
             add_taken(counts, part.splits[split].rules or {})
@@ -118,13 +114,13 @@ class SpooledCorpus:
             add_taken(counts, taken if split == "train" else dict.fromkeys(taken, NOTHING))
         return counts or None
 
-    def kept(self, split: str) -> list[int]:
-        """How many documents of `split` are kept of each part."""
+    def remaining(self, split: str) -> list[int]:
+        """Return the number of documents of `split` in each part that no pass removed."""
         removed = self.removed.counts(split).sum(axis=1).tolist()
         return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
 
     def verdicts(self, part: int, split: str) -> np.ndarray:
-        """One byte for each document of `split` in `part`: KEPT, or why it is left out."""
+        """Return a byte for each document of `split` in `part`: KEPT, or why it is removed."""
         return self.removed.verdicts(part, split, self.parts[part].splits[split].documents)
 
     def check(self, part: int, *splits: str) -> None:
@@ -138,99 +134,62 @@ class SpooledCorpus:
         verdicts: np.ndarray | None = None,
         wanted: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The spooled documents of `split` in `part` that `verdicts` keep, of these those with the
+        """Yield the documents of `split` in `part` that `verdicts` keep, of these those with the
         numbers `wanted` (None: all), batch by batch."""
-        read, start, number = self.parts[part].splits[split], 0, 0
-        verdicts = np.full(read.documents, KEPT, np.uint8) if verdicts is None else verdicts
-        wanted = range(read.documents) if wanted is None else wanted
-        spool = str(self.files[part].spool(split))
-        with pa.OSFile(spool) as file, pa.ipc.open_file(file) as reader:
-            for place, size in enumerate(read.batches):
+        spooled, start, number = self.parts[part].splits[split], 0, 0
+        verdicts = np.full(spooled.documents, KEPT, np.uint8) if verdicts is None else verdicts
+        wanted = range(spooled.documents) if wanted is None else wanted
+        path = str(self.files[part].spool(split))
+        with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
+            for index, size in enumerate(spooled.batches):
                 mask = verdicts[start : start + size] == KEPT
                 count = int(mask.sum())
                 first, last = max(wanted.start - number, 0), min(wanted.stop - number, count)
                 if first < last:
-                    batch = reader.get_batch(place)
+                    batch = reader.get_batch(index)
                     if count < size:
-                        batch = batch.filter(mask_array(mask))
+                        batch = batch.filter(numpy_array(mask))
                     yield batch.slice(first, last - first)
                 start, number = start + size, number + count
 
     def segments(self, split: str) -> list[Segment]:
-        """What is written of `split`, in order."""
-        return segments(self.parts, self.kept(split), split)
+        """Return what is written of `split`, in order."""
+        return segments(self.parts, self.remaining(split), split)
 
     def batches(self, split: str, wanted: range) -> Iterator[pa.RecordBatch]:
-        """The documents `wanted` of those of `split` that are written; MlmError if damaged."""
+        """Yield the documents `wanted` of those of `split` that are written. Raises MlmError if
+        they are damaged."""
         start = 0
         for segment in self.segments(split):
-            number, size = segment.part, segment.documents
-            own = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
+            part, size = segment.part, segment.documents
+            of_segment = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
             start += size
-            if own:
-                self.check(number, split)
-                verdicts = self.verdicts(number, split)
+            if of_segment:
+                self.check(part, split)
+                verdicts = self.verdicts(part, split)
                 if segment.choice:
                     chosen = segment.choice.mask()
                     verdicts[np.flatnonzero(verdicts == KEPT)[~chosen]] = _NOT_CHOSEN
-                yield from self.read(number, split, verdicts, own)
+                yield from self.read(part, split, verdicts, of_segment)
 
 
-def text_array(texts: Sequence[bytes | None]) -> pa.Array:
-    """`texts`, each the UTF-8 bytes of one or None, as an array of strings."""
-    # From buffers: `pyarrow.array` of a list imports pandas.
-    missing, valid = texts.count(None), None
-    if missing == len(texts):
-        return pa.nulls(len(texts), pa.string())
-    if missing:
-        there = np.array([text is not None for text in texts], bool)
-        valid = pa.py_buffer(np.packbits(there, bitorder="little"))
-        texts = [text or b"" for text in texts]
+def string_array(texts: Sequence[bytes]) -> pa.Array:
+    """Return an array of the strings with these UTF-8 bytes."""
     ends = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=ends[1:])
-    buffers = [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
-def mask_array(mask: np.ndarray) -> pa.Array:
-    """The bool array `mask` as one of Arrow."""
-    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+def numpy_array(values: np.ndarray) -> pa.Array:
+    """Return `values` as an array of Arrow. `pyarrow.array` would import pandas: 50 MB."""
+    if values.dtype == bool:
+        return numpy_array(values.view(np.uint8)).cast(pa.bool_())
+    kind, buffers = pa.from_numpy_dtype(values.dtype), [None, pa.py_buffer(values)]
+    return pa.Array.from_buffers(kind, len(values), buffers)
 
 
 def in_pieces(texts: pa.Array) -> Iterator[pa.Array]:
-    """`texts`, not empty, in slices of about what a processor's cache holds."""
+    """Yield `texts`, not empty, in slices of about what a processor's cache holds."""
     step = max(1, len(texts) * _PIECE // max(texts.nbytes, 1))
     return (texts[start : start + step] for start in range(0, len(texts), step))
-
-
-def size_of(texts: pa.Array) -> tuple[int, int, int]:
-    """UTF-8 bytes, code points and words of all `texts`, none of them empty or null; words are
-    those of `str.split`."""
-    _, ends, data = texts.buffers()
-    ends = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    codes = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-    in_word = (codes > ord(" ")) | (codes < 0x09) | _between(codes, 0x0E, 0x1B)
-    places, sizes = _spaces_beyond_ascii(codes)
-    for offset in range(3):
-        in_word[places[offset < sizes] + offset] = False
-    starts = ends[1:-1] - ends[0]
-    words = int(np.count_nonzero(in_word[1:] > in_word[:-1])) + int(in_word[0])
-    words += int(np.count_nonzero(in_word[starts] & in_word[starts - 1]))
-    # Bytes that continue a character are the lowest as signed numbers.
-    characters = int(np.count_nonzero(codes.view(np.int8) >= -0x40))
-    return len(codes), characters, words
-
-
-def _spaces_beyond_ascii(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places in the UTF-8 bytes `codes` at which a space of `_SPACES` begins, and its bytes."""
-    places = np.flatnonzero((codes == 0xC2) | _between(codes, 0xE1, 0xE3))
-    lead, second, third = (codes.take(places + i, mode="clip").astype(np.int32) for i in range(3))
-    third[lead == 0xC2] = 0
-    spaces = np.isin(lead << 16 | second << 8 | third, _SPACES)
-    return places[spaces], np.where(lead[spaces] == 0xC2, 2, 3)
-
-
-def _between(codes: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Which of `codes`, uint8, are from `first` to `last`; smaller ones become large ones."""
-    return (codes - np.uint8(first)) <= np.uint8(last - first)

@@ -1,5 +1,5 @@
-"""The words of texts and their n-grams as hashes, in NumPy: what decontamination, the overlap with
-train and near-duplicates compare."""
+"""Words of texts and their n-grams as hashes, in NumPy, for decontamination, the overlap with train
+and near-duplicates."""
 
 import functools
 import sys
@@ -44,21 +44,20 @@ def words_of(text: str) -> list[str]:
     return [folded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
+def ngrams(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a 64-bit hash of the `size` words from each of `words` on, and whether they are in one
+    text, given the `counts` of words of each text: uint64 and bool, both [words]."""
+    remaining = np.repeat(np.cumsum(counts), counts) - np.arange(len(words))
+    return ngram_hashes(words, size), remaining >= size
+
+
 def ngram_hashes(words: np.ndarray, size: int) -> np.ndarray:
-    """Return a 64-bit hash of the `size` words from each of `words` on, across texts; there are
-    zeros after the last."""
+    """Return a 64-bit hash of the `size` words from each of `words` on; zeros follow the last."""
     following = np.concatenate([words, np.zeros(size - 1, np.uint64)])
     sums = np.zeros(len(words), np.uint64)
-    for place, factor in enumerate(_factors(size)):
-        sums += following[place : place + len(words)] * factor
+    for start, factor in enumerate(_factors(size)):
+        sums += following[start : start + len(words)] * factor
     return scrambled(sums)
-
-
-def whole_ngrams(counts: np.ndarray, size: int) -> np.ndarray:
-    """Return whether a text has `size` words from each of its words on, given its `counts` of
-    words: bool [words]."""
-    remaining = np.repeat(np.cumsum(counts), counts) - np.arange(counts.sum())
-    return remaining >= size
 
 
 class NgramIndex:
@@ -68,7 +67,7 @@ class NgramIndex:
         if labels is None:
             self.hashes = np.unique(hashes)
         else:
-            # Of equal hashes, the one that comes first.
+            # Of equal hashes, the first.
             order = np.argsort(labels, kind="stable")
             self.hashes, first = np.unique(hashes[order], return_index=True)
             self.labels = labels[order][first]
@@ -77,12 +76,12 @@ class NgramIndex:
         self._first_bits[self.hashes >> np.uint64(40)] = True
 
     def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of those of `hashes` that are in the set, and their places in it."""
+        """Return the indices of those of `hashes` that are in the set, and their indices in it."""
         likely = np.flatnonzero(self._first_bits.take((hashes >> np.uint64(40)).astype(np.int64)))
-        places = np.searchsorted(self.hashes, hashes[likely])
-        equal = self.hashes.take(places, mode="clip") == hashes[likely] if len(likely) else likely
+        indices = np.searchsorted(self.hashes, hashes[likely])
+        equal = self.hashes.take(indices, mode="clip") == hashes[likely] if len(likely) else likely
         equal = np.flatnonzero(equal)
-        return likely[equal], places[equal]
+        return likely[equal], indices[equal]
 
 
 def scrambled(values: np.ndarray) -> np.ndarray:
@@ -93,7 +92,7 @@ def scrambled(values: np.ndarray) -> np.ndarray:
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-    """Texts with their numbers, as many as make up a piece; a longer one is cut."""
+    """Yield texts with their numbers, as many as make up a piece; a longer one is cut."""
     numbers, pieces, size = [], [], 0
     for number, text in enumerate(texts):
         start = 0
@@ -121,7 +120,7 @@ def _folded(text: str) -> str:
 
 
 def _bounds(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The code points of `text`, and where its words start and end."""
+    """Return the code points of `text`, and the indices at which its words start and end."""
     if text.isascii():
         codes = np.frombuffer(text.encode("ascii"), np.uint8)
     else:
@@ -135,7 +134,7 @@ def _bounds(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _hashes(codes: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """A polynomial of the characters of each word, by differences of running sums."""
+    """Return a polynomial of the characters of each word, by differences of running sums."""
     powers, inverses = _powers(1 << max(len(codes) - 1, 0).bit_length())
     sums = np.zeros(len(codes) + 1, np.uint64)
     np.cumsum(_values().take(codes) * powers[: len(codes)], out=sums[1:])
@@ -144,7 +143,7 @@ def _hashes(codes: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarr
 
 @functools.cache
 def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The powers of `_BASE` from 1 on, and those of its inverse from 0 on, modulo 2^64."""
+    """Return the powers of `_BASE` from 1 on, and of its inverse from 0 on, modulo 2^64."""
     inverse = np.full(count, pow(_BASE, -1, 1 << 64), np.uint64)
     inverse[0] = 1
     return _factors(count, _BASE), np.cumprod(inverse)
@@ -157,14 +156,14 @@ def _factors(size: int, base: int = 0xA24BAED4963EE407) -> np.ndarray:
 
 @functools.cache
 def _values() -> np.ndarray:
-    """A number for every code point: uint64 [code points]."""
+    """Return a number for every code point: uint64 [code points]."""
     values = np.arange(sys.maxunicode + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)
     return values ^ (values >> np.uint64(32))
 
 
 @functools.cache
 def _kinds() -> np.ndarray:
-    """For every code point, its part in a word: uint8 [code points]."""
+    """Return for every code point its part in a word: uint8 [code points]."""
     codes = range(sys.maxunicode + 1)
     kinds = np.array([unicodedata.category(chr(code))[0] in "LMN" for code in codes], np.uint8)
     for first, last in UNSPACED:

@@ -63,9 +63,9 @@ _PRINTED = 30.0
 
 class Progress:
     """A line now and then, more rarely the longer it takes; none for work that is done sooner.
-    `done` was done before."""
+    `total` is None if it is not known; `done` was done before."""
 
-    def __init__(self, label: str, total: int, unit: str, done: int = 0):
+    def __init__(self, label: str, total: int | None, unit: str, done: int = 0):
         self._label, self._total, self._unit, self._first = label, total, unit, done
         self._start = self._printed = time.monotonic()
 
@@ -78,12 +78,10 @@ class Progress:
 
     def _line(self, done: int, now: float, figure: str) -> str:
         rate = (done - self._first) / max(now - self._start, 1e-9)
-        left = f", {in_time((self._total - done) / rate)} left" if rate else ""
+        left = f", {in_time((self._total - done) / rate)} left" if rate and self._total else ""
         shown = in_bytes if self._unit == "bytes" else "{:,.0f}".format
         unit = "" if self._unit == "bytes" else f" {self._unit}"
         speed = f"{rate:,.1f}" if rate < 10 and unit else shown(rate)
         latest = f", {figure}" if figure else ""
-        return (
-            f"{self._label}: {shown(done)} of {shown(self._total)}{unit}, "
-            f"{speed}{unit}/s{left}{latest}"
-        )
+        of_total = f" of {shown(self._total)}" if self._total else ""
+        return f"{self._label}: {shown(done)}{of_total}{unit}, {speed}{unit}/s{left}{latest}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.corpus.equal_shares import document_range
+from mlm.corpus.artefacts import document_range
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.split_samples import joined, read_samples

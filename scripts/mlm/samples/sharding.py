@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from mlm.config.tokenizer import Shards
-from mlm.corpus.equal_shares import document_range
+from mlm.corpus.artefacts import document_range
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256

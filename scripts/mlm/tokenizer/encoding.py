@@ -1,6 +1,6 @@
-"""Text to token ids with a saved tokenizer, where corpus text is never a command.
+"""A saved tokenizer: its files, and text to token ids where corpus text is never a command.
 
-A tokenizer turns the string `[MASK]` into the mask token wherever it stands: wanted in a prompt,
+A tokenizer turns the string `[MASK]` into the mask token anywhere in a text: wanted in a prompt,
 wrong in a corpus. The encoder works on a copy whose special tokens have names that no text can
 match, and puts the special tokens around each document itself.
 """
@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mlm.foundations.atomic import read_json
+from mlm.config.tokenizer import TOKENIZER_FILES
+from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.foundations.errors import MlmError, reading
 from mlm.tokenizer.pieces import METASPACE, pieces_by_id
 
 #: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
+_FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 
 
 class SpecialIds(NamedTuple):
@@ -34,7 +36,7 @@ class Encoder:
     def __init__(
         self, tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None = None
     ):
-        """From a tokenizer.json's content, and the texts of the five special tokens by name."""
+        """Take a tokenizer.json's content, and the texts of the five special tokens by name."""
         self.vocabulary_size = len(pieces_by_id(tokenizer))
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
@@ -60,7 +62,7 @@ class Encoder:
 
     @classmethod
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
-        """The encoder of a saved tokenizer; MlmError if one of its files is missing or damaged."""
+        """Load a saved tokenizer. Raises MlmError if one of its files is missing or damaged."""
         path = Path(tokenizer_json)
         tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):
@@ -72,49 +74,50 @@ class Encoder:
             return cls(_read(path), texts, literal)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, from its classification token to its separator."""
+        """Return the ids of each text, from its classification token to its separator."""
         first, last = self.special_ids.cls, self.special_ids.sep
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [[first, *encoding.ids, last] for encoding in encodings]
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of one text as `encode` gives them, and for each its characters [start, end); (0,
-        0) for the two special ones, and an empty range for a space put before the text."""
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids of one text as `encode` gives them, and for each its characters [start,
+        end); (0, 0) for the two special ones, and an empty range for a space put before the
+        text."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        places = [
+        offsets = [
             (a, a) if piece == METASPACE and text[a:b].strip(METASPACE + " ") else (a, b)
             for piece, (a, b) in zip(encoding.tokens, encoding.offsets, strict=True)
         ]
         first, last = self.special_ids.cls, self.special_ids.sep
-        return [first, *encoding.ids, last], [(0, 0), *places, (0, 0)]
+        return [first, *encoding.ids, last], [(0, 0), *offsets, (0, 0)]
 
     def unknown_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-        """The number of tokens of each text, and what of it is read as unknown, except the unknown
+        """Yield the number of tokens of each text, and its unknown parts except the unknown
         literal."""
         unknown = self.special_ids.unk
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, encodings, strict=True):
             parts = []
             if unknown in encoding.ids:
-                places = zip(encoding.ids, encoding.offsets, strict=True)
-                parts = [text[a:b].strip() for i, (a, b) in places if i == unknown]
+                offsets = zip(encoding.ids, encoding.offsets, strict=True)
+                parts = [text[a:b].strip() for i, (a, b) in offsets if i == unknown]
             yield len(encoding), [part for part in parts if part != self.unknown_literal]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of `ids`, with or without the special tokens in it."""
+        """Return the text of `ids`, with or without the special tokens in it."""
         return self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def count_special_literals(self, texts: Sequence[str]) -> int:
-        """How often the texts hold a special token's string that stays text here."""
+        """Count the strings of special tokens in `texts`, which stay text here."""
         literals = [s for s in self.literals if s != self.unknown_literal]
         return sum(text.count(literal) for text in texts for literal in literals)
 
     def names(self) -> dict[int, str]:
-        """The name of each id, as the tokenizer's vocabulary has it."""
+        """Return the piece of each id in the tokenizer's vocabulary."""
         return {i: piece for piece, i in self._whole.get_vocab().items()}
 
     def special(self) -> dict[str, int]:
-        """The five special ids by name, for JSON."""
+        """Return the five special ids by name, for JSON."""
         return self.special_ids._asdict()
 
 
@@ -137,10 +140,10 @@ def _parsed(tokenizer: dict) -> Any:
 def _disarmed(
     tokenizer: dict, literals: Sequence[str], unknown_literal: str | None, unknown_id: int
 ) -> dict:
-    """A copy of a tokenizer.json in which `literals` are unreachable, ids unchanged; only
+    """Return a copy of a tokenizer.json in which `literals` are unreachable, ids unchanged; only
     `unknown_literal`, with the space before it, becomes the unknown token.
 
-    `encode_special_tokens` alone does not suffice: a model still finds `[MASK]` among its pieces.
+    `encode_special_tokens` alone does not suffice: a model still has `[MASK]` among its pieces.
     """
     # Pre-tokenizers split at spaces or replace them; the noncharacter makes sure that no text
     # matches such a name.
@@ -173,3 +176,39 @@ def _disarmed(
         if unknown_literal is not None:
             model["unk_token"] = unknown_literal
     return copy
+
+
+def write_tokenizer(
+    directory: Path,
+    tokenizer: dict,
+    special_tokens: dict[str, str],
+    unknown_literal: str | None,
+    model_max_length: int | None = None,
+) -> None:
+    """Write the three files of transformers into `directory`, each atomically; `special_tokens` has
+    the five texts by name. The key `unknown_literal` is this project's, for `Encoder.load`."""
+    tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "added_tokens_decoder": {
+            str(token["id"]): {flag: token[flag] for flag in _FLAGS}
+            for token in tokenizer["added_tokens"]
+        },
+        "unknown_literal": unknown_literal,
+        **tokens,
+    }
+    if model_max_length is not None:
+        config["model_max_length"] = model_max_length
+    for name, content in zip(TOKENIZER_FILES, (tokenizer, config, tokens), strict=True):
+        write_text(directory / name, canonical_json(content))
+
+
+def copy_tokenizer(source: Path, target: Path, model_max_length: int) -> None:
+    """Copy a saved tokenizer beside a model, to whose `model_max_length` transformers truncates."""
+    for name in TOKENIZER_FILES:
+        content = read_json(source / name)
+        if name == "tokenizer_config.json":
+            content["model_max_length"] = model_max_length
+        write_text(target / name, canonical_json(content))

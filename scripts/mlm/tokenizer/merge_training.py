@@ -10,7 +10,8 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from mlm.config.tokenizer import Tokenizer
@@ -30,7 +31,7 @@ _CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2
 _CONTINUING = "##"
 BERT_NORMALISATION = dict.fromkeys(("clean_text", "strip_accents", "lowercase"), False)
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
-#: What BERT's normalisation puts spaces around (ideographs), or its pre-tokenizer makes a word.
+#: Ideographs, around which BERT's normalisation puts spaces, and words of its pre-tokenizer.
 _ALONE = re.compile(
     "[\\u4e00-\\u9fff\\u3400-\\u4dbf\\U00020000-\\U0002a6df\\U0002a700-\\U0002ceaf\\uf900-\\ufaff"
     f"\\U0002f800-\\U0002fa1f{re.escape(string.punctuation)}]"
@@ -38,8 +39,8 @@ _ALONE = re.compile(
 
 
 def train_bpe(text: TrainingText, section: Tokenizer) -> Any:
-    """A `tokenizers.models.BPE` of `section.vocabulary_size` ids; MlmError for too little text, or
-    too many characters, for the vocabulary."""
+    """Train a `tokenizers.models.BPE` of `section.vocabulary_size` ids. Raises MlmError for too
+    little text, or too many characters, for the vocabulary."""
     from tokenizers import Regex, models, pre_tokenizers
 
     alphabet = _alphabet(text, section)
@@ -63,7 +64,7 @@ def train_bpe(text: TrainingText, section: Tokenizer) -> Any:
 
 
 def train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
-    """A `tokenizers.models.WordPiece` of `section.vocabulary_size` ids; see `train_bpe`."""
+    """Train a `tokenizers.models.WordPiece` of `section.vocabulary_size` ids; see `train_bpe`."""
     from tokenizers import models, normalizers, pre_tokenizers
 
     alphabet = _alphabet(text, section)
@@ -85,23 +86,23 @@ def train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
 
 
 def _alphabet(sentences: Iterable[str], section: Tokenizer) -> set[str]:
-    """The most frequent characters that together make up the coverage."""
+    """Return the most frequent characters that together make up the coverage."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(sentence)
-    wanted, seen, kept = section.character_coverage * counts.total(), 0, set()
+    wanted, covered, alphabet = section.character_coverage * counts.total(), 0, set()
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if seen >= wanted:
+        if covered >= wanted:
             break
-        seen += count
-        kept.add(character)
-    if not kept:
+        covered += count
+        alphabet.add(character)
+    if not alphabet:
         raise MlmError(NO_TEXT)
-    return kept
+    return alphabet
 
 
 def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
-    """The sentences, parted at characters outside the alphabet."""
+    """Yield the sentences, divided at characters outside the alphabet."""
     for sentence in sentences:
         if alphabet.issuperset(sentence):
             yield sentence
@@ -110,21 +111,26 @@ def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
 
 
 def _stands_alone(character: str) -> bool:
-    """Whether BERT's pre-tokenizer makes `character` a word by itself."""
+    """Return whether BERT's pre-tokenizer makes `character` a word by itself."""
     return bool(_ALONE.match(character)) or unicodedata.category(character)[0] == "P"
 
 
 def _merges(
-    sentences: Iterable[str], symbols: list[str], section: Tokenizer, prefix=None, **steps: Any
+    sentences: Iterable[str],
+    symbols: list[str],
+    section: Tokenizer,
+    prefix: Mapping[str, str] = MappingProxyType({}),
+    **steps: Any,
 ) -> dict:
-    """The trained model as `tokenizers` writes it; `steps` are normalizer and pre-tokenizer."""
+    """Train, and return the model in the JSON of `tokenizers`; `steps` are normalizer and
+    pre-tokenizer."""
     import tokenizers
     from tokenizers import models, trainers
 
     start = [*section.special_tokens.texts, *symbols]
     if len(start) > section.vocabulary_size:
         raise AlphabetTooLarge(len(start), section)
-    tokenizer = tokenizers.Tokenizer(models.BPE(**prefix or {}))
+    tokenizer = tokenizers.Tokenizer(models.BPE(**prefix))
     for name, step in steps.items():
         setattr(tokenizer, name, step)
     trainer = trainers.BpeTrainer(
@@ -132,10 +138,10 @@ def _merges(
         special_tokens=start,
         max_token_length=_LONGEST_PIECE,
         show_progress=False,
-        **prefix or {},
+        **prefix,
     )
     tokenizer.train_from_iterator(sentences, trainer)
     model = json.loads(tokenizer.to_str())["model"]
-    if (found := len(model["vocab"])) < section.vocabulary_size:
-        raise CorpusTooSmall(found, section)
+    if (ids := len(model["vocab"])) < section.vocabulary_size:
+        raise CorpusTooSmall(ids, section)
     return model

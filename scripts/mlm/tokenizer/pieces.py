@@ -1,4 +1,4 @@
-"""What a tokenizer's pieces look like: where words start, and how a piece reads."""
+"""The pieces of a tokenizer: which of them start a word, and how each reads."""
 
 import json
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ from mlm.foundations.errors import MlmError
 
 if TYPE_CHECKING:
     import numpy as np
+    from transformers import PreTrainedTokenizerFast
 
 #: In place of the space before a word in sentencepiece's vocabularies.
 METASPACE = "▁"
@@ -15,7 +16,7 @@ BYTE_SPACE = "Ġ"
 
 
 def word_starts(tokenizer_json: dict) -> "np.ndarray":
-    """Whether a word starts with each id, bool [vocabulary]; False for added special tokens.
+    """Return whether a word starts with each id, bool [vocabulary]; False for added special tokens.
 
     By the tokenizer's own mark: ▁ (Metaspace), Ġ (byte-level), or no continuation prefix
     (WordPiece). Without a mark, every piece counts.
@@ -43,8 +44,8 @@ def word_starts(tokenizer_json: dict) -> "np.ndarray":
 
 
 def word_numbers(pieces: list[str], word_ids: list[int | None]) -> list[int]:
-    """The number of the word of each of `pieces`, -1 of special tokens without one: `word_ids` of
-    the encoding, and where no pre-tokenizer divides a text, a word begins at each ▁."""
+    """Return the number of the word of each of `pieces`, -1 of special tokens without one: by
+    `word_ids` of the encoding, and by each ▁ if no pre-tokenizer divides a text."""
     numbers, number, before = [], -1, None
     for piece, word in zip(pieces, word_ids, strict=True):
         if word is not None and (word != before or piece.startswith(METASPACE)):
@@ -55,8 +56,8 @@ def word_numbers(pieces: list[str], word_ids: list[int | None]) -> list[int]:
 
 
 def pieces_by_id(tokenizer_json: dict) -> list[str]:
-    """The name of each id, "" where there is none. MlmError if most ids have none: tables have a
-    row for each, and one token of id 10⁸ makes them larger than the memory."""
+    """Return the piece of each id, "" if there is none. Raises MlmError if most ids have none:
+    tables have a row for each, and one token of id 10⁸ makes them larger than the memory."""
     vocabulary = tokenizer_json["model"]["vocab"]
     if isinstance(vocabulary, dict):
         by_id = {i: p for p, i in vocabulary.items()}
@@ -71,14 +72,14 @@ def pieces_by_id(tokenizer_json: dict) -> list[str]:
     return [by_id.get(i, "") for i in range(ids)]
 
 
-def texts_of(tokenizer, ids: list[int]) -> list[str]:
-    """How each of `ids` reads in running text, the space before a word kept; `tokenizer` is
-    transformers'. A byte that is only part of a character reads as U+FFFD."""
+def texts_of(tokenizer: "PreTrainedTokenizerFast", ids: list[int]) -> list[str]:
+    """Return each of `ids` as it reads in running text, with the space before a word. A byte that
+    is only part of a character reads as U+FFFD."""
     pieces = tokenizer.convert_ids_to_tokens(ids)
     return [_text(tokenizer, i, p or "") for i, p in zip(ids, pieces, strict=True)]
 
 
-def _text(tokenizer, token_id: int, piece: str) -> str:
+def _text(tokenizer: "PreTrainedTokenizerFast", token_id: int, piece: str) -> str:
     if token_id in tokenizer.all_special_ids:
         return piece
     if piece.startswith(METASPACE):

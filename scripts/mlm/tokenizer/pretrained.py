@@ -9,7 +9,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.hub_snapshots import snapshot
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
-#: What a tokenizer may consist of, and the configuration that names its class.
+#: Files of tokenizers, and the configuration that names their class.
 SOURCE_FILES = (
     *("added_tokens.json", "config.json", "merges.txt", "sentencepiece.bpe.model"),
     *("special_tokens_map.json", "spiece.model", "spm.model", "tokenizer.json"),
@@ -18,8 +18,8 @@ SOURCE_FILES = (
 
 
 def source_files(path: str | None, key: str = "tokenizer.pretrained.path") -> list[str]:
-    """The files of the tokenizer in directory `path`, which the setting `key` names, sorted; none
-    for a Hub id. MlmError for a directory without any."""
+    """Return the files of the tokenizer in directory `path`, which the setting `key` names, sorted;
+    none for a Hub id. Raises MlmError for a directory without any."""
     if not path or not Path(path).is_dir():
         return []
     if files := sorted(str(p) for n in SOURCE_FILES if (p := Path(path) / n).is_file()):
@@ -33,9 +33,9 @@ def source_files(path: str | None, key: str = "tokenizer.pretrained.path") -> li
 def load_pretrained(
     path: str, revision: str | None, key: str = "tokenizer.pretrained.path"
 ) -> tuple[dict, dict[str, str | None], int | None]:
-    """A tokenizer.json's content, the five special tokens' texts by name, and the longest input
-    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
-    setting `key` names; MlmError if there is none, or none with a fast form."""
+    """Return a tokenizer.json's content, the five special tokens' texts by name, and the longest
+    input (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
+    setting `key` names. Raises MlmError if there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
     source_files(directory, key)
     from mlm.foundations.transformers_setup import transformers

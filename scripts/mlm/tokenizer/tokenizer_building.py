@@ -1,92 +1,75 @@
-"""The stage from the corpus to the tokenizer's files, and how well it fits the text."""
+"""The stage from the corpus to the tokenizer's files and its statistics."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.tokenizer.artefacts import FrequentToken, Pretrained, SplitStatistics, TokenizerStatistics
-from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.encoding import Encoder, write_tokenizer
 from mlm.tokenizer.pretrained import check_ids, load_pretrained
-from mlm.tokenizer.tokenizer_files import write_tokenizer
 from mlm.tokenizer.training import train_tokenizer
 from mlm.tokenizer.unknown_text import refuse_unknown_text
 
-#: Tokens that are shown as the most frequent.
+#: Number of the most frequent tokens that are shown.
 _TOP = 20
 #: Bytes of a split's text that are measured; a larger one gives stretches at equal distances.
 MOST_BYTES = 200_000_000
 
 
 def make_tokenizer(
-    corpora: dict[str, SplitDocuments],
+    corpora: Mapping[str, SplitDocuments],
     section: Tokenizer,
-    families: list[str],
-    outputs: Any,
+    families: Iterable[str],
+    tokenizer: Path,
+    stats: Path,
 ) -> TokenizerStatistics:
-    """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`, once
-    all is known to be right, and return its content. `families` are the model types that will read
-    the ids; `outputs` has the paths `tokenizer` and `stats`. Much unknown text is refused."""
+    """Train or load the tokenizer of `section`, write the file `tokenizer`, those beside it, and
+    its statistics `stats`, and return these. `families` are the model types that will read the ids.
+    Raises MlmError before anything is written, for much unknown text too."""
+    training = pretrained = longest = None
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
         # Of a directory, its name: its place on this machine is no part of the result.
-        name = Path(path).name if Path(path).is_dir() else path
-        origin = {
-            "byte_fallback": bool(content["model"].get("byte_fallback")),
-            "training": None,
-            "pretrained": Pretrained(name, revision),
-        }
+        pretrained = Pretrained(Path(path).name if Path(path).is_dir() else path, revision)
     else:
-        content, text = train_tokenizer(corpora["train"], section)
-        special, longest = section.special_tokens.model_dump(), None
-        origin = {"byte_fallback": section.byte_fallback, "training": text}
+        content, training = train_tokenizer(corpora["train"], section)
+        special = section.special_tokens.model_dump()
     encoder = Encoder(content, special, section.unknown_literal)
     for family in families:
         check_ids(encoder, family)
-    statistics = tokenizer_statistics(encoder, corpora, origin | {"kind": section.kind})
-    if statistics.splits["train"].unknown:
-        refuse_unknown_text(encoder, content["model"], corpora["train"], section)
-    directory = Path(outputs.tokenizer).parent
-    write_tokenizer(directory, content, special, section.unknown_literal, longest)
-    statistics.write(outputs.stats)
-    return statistics
-
-
-def tokenizer_statistics(
-    encoder: Encoder, corpora: dict[str, SplitDocuments], origin: dict[str, Any]
-) -> TokenizerStatistics:
-    """The content of tokenizer_stats.json; `origin` says where the tokenizer came from."""
-    splits, frequent, names = {}, [], encoder.names()
+    splits, counts = {}, {}
     for split, corpus in corpora.items():
-        share = corpus.evenly(MOST_BYTES)
-        counts, splits[split] = _split_statistics(encoder, corpus.texts(share=share))
-        if not share.is_all:
-            splits[split] = replace(splits[split], sampled=True)
-        if split == "train":
-            order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
-            frequent = [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]
-    return TokenizerStatistics(
+        counts[split], splits[split] = _split_statistics(encoder, corpus)
+    if splits["train"].unknown:
+        refuse_unknown_text(encoder, content["model"], corpora["train"], section)
+    write_tokenizer(tokenizer.parent, content, special, section.unknown_literal, longest)
+    statistics = TokenizerStatistics(
+        kind=section.kind,
         vocabulary_size=encoder.vocabulary_size,
+        byte_fallback=bool(content["model"].get("byte_fallback")),
         special_ids=encoder.special(),
         unknown_literal=encoder.unknown_literal,
         splits=splits,
-        most_frequent=frequent,
-        **origin,
+        most_frequent=_most_frequent(encoder, counts["train"]),
+        training=training,
+        pretrained=pretrained,
     )
+    statistics.write(stats)
+    return statistics
 
 
 def _split_statistics(
-    encoder: Encoder, batches: Iterable[list[str]]
+    encoder: Encoder, corpus: SplitDocuments
 ) -> tuple[np.ndarray, SplitStatistics]:
-    """The count of each id, [vocabulary], and the figures of one split."""
+    """Return the count of each id, [vocabulary], and the figures of one split."""
     counts = np.zeros(encoder.vocabulary_size, np.int64)
     words = size = characters = literals = 0
-    for texts in batches:
+    share = corpus.evenly(MOST_BYTES)
+    for texts in corpus.texts(share=share):
         for ids in encoder.encode(texts):
             counts += np.bincount(ids[1:-1], minlength=len(counts))
         literals += encoder.count_special_literals(texts)
@@ -105,4 +88,11 @@ def _split_statistics(
         unknown_rate=unknown / tokens if tokens else None,
         vocabulary_used=int(np.count_nonzero(counts)),
         special_literals=literals,
+        sampled=None if share.is_all else True,
     )
+
+
+def _most_frequent(encoder: Encoder, counts: np.ndarray) -> list[FrequentToken]:
+    names = encoder.names()
+    order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
+    return [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]

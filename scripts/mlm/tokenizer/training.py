@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
@@ -16,17 +16,11 @@ from mlm.tokenizer.unigram_training import train_unigram
 _TRAINERS = {"unigram": train_unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
 
 
-class Trained(NamedTuple):
-    """A tokenizer.json's content and what it was trained on."""
+def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> tuple[dict, TrainedOn]:
+    """Train a tokenizer of `section.vocabulary_size` ids (None: as many as suit the text). Return a
+    tokenizer.json's content and what it was trained on.
 
-    tokenizer: dict
-    text: TrainedOn
-
-
-def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
-    """A tokenizer of `section.vocabulary_size` ids (None: as many as suit the text).
-
-    Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte fallback,
+    The first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte fallback,
     the 256 bytes. Raises MlmError if the text does not suffice for the vocabulary.
     """
     text = TrainingText(corpus, section)
@@ -39,45 +33,45 @@ def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
             f"{error} Only {text.bytes:,} bytes of the train split were read, as of "
             f"tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
         ) from None
-    return Trained(_around(model, section), TrainedOn(text.documents, text.bytes, text.sampled))
+    return _around(model, section), TrainedOn(text.documents, text.bytes, text.sampled)
 
 
-def suitable_size(size: float | None) -> int:
-    """How many ids suit `size` bytes of text (None: a large text), by Heaps' law."""
-    if size is None:
-        return MOST_BY_ITSELF
+def suitable_size(size: float) -> int:
+    """Return how many ids suit `size` bytes of text, by Heaps' law."""
     return max(100, min(MOST_BY_ITSELF, round(2.5 * math.sqrt(size) / 100) * 100))
 
 
 def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
-    """A trained model, one of `tokenizers.models`, on a text of `size` bytes."""
-    by_itself = section.vocabulary_size is None
-    ids = suitable_size(size) if by_itself else section.vocabulary_size
+    """Train a model, one of `tokenizers.models`, on a text of `size` bytes."""
+    is_chosen = section.vocabulary_size is None
+    ids = suitable_size(size) if is_chosen else section.vocabulary_size
     while True:
-        of_what = "an even sample" if text.sampled else "all"
+        share = "an even sample" if text.sampled else "all"
         print(
-            f"Training a {section.kind} tokenizer of {ids:,} ids on {of_what} of the train split",
+            f"Training a {section.kind} tokenizer of {ids:,} ids on {share} of the train split",
             file=sys.stderr,
         )
-        own = section.model_copy(update={"vocabulary_size": ids})
         try:
-            return _TRAINERS[section.kind](text, own)
+            return _TRAINERS[section.kind](
+                text, section.model_copy(update={"vocabulary_size": ids})
+            )
         except (AlphabetTooLarge, CorpusTooSmall) as error:
-            if not by_itself:
+            if not is_chosen:
                 raise
             if isinstance(error, AlphabetTooLarge):
                 # Some more ids than characters, so that there are longer pieces too.
                 ids = error.needed + max(100, error.needed // 4)
             else:
-                # It is known exactly now.
-                ids, by_itself = error.ids, False
+                # Now the number is exact.
+                ids, is_chosen = error.ids, False
 
 
 def _around(model: Any, section: Tokenizer) -> dict:
-    """A tokenizer.json's content around `model`, whose first five ids are the special tokens.
+    """Return a tokenizer.json's content around `model`, whose first five ids are the special
+    tokens.
 
-    Words begin with `▁` (U+2581), in the first word of a text as well, so that a word is the same
-    piece wherever it is. With byte fallback a text must come back from its ids exactly: there the
+    Words begin with `▁` (U+2581), the first word of a text as well, so that a word is the same
+    piece everywhere. With byte fallback the ids of a text must decode to it exactly: there the
     first word has no mark, and a `▁` in the text is escaped, as is what looks like a byte piece.
     """
     import tokenizers
@@ -93,10 +87,10 @@ def _around(model: Any, section: Tokenizer) -> dict:
         replaced = [normalizers.Replace(old, new) for old, new in steps]
         tokenizer.normalizer = normalizers.Sequence(replaced)
     if section.kind == "wordpiece":
-        # Words and punctuation apart, as in BERT (Devlin et al., 2019); CJK characters too.
+        # Words, punctuation and CJK characters apart, as in BERT (Devlin et al., 2019).
         before = [tokenizer.normalizer] if steps else []
-        apart = normalizers.BertNormalizer(**BERT_NORMALISATION)
-        tokenizer.normalizer = normalizers.Sequence([*before, apart])
+        bert = normalizers.BertNormalizer(**BERT_NORMALISATION)
+        tokenizer.normalizer = normalizers.Sequence([*before, bert])
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     else:
@@ -111,7 +105,7 @@ def _around(model: Any, section: Tokenizer) -> dict:
 
 
 def _mark_words(tokenizer: Any, byte_fallback: bool) -> None:
-    """Words with `▁` before them, for the kinds that put a text together again from pieces."""
+    """Mark the words of `tokenizer` by `▁`, for the kinds that join pieces to a text again."""
     from tokenizers import decoders, pre_tokenizers
 
     scheme = "never" if byte_fallback else "first"

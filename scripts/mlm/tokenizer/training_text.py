@@ -1,7 +1,7 @@
 """The text that a tokenizer is trained on: cleaned, cut, and evenly sampled."""
 
-import math
 from collections.abc import Iterator
+from itertools import chain
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
@@ -24,7 +24,7 @@ NO_TEXT = "There is no text to train a tokenizer on, but white space and special
 
 
 class AlphabetTooLarge(MlmError):
-    """The characters alone take `needed` ids, more than there are."""
+    """The characters alone need more ids than there are: `needed`."""
 
     def __init__(self, needed: int, section: Tokenizer):
         self.needed = needed
@@ -36,7 +36,7 @@ class AlphabetTooLarge(MlmError):
 
 
 class CorpusTooSmall(MlmError):
-    """The text gives `ids`, fewer than were asked for."""
+    """The text gives fewer ids than `tokenizer.vocabulary_size`: `ids`."""
 
     def __init__(self, ids: int, section: Tokenizer):
         self.ids = ids
@@ -63,32 +63,31 @@ class TrainingText:
         self.documents, self.bytes, self.boundaries = 0, 0, ""
 
     def __iter__(self) -> Iterator[str]:
-        self.bytes, seen, most = 0, 0, self._section.max_training_bytes
-        for sentence in self._sentences():
-            size = _size(sentence)
-            seen += size
-            # Of a sample, what keeps to its share of the bytes so far.
-            due = min(most, most * seen / self._share.bytes) if self.sampled else math.inf
-            if self.bytes + size <= due:
-                self.bytes += size
-                yield sentence
-
-    def _sentences(self) -> Iterator[str]:
-        self.documents, read, found = 0, 0, set()
+        section, self.documents, self.bytes = self._section, 0, 0
+        read, passed, boundaries = 0, 0, set()
         progress = Progress("reading the training text", self._share.bytes, "bytes")
         for texts in self._corpus.texts(share=self._share):
             for text in texts:
                 read += _size(text)
-                for old, new in self._section.replacements:
+                self.documents += 1
+                for old, new in section.replacements:
                     text = text.replace(old, new)
                 if present := [c for c in BOUNDARIES if c in text]:
-                    found.update(present)
+                    boundaries.update(present)
                     text = text.translate(_LINE_ENDS)
-                self.documents += 1
-                for line in _broken(text, self._section).split("\n"):
-                    yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
+                for sentence in chain.from_iterable(map(cut, _broken(text, section).split("\n"))):
+                    size = _size(sentence)
+                    passed += size
+                    if not self.sampled or self.bytes + size <= self._due(passed):
+                        self.bytes += size
+                        yield sentence
             progress.to(read)
-        self.boundaries = "".join(sorted(found))
+        self.boundaries = "".join(sorted(boundaries))
+
+    def _due(self, passed: int) -> float:
+        """Return the size of a sample after `passed` bytes: it grows in proportion to them."""
+        most = self._section.max_training_bytes
+        return min(most, most * passed / self._share.bytes)
 
 
 def _size(text: str) -> int:
@@ -96,8 +95,8 @@ def _size(text: str) -> int:
 
 
 def _broken(text: str, section: Tokenizer) -> str:
-    """`text` with a line end in each special string, after its first character: no piece learned is
-    one. The unknown literal is left out."""
+    """Return `text` with a line end in each special string, after its first character, so that no
+    piece learned is one. The unknown literal is left out."""
     if section.unknown_literal:
         text = text.replace(section.unknown_literal, "\n")
     for literal in section.special_tokens.texts:
@@ -110,8 +109,8 @@ def _broken(text: str, section: Tokenizer) -> str:
 
 
 def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
-    """`line` in stretches of at most `longest` characters, ended at a space (left out) if one is
-    there."""
+    """Yield `line` in stretches of at most `longest` characters, ended at a space (left out) if
+    there is one."""
     start = 0
     while len(line) - start > longest:
         space = line.rfind(" ", start + 1, start + longest + 1)

@@ -1,7 +1,7 @@
 """Unigram pieces and their scores, by sentencepiece's trainer (Kudo, 2018, arXiv 1804.10959).
 
 The trainer of `tokenizers` gives other scores on every run; sentencepiece gives the same bytes for
-a number of threads. It is given every word once, with its number: no piece spans words.
+a number of threads. It gets every word once, with its count: no piece spans words.
 """
 
 import io
@@ -30,8 +30,9 @@ _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 
 def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
-    """A `tokenizers.models.Unigram`: special tokens, bytes, pieces with the most probable first,
-    and the boundaries that occur. Raises MlmError for too little text, or too many characters."""
+    """Train a `tokenizers.models.Unigram` of special tokens, bytes, pieces with the most probable
+    first, and the boundaries that occur. Raises MlmError for too little text, or too many
+    characters."""
     from tokenizers import models
 
     model = sentencepiece_model(text, section)
@@ -43,14 +44,14 @@ def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
     if len(longer) < len(apart):
         raise AlphabetTooLarge(section.vocabulary_size + len(apart) - len(longer), section)
     dropped = set(longer[len(longer) - len(apart) :])
-    kept = [piece for i, piece in enumerate(learned) if i not in dropped]
+    pieces = [piece for i, piece in enumerate(learned) if i not in dropped]
     bytes_ = BYTE_PIECES if section.byte_fallback else ()
     reserved = [(piece, 0.0) for piece in (*section.special_tokens.texts, *bytes_)]
-    return models.Unigram([*reserved, *kept, *apart], 3, section.byte_fallback)
+    return models.Unigram([*reserved, *pieces, *apart], 3, section.byte_fallback)
 
 
 def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
-    """sentencepiece's model: its unknown piece, and the learned pieces without the boundaries."""
+    """Train sentencepiece's model: its unknown piece, and the pieces without the boundaries."""
     model = io.BytesIO()
     try:
         _sentencepiece().SentencePieceTrainer.Train(
@@ -80,8 +81,8 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
 
 
 def _sentencepiece() -> ModuleType:
-    """The package, with OpenMP threads that sleep while they wait: if another process has one of
-    the cores, spinning ones take ten times as long."""
+    """Import the package, with OpenMP threads that sleep while they wait: if another process has
+    one of the cores, spinning ones take ten times as long."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import sentencepiece
 
@@ -89,9 +90,9 @@ def _sentencepiece() -> ModuleType:
 
 
 def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
-    """How often each word occurs, in the order of the first occurrences; with byte fallback, words
-    after the first bring METASPACE themselves. Spaces in runs are left out: the lone mark would
-    become so probable that words are spelled as the mark and the rest."""
+    """Count each word, in the order of the first occurrences; with byte fallback, words after the
+    first include METASPACE. Runs of spaces are left out: the lone mark would become so probable
+    that words are spelled as the mark and the rest."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         words = [word for word in sentence.split(" ") if word]

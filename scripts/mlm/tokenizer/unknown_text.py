@@ -1,4 +1,4 @@
-"""Refusing a tokenizer that reads much of the training text as unknown, with the cause."""
+"""Refusal of a tokenizer that reads much of the training text as unknown, with the cause."""
 
 import unicodedata
 from collections import Counter
@@ -46,7 +46,7 @@ def refuse_unknown_text(
 def _causes(
     encoder: Encoder, model: dict[str, Any], parts: Counter[str], section: Tokenizer
 ) -> Iterator[str]:
-    """A sentence for each cause, with what to do."""
+    """Yield a sentence for each cause, with what to do."""
     ready, trained = section.kind == "pretrained", "tokenizer.kind: unigram or bpe"
     longest = model.get("max_input_chars_per_word", 100) if model["type"] == "WordPiece" else None
     short = [part for part in parts if longest is None or len(part) <= longest]

@@ -15,7 +15,7 @@ from mlm.foundations.environment import FRAMEWORKS, PACKAGES, package_versions
 from mlm.foundations.errors import listed
 from mlm.foundations.terminal import show
 from mlm.model.export import ExportedModel
-from mlm.tokenizer.tokenizer_files import copy_tokenizer
+from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
 from mlm.training.branching import Branch, branch_of
 from mlm.training.console import Console
@@ -167,7 +167,7 @@ def _write_results(
     log: TrainingLog,
 ) -> None:
     config, files = prepared.config, prepared.files
-    directory = results.model_directory
+    directory = Path(results.model_directory)
     exported.write(directory)
     tokenizer = Path(files.tokenizer).parent
     copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
