@@ -9,22 +9,24 @@ with errors_in_words():
 IN_PARTS = len(PARTS) > 1 or CORPUS.corpus.source == "mix"
 PARTS_PLACE = f"results/corpus/parts/{len(PARTS):05d}"
 NEAR = CORPUS.corpus.filters.near_duplicates
+# Endings of what a comparison of the documents of a part leaves, by what is on.
+OVERLAP = ("json", "numbers") if CORPUS.decontaminates else ()
+SIGNED = ("json", "signatures", "keys") if NEAR.enabled else ()
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
 }
 
 
-def of_parts(stem, *endings, wanted=True):
+def of_parts(stem, *endings):
     """The files that the jobs of all parts leave, by the stem and the endings of their names."""
-    numbers = range(len(PARTS)) if IN_PARTS and wanted else []
+    numbers = range(len(PARTS)) if IN_PARTS else []
     return [f"{PARTS_PLACE}/{stem}-{part:05d}.{e}" for part in numbers for e in endings]
 
 
 def removed_by(ending):
     """The files on documents that passes removed, but for near-duplicates."""
-    overlaps = of_parts("overlap", ending, wanted=CORPUS.decontaminates)
-    return [f"{PARTS_PLACE}/removed.{ending}", *overlaps]
+    return [f"{PARTS_PLACE}/removed.{ending}", *(of_parts("overlap", ending) if OVERLAP else [])]
 
 
 def near_duplicates(ending):
@@ -34,14 +36,13 @@ def near_duplicates(ending):
 
 def written(*endings, splits=SPLITS):
     """The Parquet files of `splits` as jobs of parts write them, and what is beside them."""
-    stems = [
-        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}"
-        for split in splits
-        if IN_PARTS
-        for count in [getattr(settings.corpus.count, split)]
+    counts = {split: getattr(settings.corpus.count, split) for split in splits if IN_PARTS}
+    return [
+        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
+        for split, count in counts.items()
         for share in range(count)
+        for ending in endings
     ]
-    return [f"{stem}.{ending}" for stem in stems for ending in endings]
 
 
 def held_out_records(split):
@@ -102,65 +103,45 @@ rule corpus_deduplicate:
         "../scripts/jobs/corpus.py"
 
 
-rule corpus_decontaminate:
-    """Find documents of a part of train that share words in a row with texts of an evaluation."""
-    input:
-        filters=source(FILTER_FILES),
-        removed=[f"{PARTS_PLACE}/removed.json"],
-    output:
-        record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
-        removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
-    log:
-        "logs/corpus_decontaminate/{parts}-{part}.log",
-    benchmark:
-        "logs/benchmarks/corpus_decontaminate/{parts}-{part}.tsv"
-    conda:
-        "../envs/environment.yaml"
-    resources:
-        mem_mb=1500,
-        runtime=240,
-    params:
-        files=identities(FILTER_FILES),
-        corpus=CORPUS.for_decontamination().as_param(),
-        code=code_of("corpus", "corpus_decontaminate"),
-    script:
-        "../scripts/jobs/corpus.py"
+if OVERLAP or SIGNED:
 
-
-rule corpus_sign:
-    """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
-    input:
-        removed=[
-            f"{PARTS_PLACE}/{stem}.json"
-            for stem in ("removed", "overlap-{part}")
-            if stem == "removed" or CORPUS.decontaminates
-        ],
-        part=f"{PARTS_PLACE}/read-{{part}}.json",
-    output:
-        record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
-        signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
-        bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
-    log:
-        "logs/corpus_sign/{parts}-{part}.log",
-    benchmark:
-        "logs/benchmarks/corpus_sign/{parts}-{part}.tsv"
-    conda:
-        "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=240,
-    params:
-        near=NEAR.model_dump(include={"words", "bands", "rows"}),
-        code=code_of("corpus", "corpus_sign"),
-    script:
-        "../scripts/jobs/corpus.py"
+    rule corpus_compare:
+        """Find documents of a part that share words with texts of an evaluation; sign the others."""
+        input:
+            filters=source(FILTER_FILES),
+            removed=f"{PARTS_PLACE}/removed.json",
+            part=f"{PARTS_PLACE}/read-{{part}}.json",
+        output:
+            **{
+                f"{stem}_{ending}": temp(
+                    f"results/corpus/parts/{{parts}}/{stem}-{{part}}.{ending}"
+                )
+                for stem, endings in (("overlap", OVERLAP), ("signed", SIGNED))
+                for ending in endings
+            },
+        log:
+            "logs/corpus_compare/{parts}-{part}.log",
+        benchmark:
+            "logs/benchmarks/corpus_compare/{parts}-{part}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        resources:
+            mem_mb=1500,
+            runtime=240,
+        params:
+            files=identities(FILTER_FILES),
+            corpus=CORPUS.for_decontamination().as_param(),
+            near=NEAR.model_dump(include={"words", "bands", "rows"}),
+            code=code_of("corpus", "corpus_compare"),
+        script:
+            "../scripts/jobs/corpus.py"
 
 
 rule corpus_cluster:
     """Cluster documents that share keys, and keep one of each cluster."""
     input:
         removed=removed_by("json"),
-        signed=of_parts("signed", "json", wanted=NEAR.enabled),
+        signed=of_parts("signed", "json"),
     output:
         record=temp("results/corpus/parts/{parts}/near.json"),
         removed=temp("results/corpus/parts/{parts}/near.numbers"),
@@ -217,7 +198,7 @@ rule corpus_counts:
         spools=of_parts("read", "digests", *SPLITS),
         removed=removed_by("json"),
         numbers=[*removed_by("numbers"), *near_duplicates("numbers")],
-        signed=of_parts("signed", "json", "signatures", "keys", wanted=NEAR.enabled),
+        signed=of_parts("signed", *SIGNED),
         near=near_duplicates("json"),
         counted=written("groups", "shared"),
         files=written("parquet"),

@@ -26,24 +26,20 @@ def find_duplicates(job):
     deduplicate(parts, params.deduplicate, params.remove_leakage, Path(job.output.record))
 
 
-@run_as_job("corpus_decontaminate")
-def find_contaminated(job):
+@run_as_job("corpus_compare")
+def compare_documents(job):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.corpus.decontamination import decontaminate
-    from mlm.corpus.spooling import SpooledCorpus
-
-    corpus, part = SpooledCorpus(job.input.removed), int(job.wildcards.part)
-    configuration = CorpusConfiguration.model_validate(job.params.corpus)
-    decontaminate(corpus, part, configuration, Path(job.output.record))
-
-
-@run_as_job("corpus_sign")
-def compute_signatures(job):
     from mlm.corpus.near_duplicates import sign
     from mlm.corpus.spooling import SpooledCorpus
 
-    corpus, part = SpooledCorpus(job.input.removed), int(job.wildcards.part)
-    sign(corpus, part, Path(job.output.record), **job.params.near)
+    part, removed, output = int(job.wildcards.part), [job.input.removed], job.output
+    if overlap := output.get("overlap_json"):
+        configuration = CorpusConfiguration.model_validate(job.params.corpus)
+        decontaminate(SpooledCorpus(removed), part, configuration, Path(overlap))
+        removed.append(overlap)
+    if signed := output.get("signed_json"):
+        sign(SpooledCorpus(removed), part, Path(signed), **job.params.near)
 
 
 @run_as_job("corpus_cluster")

