@@ -21,7 +21,6 @@ include: "rules/evaluate.smk"
 include: "rules/finetune.smk"
 include: "rules/report.smk"
 include: "rules/publish.smk"
-include: "rules/check.smk"
 include: "rules/results.smk"
 
 

@@ -16,6 +16,7 @@ from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.model.checkpoints import checkpoint_files
 from mlm.report.other_runs import files_of_other_runs
+from mlm.tokenizer.pretrained import source_files
 
 # Jobs read the rules as well, and need not print the same lines again.
 show_once = logger.info if workflow.is_main_process else lambda line: None
@@ -23,10 +24,11 @@ with errors_in_words():
     settings = settings_of(workflow, config)
     CORPUS = corpus_configuration(settings)
     # Looked for before anything is planned: Snakemake takes the results of a missing file as done.
-    FILES_OF_SOURCES, FILTER_FILES, OTHER_RUNS = all_named_files(
+    FILES_OF_SOURCES, FILTER_FILES, TOKENIZER_SOURCE, OTHER_RUNS = all_named_files(
         settings if workflow.is_main_process else None,
         lambda: files_of_sources(CORPUS.corpus, show_once),
         lambda: filter_files(CORPUS),
+        lambda: source_files(settings.tokenizer.directory),
         lambda: files_of_other_runs(settings.report.also),
     )
 
@@ -35,6 +37,8 @@ TRAININGS = trainings(settings)
 EVALUATIONS = {run: sections.evaluation for run, sections in settings.sections_of_runs().items()}
 FINETUNE_STARTS, FINETUNE_FOLDS = ["pretrained", "random"], range(settings.finetune.folds)
 FINETUNE_ALSO = {label_of(place): place for place in settings.finetune.also}
+# Ids of the tokenizer, at most; None if it is not known before it is made.
+VOCABULARY = settings.tokenizer.expected_size
 BUCKET = workflow.storage_settings.default_storage_provider
 
 TOKENIZER_FILES = [f"results/tokenizer/{name}" for name in TOKENIZER_NAMES]
@@ -85,9 +89,9 @@ def source(paths):
     return [ancient(local(str(path))) for path in paths]
 
 
-def checkpoint_of_run(wildcards):
+def checkpoint_of_run(w):
     """The files of the checkpoint that the job's run begins with; none of one on the Hub."""
-    return source(checkpoint_files(TRAININGS[wildcards.run].model.start_from))
+    return source(checkpoint_files(TRAININGS[w.run].model.start_from))
 
 
 def in_directory(directory, files):
@@ -101,10 +105,10 @@ def corpus_files(split):
     return [f"results/corpus/{file_name(split, share, count)}" for share in range(count)]
 
 
-def corpus_files_of_shard(wildcards):
+def corpus_files_of_shard(w):
     """The corpus files with documents of the job's shard: both are shares of the split."""
-    files = corpus_files(wildcards.split)
-    return [files[i] for i in overlapping(int(wildcards.shard), int(wildcards.shards), len(files))]
+    files = corpus_files(w.split)
+    return [files[i] for i in overlapping(int(w.shard), int(w.shards), len(files))]
 
 
 def shard_files(split, suffix="tfrecord"):

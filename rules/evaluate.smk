@@ -8,7 +8,7 @@ rule evaluate:
         **MODEL_FILES,
         **{split: f"results/manifests/{split}.json" for split in SPLITS},
         staged=staged_shards(*SPLITS),
-        pairs=lambda wildcards: source(EVALUATIONS[wildcards.run].minimal_pair_files),
+        pairs=lambda w: source(EVALUATIONS[w.run].minimal_pair_files),
         corpus=[f"results/corpus/{split}.json" for split in ("train", "test")],
         texts=corpus_files("test"),
     output:
@@ -21,18 +21,17 @@ rule evaluate:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory_of_evaluation(
-            TRAININGS[wildcards.run],
-            EVALUATIONS[wildcards.run],
-            settings.tokenizer.expected_size,
-            stored_tokens(input.train),
-            stored_tokens(input.test),
+        mem_mb=lambda w, input: memory_of_evaluation(
+            TRAININGS[w.run],
+            EVALUATIONS[w.run],
+            VOCABULARY,
+            *map(stored_tokens, (input.train, input.test)),
         ),
         runtime=120,
     params:
-        evaluation=lambda wildcards: EVALUATIONS[wildcards.run].as_param("prompts"),
-        files=lambda wildcards: identities(EVALUATIONS[wildcards.run].minimal_pair_files),
-        attend=lambda wildcards: TRAININGS[wildcards.run].pretraining.attend,
+        evaluation=lambda w: EVALUATIONS[w.run].as_param("prompts"),
+        files=lambda w: identities(EVALUATIONS[w.run].minimal_pair_files),
+        attend=lambda w: TRAININGS[w.run].pretraining.attend,
         accelerator=settings.accelerator.for_evaluation.as_param(),
         code=code_of("evaluate", "evaluate"),
     script:
@@ -53,7 +52,7 @@ rule fill_mask:
         mem_mb=2000,
         runtime=15,
     params:
-        prompts=lambda wildcards: EVALUATIONS[wildcards.run].prompts,
+        prompts=lambda w: EVALUATIONS[w.run].prompts,
         cpu_threads=settings.accelerator.cpu_threads,
         code=code_of("fill_mask", "fill_mask"),
     script:

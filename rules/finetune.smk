@@ -5,7 +5,7 @@ FINETUNE_RULES = [f"finetune_{name}" for name in ("data", "ridge", "fold", "publ
 FINETUNE_FILES = [settings.finetune.data.file] if settings.finetune.data.source == "csv" else []
 FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
 FOLD_TABLES = {"predictions": "predictions.csv", "history": "history.csv", "record": "fold.json"}
-FOLD_MODEL = {"weights": "model.safetensors", "config": "config.json"}
+FOLD_FILES = dict(**FOLD_TABLES, weights="model.safetensors", config="config.json")
 # The directories of a start's folds, in order.
 FOLDS_OF = {
     start: expand(f"{directory}/fold-{{fold}}", fold=FINETUNE_FOLDS, allow_missing=True)
@@ -52,8 +52,6 @@ rule finetune_ridge:
         record="results/finetune/tfidf_ridge.json",
     log:
         "logs/finetune_ridge/finetune_ridge.log",
-    benchmark:
-        "logs/benchmarks/finetune_ridge/finetune_ridge.tsv"
     conda:
         "../envs/environment.yaml"
     resources:
@@ -73,8 +71,7 @@ rule finetune_fold:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
     output:
-        **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_TABLES),
-        **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_MODEL),
+        **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_FILES),
     log:
         "logs/finetune_fold/{run}-{start}-{fold}.log",
     benchmark:
@@ -83,7 +80,7 @@ rule finetune_fold:
         "../envs/environment.yaml"
     threads: settings.finetune.cpu_threads
     resources:
-        mem_mb=lambda wildcards, input: int(2000 + 8 * input.size_mb),
+        mem_mb=lambda w, input: int(2000 + 8 * input.size_mb),
         runtime=240,
     params:
         finetune=settings.finetune.for_folds.as_param(),
@@ -97,17 +94,16 @@ rule finetune_fold:
 use rule finetune_fold as finetune_published with:
     input:
         table="results/finetune/examples.csv",
-        files=lambda wildcards: source(checkpoint_files(FINETUNE_ALSO[wildcards.encoder])),
+        files=lambda w: source(checkpoint_files(FINETUNE_ALSO[w.encoder])),
     output:
-        **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_TABLES),
-        **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_MODEL),
+        **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_FILES),
     log:
         "logs/finetune_published/{encoder}-{fold}.log",
     benchmark:
         "logs/benchmarks/finetune_published/{encoder}-{fold}.tsv"
     params:
-        encoder=lambda wildcards: FINETUNE_ALSO[wildcards.encoder],
-        files=lambda wildcards: identities(checkpoint_files(FINETUNE_ALSO[wildcards.encoder])),
+        encoder=lambda w: FINETUNE_ALSO[w.encoder],
+        files=lambda w: identities(checkpoint_files(FINETUNE_ALSO[w.encoder])),
         code=code_of("finetune", "finetune_published"),
 
 

@@ -1,5 +1,5 @@
-# Preflight: what would fail on a TPU or a GPU, by its compiler on a machine that has none:
-# results/runs/{run}/preflight.json, and results/preflight.txt if all passed.
+# What would fail, before it costs anything: on a TPU or a GPU, by its compiler on a machine that has none,
+# to results/runs/{run}/preflight.json and, if all passed, results/preflight.txt; and here (target check).
 
 
 rule compile_train_step:
@@ -20,9 +20,9 @@ rule compile_train_step:
         runtime=240,
     params:
         targets=settings.preflight.targets,
-        training=lambda wildcards: TRAININGS[wildcards.run].for_preflight.as_param("operation"),
-        evaluation=lambda wildcards: EVALUATIONS[wildcards.run].for_preflight.as_param(),
-        state_directory=lambda wildcards: TRAININGS[wildcards.run].operation.checkpoint.directory,
+        training=lambda w: TRAININGS[w.run].for_preflight.as_param("operation"),
+        evaluation=lambda w: EVALUATIONS[w.run].for_preflight.as_param(),
+        state_directory=lambda w: TRAININGS[w.run].operation.checkpoint.directory,
         code=code_of("preflight", "compile_train_step"),
     script:
         "../scripts/jobs/preflight.py"
@@ -45,3 +45,21 @@ rule preflight:
         code=code_of("preflight", "preflight"),
     script:
         "../scripts/jobs/preflight.py"
+
+
+# Without an output, not even a benchmark, it is made whenever it is asked for.
+rule check:
+    """Say what stands in the way of a run and what it will take, from a sample. A target."""
+    log:
+        "logs/check/check.log",
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=10,
+    params:
+        given=canonical(settings.given),
+        code=code_of("check", "check"),
+    script:
+        "../scripts/jobs/check.py"

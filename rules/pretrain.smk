@@ -20,9 +20,9 @@ rule pretrain:
         special_tokens_map="results/tokenizer/special_tokens_map.json",
         start=checkpoint_of_run,
         # The training that this one continues.
-        continued=lambda wildcards: [
+        continued=lambda w: [
             ancient(f"results/runs/{parent.name}/training.json")
-            for parent in [TRAININGS[wildcards.run].operation.parent]
+            for parent in [TRAININGS[w.run].operation.parent]
             if parent is not None
         ],
     output:
@@ -35,14 +35,14 @@ rule pretrain:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=lambda wildcards, input: memory_of_training(
-            TRAININGS[wildcards.run], settings.tokenizer.expected_size, stored_tokens(input.train)
+        mem_mb=lambda w, input: memory_of_training(
+            TRAININGS[w.run], VOCABULARY, stored_tokens(input.train)
         ),
         runtime=720,
     params:
-        training=lambda wildcards: TRAININGS[wildcards.run].as_param("operation"),
-        operation=lambda wildcards: NotCompared(**TRAININGS[wildcards.run].operation.model_dump()),
-        start=lambda wildcards: identities(checkpoint_of_run(wildcards)),
+        training=lambda w: TRAININGS[w.run].as_param("operation"),
+        operation=lambda w: NotCompared(**TRAININGS[w.run].operation.model_dump()),
+        start=lambda w: identities(checkpoint_of_run(w)),
         code=code_of("pretrain", "pretrain"),
     script:
         "../scripts/jobs/pretrain.py"

@@ -23,9 +23,6 @@ rule export:
     localrule: True
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=500,
-        runtime=10,
     params:
         title=settings.report.title,
         publish=settings.publish.for_job("dataset").as_param(),
@@ -40,7 +37,7 @@ rule publish:
     input:
         rules.export.output,
         # Snakemake would show any other exception with wildcards and a traceback.
-        lambda wildcards: PUBLISH_RECORDS
+        lambda w: PUBLISH_RECORDS
         or sys.exit(
             "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
             "publish.model in the configuration, each to owner/name; what is null is not published"
@@ -59,9 +56,6 @@ rule publish_tokenizer:
     localrule: True
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=500,
-        runtime=60,
     params:
         publish=settings.publish.for_job("tokenizer").as_param(),
         corpus=ORIGIN,
@@ -70,8 +64,8 @@ rule publish_tokenizer:
         "../scripts/jobs/publish.py"
 
 
-rule publish_dataset:
-    """Publish the shards with their manifests and a card."""
+# Publish the shards with their manifests and a card.
+use rule publish_tokenizer as publish_dataset with:
     input:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
         shards=[file for split in SPLITS for file in shard_files(split)],
@@ -81,24 +75,13 @@ rule publish_dataset:
         "results/publish/dataset.json",
     log:
         "logs/publish_dataset/publish_dataset.log",
-    benchmark:
-        "logs/benchmarks/publish_dataset/publish_dataset.tsv"
-    localrule: True
-    conda:
-        "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=1440,
     params:
         publish=settings.publish.for_job("dataset").as_param(),
-        corpus=ORIGIN,
         code=code_of("publish", "publish_dataset"),
-    script:
-        "../scripts/jobs/publish.py"
 
 
-rule publish_model:
-    """Publish a run's model with its card and its figures."""
+# Publish a run's model with its card and its figures.
+use rule publish_tokenizer as publish_model with:
     input:
         **MODEL_FILES,
         evaluation="results/runs/{run}/evaluation.json",
@@ -106,18 +89,9 @@ rule publish_model:
         "results/publish/model-{run}.json",
     log:
         "logs/publish_model/{run}.log",
-    localrule: True
-    conda:
-        "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=240,
     params:
-        publish=lambda wildcards: settings.publish.of_model(wildcards.run).as_param(),
-        corpus=ORIGIN,
-        prompt=lambda wildcards: EVALUATIONS[wildcards.run].card_prompt(
+        publish=lambda w: settings.publish.of_model(w.run).as_param(),
+        prompt=lambda w: EVALUATIONS[w.run].card_prompt(
             embedded=settings.corpus.source == "embedded"
         ),
         code=code_of("publish", "publish_model"),
-    script:
-        "../scripts/jobs/publish.py"

@@ -2,15 +2,12 @@
 
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 
-# What the report shows if it is asked for, with what it is read from.
-REPORT_EXTRAS = {
-    name: f"results/runs/{{run}}/{file}"
-    for name, file, wanted in (
-        ("preview", "preview.json", True),
-        ("preflight", "preflight.json", settings.preflight.enabled),
-        ("finetune", "finetune/metrics.json", settings.finetune.enabled),
-    )
-    if wanted
+# The files of a run that the report is made from.
+REPORTED_FILES = {
+    "curves": "training.csv",
+    **{name: f"{name}.json" for name in ("training", "evaluation", "fill_mask", "preview")},
+    **({"preflight": "preflight.json"} if settings.preflight.enabled else {}),
+    **({"finetune": "finetune/metrics.json"} if settings.finetune.enabled else {}),
 }
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if settings.finetune.enabled else {})
 # An edited template remakes the page, wherever it lies.
@@ -20,15 +17,13 @@ TEMPLATES = sorted(f for f in (BASE / "report").rglob("*.*") if f.suffix != ".rs
 rule report:
     """Show what was trained, on what, how good it is, and where it all came from."""
     input:
-        **{name: expand(path, run=REPORTED_RUNS) for name, path in REPORT_EXTRAS.items()},
         **{
-            name: expand(f"results/runs/{{run}}/{name}.json", run=REPORTED_RUNS)
-            for name in ("training", "evaluation", "fill_mask")
+            name: expand("results/runs/{run}/{file}", run=REPORTED_RUNS, file=file)
+            for name, file in REPORTED_FILES.items()
         },
         corpus=expand("results/corpus/{split}.json", split=SPLITS),
         tokenizer=["results/tokenizer/tokenizer_stats.json"],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
-        curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
         also=source(OTHER_RUNS),
     output:
         page=report("results/report.html", caption="../report/page.rst", category="Report"),
@@ -44,8 +39,6 @@ rule report:
         ],
     log:
         "logs/report/report.log",
-    benchmark:
-        "logs/benchmarks/report/report.tsv"
     conda:
         "../envs/environment.yaml"
     resources:

@@ -9,7 +9,7 @@ RESULTS = [
     *[f for s in SPLITS for end in ("tfrecord", "json") for f in shard_files(s, end)],
     *expand("results/manifests/{split}.json", split=SPLITS),
     *made_by("pretrain", "keep_model", "evaluate", "fill_mask", runs=REPORTED_RUNS),
-    *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
+    *expand("results/runs/{run}/{file}", run=REPORTED_RUNS, file=REPORTED_FILES.values()),
     *(made_by(*FINETUNE_RULES) if settings.finetune.enabled else []),
     *made_by("report"),
 ]

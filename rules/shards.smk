@@ -31,8 +31,8 @@ rule shard:
 rule manifest:
     """Name a split's shards with their counts and digests; see that none is missing."""
     input:
-        shards=lambda wildcards: shard_files(wildcards.split),
-        summaries=lambda wildcards: shard_files(wildcards.split, "json"),
+        shards=lambda w: shard_files(w.split),
+        summaries=lambda w: shard_files(w.split, "json"),
         described="results/corpus/{split}.json",
         tokenizer="results/tokenizer/tokenizer.json",
         record="results/tokenizer/tokenizer_stats.json",
@@ -67,10 +67,10 @@ rule masked_samples:
         mem_mb=2000,
         runtime=30,
     params:
-        pretraining=lambda wildcards: (
-            TRAININGS[wildcards.run].pretraining.only("masking", "shuffle_window").as_param()
+        pretraining=lambda w: (
+            TRAININGS[w.run].pretraining.only("masking", "shuffle_window").as_param()
         ),
-        seed=lambda wildcards: TRAININGS[wildcards.run].training_seed,
+        seed=lambda w: TRAININGS[w.run].training_seed,
         sequence_length=settings.shards.sequence_length,
         code=code_of("samples", "masked_samples"),
     script:

@@ -1,12 +1,6 @@
 # From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
 from mlm.config.memory import memory_of_tokenizer
 from mlm.config.resolution import families_of
-from mlm.tokenizer.pretrained import source_files
-
-with errors_in_words():
-    PRETRAINED_TOKENIZER = source_files(
-        settings.tokenizer.pretrained.path if settings.tokenizer.kind == "pretrained" else None
-    )
 
 
 rule tokenizer:
@@ -14,7 +8,7 @@ rule tokenizer:
     input:
         corpus=[file for split in SPLITS for file in corpus_files(split)],
         records=expand("results/corpus/{split}.json", split=SPLITS),
-        pretrained=source(PRETRAINED_TOKENIZER),
+        pretrained=source(TOKENIZER_SOURCE),
     output:
         tokenizer="results/tokenizer/tokenizer.json",
         config="results/tokenizer/tokenizer_config.json",
@@ -29,10 +23,10 @@ rule tokenizer:
     threads: settings.tokenizer.training_threads
     resources:
         # Parquet is about a third of the text.
-        mem_mb=lambda wildcards, input: memory_of_tokenizer(settings.tokenizer, 3 * input.size),
+        mem_mb=lambda w, input: memory_of_tokenizer(settings.tokenizer, 3 * input.size),
         runtime=240,
     params:
-        files=identities(PRETRAINED_TOKENIZER),
+        files=identities(TOKENIZER_SOURCE),
         tokenizer=settings.tokenizer.as_param(),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
         families=families_of(settings) if settings.tokenizer.kind == "pretrained" else [],

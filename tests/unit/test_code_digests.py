@@ -10,16 +10,9 @@ import pytest
 from mlm.foundations.code_digests import code_digests, is_of_another_rule, job_digests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-#: The adapter of each rule.
-ADAPTERS = dict(
-    found
-    for file in (SCRIPTS.parent / "rules").glob("*.smk")
-    for found in re.findall(
-        r"^ *rule (\w+):\n(?:(?!^ *rule ).*\n)*? +\"../scripts/jobs/(\w+)\.py\"",
-        file.read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-)
+RULES = "".join(f.read_text(encoding="utf-8") for f in (SCRIPTS.parent / "rules").glob("*.smk"))
+#: The adapter and the name of each rule, as its params name them.
+ADAPTERS = {rule: script for script, rule in re.findall(r'code_of\("(\w+)", "(\w+)"\)', RULES)}
 #: Their imports take little of the time of the default run.
 IN_DEFAULT_RUN = {"corpus", "tokenizer", "shard", "report"}
 
@@ -112,6 +105,9 @@ def test_a_rule_depends_on_no_function_of_an_adapter_that_other_rules_run():
 
 
 def test_every_adapter_has_a_function_for_each_of_its_rules():
+    named = re.findall(r"^rule (\w+):\n(?:(?:(?!^rule ).*\n)*?    script:)", RULES, re.MULTILINE)
+    named += re.findall(r"^ *use rule \w+ as (\w+) with", RULES, re.MULTILINE)
+    assert set(named) == ADAPTERS.keys(), "each depends on its own code"
     scripts = {path.stem for path in (SCRIPTS / "jobs").glob("*.py")} - {"job_adapter"}
     assert scripts == set(ADAPTERS.values())
     for rule, script in ADAPTERS.items():

@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
     assert words in str(caught.value) and "\n" not in str(caught.value)
     if words == TWICE:  # which Snakemake merges away
         with pytest.raises(MlmError, match=TWICE):
-            settings_from(DEFAULTS, ConfigSettings(configfiles=[file]), [file])
+            settings_from(ConfigSettings(configfiles=[file]), [file])
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,8 @@ def test_the_length_of_the_last_overlay_counts(tmp_path):
         (named, {"pretraining": {"tokens": 7}}, {"steps": None, "epochs": None, "tokens": 7}),
     ):
         options = ConfigSettings(configfiles=files, config=assigned)
-        config = copy.deepcopy(DEFAULTS)
-        update_config(config, options.overwrite_config)
-        settings = settings_from(config, options, files)
+        settings = settings_from(options, [ROOT / "config.yaml", *files])
         assert lengths(settings) == {k: v for k, v in expected.items() if v is not None}
     cleared = ConfigSettings(configfiles=named, config={"pretraining": None})
     with pytest.raises(ConfigError, match="pretraining: found null"):
-        settings_from(DEFAULTS | {"pretraining": None}, cleared, named)
+        settings_from(cleared, named)

@@ -24,7 +24,7 @@ WITH_SCRIPT = {name: body for name, body in rules() if "script:" in body}
 
 @pytest.mark.parametrize("profile", ["gke", "tpu-vm"])
 def test_a_profile_gives_chips_to_every_rule_that_computes_on_them(profile):
-    opens = ("accelerator=settings", "training=lambda wildcards: TRAININGS[wildcards.run].as_param")
+    opens = ("accelerator=settings", "training=lambda w: TRAININGS[w.run].as_param")
     computing = {name for name, body in WITH_SCRIPT.items() if any(o in body for o in opens)}
     texts = "".join(file.read_text() for file in (ROOT / "rules").glob("*.smk"))
     also = re.findall(r"^ *use rule (\w+) as (\w+) with", texts, re.M)

@@ -1,15 +1,16 @@
-"""Where the configuration comes from: files and the command line, as Snakemake merges them."""
+"""Where the configuration comes from: config.yaml, overlays and the command line."""
 
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from mlm.config.configuration import Configuration
-from mlm.config.merging import LENGTHS, as_plain, differing, merged
+from mlm.config.merging import as_plain, differing, merged
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import MlmError
 
@@ -20,57 +21,38 @@ def read_settings(
     """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
     KEY=VALUE. Raises MlmError for a file that cannot be read, and ConfigError with every problem
     found."""
-    overlay: dict[str, Any] = {}
-    for file in overlays:
-        overlay = merged(overlay, read_overlay(file))
+    assigned = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not (key and equals):
             raise MlmError(f"--config {assignment}: expected KEY=VALUE")
-        overlay = merged(overlay, {key: _read_yaml(value, f"--config {assignment}")})
-    whole = merged(read_overlay(defaults), overlay)
-    return resolve(set_by_user(whole, overlay))
+        assigned.append({key: _read_yaml(value, f"--config {assignment}")})
+    return _laid_over(read_overlay(defaults), [*map(read_overlay, overlays), *assigned])
 
 
 def settings_of(workflow: Any, config: Mapping[str, Any]) -> Configuration:
-    """The resolved configuration of Snakemake's `workflow`, which merged `config`; see
-    `settings_from`. A workflow that uses this one as a module gives what differs from the
-    defaults."""
+    """The resolved configuration of Snakemake's `workflow`; see `settings_from`. If another
+    workflow uses it as a module, `config` is what that gives, over the defaults."""
     if workflow.modifier.skip_configfile:
         return resolve(config)
     if workflow.is_main_process:
         check_repeated(sys.argv[1:])
-    return settings_from(config, workflow.config_settings, workflow.configfiles)
+    return settings_from(workflow.config_settings, workflow.configfiles)
 
 
-def settings_from(
-    config: Mapping[str, Any], options: Any, files: Iterable[str | Path]
-) -> Configuration:
-    """The resolved configuration of `config`, which Snakemake merged from `files` and from
-    `options`, its own `ConfigSettings`. Raises ConfigError with every problem, and MlmError for a
-    key set twice in one of `files`."""
-    contents = {
-        Path(file): _read_yaml(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
-        for file in files
-        if os.path.isfile(file)
-    }
-    layers = [contents.get(Path(file)) for file in options.configfiles]
-    overlay = _with_last_length(options.overwrite_config, [*layers, options.config])
-    return resolve(set_by_user(config, overlay))
+def settings_from(options: Any, files: Iterable[str | Path]) -> Configuration:
+    """The resolved configuration of config.yaml, among `files`, and of `options`, Snakemake's own
+    `ConfigSettings`: it would put steps of one file beside epochs of another. Raises MlmError and
+    ConfigError as `read_settings` does."""
+    overlays = [Path(file) for file in options.configfiles]
+    base = [file for file in map(Path, files) if file not in overlays and file.is_file()]
+    content = {} if options.replace_workflow_config or not base else read_overlay(base[0])
+    return _laid_over(content, [*map(read_overlay, overlays), dict(options.config)])
 
 
-def _with_last_length(overlay: Mapping[str, Any], layers: list[Any]) -> Mapping[str, Any]:
-    """`overlay` with the length of the last of its `layers` that sets one: Snakemake merges key by
-    key, so that steps of one file would stand beside epochs of another."""
-    own = overlay.get("pretraining")
-    if not isinstance(own, Mapping):
-        return overlay
-    sections = [layer.get("pretraining") for layer in layers if isinstance(layer, Mapping)]
-    lengths: dict[str, Any] = {}
-    for section in sections:
-        if isinstance(section, Mapping):
-            lengths = merged(lengths, {key: section[key] for key in LENGTHS if key in section})
-    return {**overlay, "pretraining": {**own, **lengths}}
+def _laid_over(config_yaml: dict[str, Any], layers: Iterable[dict[str, Any]]) -> Configuration:
+    overlay = reduce(merged, layers, {})
+    return resolve(set_by_user(merged(config_yaml, overlay), overlay))
 
 
 def check_repeated(arguments: Iterable[str]) -> None:

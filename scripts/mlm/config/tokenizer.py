@@ -85,6 +85,11 @@ class Tokenizer(Section):
         return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
     @property
+    def directory(self) -> str | None:
+        """The path of a pretrained tokenizer, or its Hub id; None of one that is trained."""
+        return self.pretrained.path if self.kind == "pretrained" else None
+
+    @property
     def expected_size(self) -> int | None:
         """Number of ids, at most where the corpus decides; None: it is not known before a
         pretrained tokenizer is read."""
