@@ -110,8 +110,11 @@ class InJax:
         from mlm.accelerators.product_flops import product_flops
         from mlm.config.optimizers import OptimizerSection
         from mlm.model.architecture import Architecture
+        from mlm.model.network import Network
+        from mlm.model.ops import ops_of
         from mlm.samples.masking import MaskingPlan
-        from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
+        from mlm.training.in_jax.train_step import on_mesh, packed, train_step
+        from mlm.training.train_step import Computation, OfEachStep
 
         self._whole, divided = shardings(self._mesh)
         samples, vocabulary = case.batch * self._mesh.size, case.config["vocab_size"]
@@ -120,8 +123,9 @@ class InJax:
         self._architecture, special = Architecture.of(case.config), (0, 1, 2, 3, 4)
         plan = MaskingPlan(case.masked, 0.8, 0.1, 4, special, vocabulary, case.sequence)
         attention = "cudnn" if who == "jax-cudnn" else "xla"
-        computation = Computation(self._architecture, "sample", False, "bfloat16", 0, attention)
-        step = train_step(computation, plan, self._settings, 0)
+        network = Network(self._architecture, ops_of("jax"), "bfloat16", attention)
+        of_step = OfEachStep(Computation(network, "sample", 0), 0, self._mesh.size)
+        step = train_step(of_step, plan, self._settings)
         self._step = jax.jit(on_mesh(step, self._mesh), donate_argnums=0)
         ids = np.random.default_rng(0).integers(5, vocabulary, (samples, case.sequence))
         batch = {
@@ -129,6 +133,7 @@ class InJax:
             "index": np.arange(samples, dtype=np.uint32),
             "epoch": np.zeros(samples, np.uint32),
         }
+        batch |= of_step.arrays(0)
         self._batch = jax.device_put(batch, divided)
         self._begin()
         traced, device = self._step.trace(self._state, self._batch), self._mesh.devices.flat[0]
@@ -150,16 +155,15 @@ class InJax:
         import jax.numpy as jnp
 
         from mlm.model.weights import initial_parameters
-        from mlm.training.in_jax.optimizers import first_moments, hidden_parts
-
-        def first():
-            weights = initial_parameters(self._architecture, jax.random.key(0))
-            moments = first_moments(weights, self._settings, hidden_parts(self._architecture))
-            return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
+        from mlm.training.optimizers import first_moments
 
         self._state = None
-        begin = partial(jax.tree.map, jnp.copy) if stored else first
-        self._state = jax.jit(begin, out_shardings=self._whole)(*stored)
+        if not stored:
+            weights = initial_parameters(self._architecture, 0)
+            moments = first_moments(np.zeros_like, weights, self._settings, {})
+            stored = ({"parameters": weights, "moments": moments, "step": np.int32(0)},)
+        copy = jax.jit(partial(jax.tree.map, jnp.copy), out_shardings=self._whole)
+        self._state = copy(*stored)
 
     def update(self, steps: int) -> float:
         """The loss of the last of so many updates, which are then done."""

@@ -1,4 +1,4 @@
-"""Seconds of a training step: both engines, transformers' own loss, PyTorch, and another checkout.
+"""Seconds of a training step: in both frameworks, in PyTorch, and in another checkout.
 
     python benchmarks/train_step.py
     python benchmarks/train_step.py --with jax --against ../older-clone
@@ -6,11 +6,11 @@
 Each side trains the same RoBERTa from random weights on the same batch with AdamW and clipping, in
 a process of its own that waits while the others have their turn, so that whatever else the machine
 does slows all. `tensorflow` and `jax` are the engines' own steps; JAX draws its masks in the step,
-TensorFlow's are drawn beforehand. `plain` is TensorFlow with transformers' own loss over all
-positions. `pytorch` and `compiled` are RobertaForMaskedLM of transformers 5 with its own loss, from
-.venv-pytorch (tests/pytorch/make_environment.sh), without and with torch.compile. --against adds
-the same sides from the benchmarks/train_step.py of another checkout. Figures are medians over the
-turns; ratios are of a turn's seconds to those of the first side in that turn.
+TensorFlow's are drawn beforehand. `pytorch` and `compiled` are RobertaForMaskedLM of transformers 5
+with its own loss, from .venv-pytorch (tests/pytorch/make_environment.sh), without and with
+torch.compile. --against adds the same sides from the benchmarks/train_step.py of another checkout.
+Figures are medians over the turns; ratios are of a turn's seconds to those of the first side in
+that turn.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-SIDES = ("tensorflow", "jax", "plain", "pytorch", "compiled")
+SIDES = ("tensorflow", "jax", "pytorch", "compiled")
 #: Name: layers, width, vocabulary, batch, sequence.
 CASES = {
     "2x128/8k": (2, 128, 8_000, 32, 128),
@@ -66,80 +66,82 @@ def masks_and_optimizer(case: tuple) -> tuple:
     return plan, OptimizerSection(name="adamw", **adamw).scheduled(10_000)
 
 
-def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int, plain: bool):
+def beginning(case: tuple, framework: str, precision: str) -> tuple:
+    """What each step needs, an OfEachStep, the settings of AdamW, and the first state."""
+    from mlm.model.architecture import Architecture
+    from mlm.model.network import Network
+    from mlm.model.ops import ops_of
+    from mlm.model.weights import initial_parameters
+    from mlm.training.optimizers import first_moments
+    from mlm.training.train_step import Computation, OfEachStep
+
+    architecture, settings = Architecture.of(configuration(case)), masks_and_optimizer(case)[1]
+    network, weights = (
+        Network(architecture, ops_of(framework), precision),
+        initial_parameters(architecture, 0),
+    )
+    state = {
+        "parameters": weights,
+        "moments": first_moments(np.zeros_like, weights, settings, {}),
+        "step": np.int32(0),
+    }
+    return OfEachStep(Computation(network, "sample", 0), seed=0, replicas=1), settings, state
+
+
+def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     """A function that makes one update and returns its loss, as the next two return one."""
-    from mlm.foundations.tensorflow_setup import make_deterministic, tf, tf_keras
+    from mlm.config.accelerator import Accelerator
+    from mlm.training.in_tensorflow.devices import open_strategy
 
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    if not plain:
-        make_deterministic(0)
-    if precision == "bfloat16":
-        tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    accelerator = Accelerator(kind="cpu", precision=precision, cpu_threads=threads)
+    lanes = open_strategy(accelerator, len(ids)).arithmetic["lanes"]
 
-    from transformers import RobertaConfig
-
+    from mlm.foundations.tensorflow_setup import tf
     from mlm.samples.masking import mask_batch
-    from mlm.training.in_tensorflow.model import build_model
-    from mlm.training.in_tensorflow.optimizers import build_optimizer
-    from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
+    from mlm.training.engine import flat, nested
+    from mlm.training.in_tensorflow.train_step import replica_train_step
 
-    *_, size, sequence = case
-    model = build_model(RobertaConfig(**configuration(case)), "standard", seed=0)
-    plan, settings = masks_and_optimizer(case)
-    optimizer = build_optimizer(settings, model.trainable_variables)
-    batch = mask_batch(ids, np.ones_like(ids), np.arange(size), plan, 0, 0)
-    if not plain:
-        batch |= {"weights": batch["weights"] / batch["weights"].sum()}
-        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        replica_step = replica_train_step(model, optimizer, settings, 1, None)
-        step = distributed_train_step(strategy, replica_step)
-        batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-        sums = ("loss", "predictions")
-        return lambda: float(tf.divide(*map(step(batches, tf.constant(1)).get, sums)))
-    rows = np.nonzero(batch["weights"])
-    labels = np.full((size, sequence), -100)
-    labels[rows[0], batch["positions"][rows]] = batch["labels"][rows]
-    inputs = {key: tf.constant(batch[key]) for key in ("input_ids", "attention_mask")}
+    of_step, settings, state = beginning(case, "tensorflow", precision)
+    variables = {name: tf.Variable(value) for name, value in flat(state).items()}
+    step = replica_train_step(of_step, settings, lanes)
+    plan, _ = masks_and_optimizer(case)
+    batch = mask_batch(ids, np.ones_like(ids), np.arange(len(ids)), plan, 0, 0)
+    batch |= {"weights": batch["weights"] / batch["weights"].sum()} | of_step.arrays(0)
+    batch = {name: tf.constant(value) for name, value in batch.items()}
 
-    @tf.function
-    def update():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(model(inputs | {"labels": labels}, training=True).loss)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        gradients, _ = tf.clip_by_global_norm(gradients, LARGEST_NORM)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    @tf.function(autograph=False)
+    def update(batch):
+        state, (loss, *_) = step(nested(variables), batch)
+        for name, value in flat(state).items():
+            # The others are updated in place.
+            if value is not variables[name]:
+                variables[name].assign(value)
         return loss
 
-    return lambda: float(update())
+    return lambda: float(update(batch))
 
 
 def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
-    from mlm.training.in_jax.devices import data_mesh, prepare_jax, shardings
+    from mlm.config.accelerator import Accelerator
+    from mlm.training.in_jax.devices import open_mesh, shardings
 
-    prepare_jax("cpu", threads, None)
+    mesh = open_mesh(Accelerator(kind="cpu", precision=precision, cpu_threads=threads)).strategy
 
     import jax
 
-    from mlm.model.architecture import Architecture
-    from mlm.model.weights import initial_parameters
-    from mlm.training.in_jax.optimizers import first_moments, hidden_parts
-    from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
+    from mlm.training.in_jax.train_step import on_mesh, packed, train_step
 
-    plan, settings = masks_and_optimizer(case)
-    architecture = Architecture.of(configuration(case))
-    mesh = data_mesh("cpu", None)
+    of_step, settings, state = beginning(case, "jax", precision)
+    plan, _ = masks_and_optimizer(case)
     whole, divided = shardings(mesh)
-    computation = Computation(architecture, "sample", False, precision, 0)
-    step = jax.jit(on_mesh(train_step(computation, plan, settings, 0), mesh), donate_argnums=0)
-    weights = initial_parameters(architecture, jax.random.key(0))
-    moments = first_moments(weights, settings, hidden_parts(architecture))
-    state = {"parameters": weights, "moments": moments, "step": np.int32(0)}
+    step = jax.jit(on_mesh(train_step(of_step, plan, settings), mesh), donate_argnums=0)
     state = jax.jit(lambda tree: jax.tree.map(lambda x: x + 0, tree), out_shardings=whole)(state)
     batch = {
         "tokens": packed(ids, np.ones_like(ids), case[2]),
         "index": np.arange(len(ids), dtype=np.uint32),
         "epoch": np.zeros(len(ids), np.uint32),
     }
+    batch |= of_step.arrays(0)
 
     def update():
         nonlocal state
@@ -184,8 +186,8 @@ def work(side: str, name: str, precision: str, threads: int, ids: np.ndarray) ->
     common = CASES[name], ids, precision, threads
     if side == "jax":
         update = in_jax(*common)
-    elif side in ("tensorflow", "plain"):
-        update = in_tensorflow(*common, plain=side == "plain")
+    elif side == "tensorflow":
+        update = in_tensorflow(*common)
     else:
         update = in_pytorch(*common, compiled=side == "compiled")
     print(json.dumps([update() for _ in range(3)]), flush=True)

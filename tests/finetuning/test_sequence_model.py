@@ -9,12 +9,12 @@ import pytest
 from in_pytorch import run_in_pytorch
 from safetensors.numpy import load_file
 from test_network import families
-from tiny_encoder import QUICKLY, tiny_batch, tiny_config
+from tiny_encoder import MASK, QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
 
+from mlm.config.families import FAMILIES
 from mlm.finetuning.sequence_model import sequence_model, sequence_model_of
 from mlm.foundations.errors import MlmError
-from mlm.model.architecture import FAMILIES
 from mlm.model.checkpoints import Checkpoint
 
 KINDS = ("weight", "bias")
@@ -57,7 +57,7 @@ def test_random_weights_are_others_and_a_function_of_the_seed(directory):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "electra"}, "config.json: fine-tuning knows no family 'electra'. Pretrain"),
+        ({"model_type": "gpt2"}, "config.json: model_type: 'gpt2' is not a masked language model"),
         ({"model_type": "bert"}, r"bert\.embeddings\.LayerNorm\.bias: found nothing, expected"),
     ],
 )
@@ -79,22 +79,21 @@ def test_positions_bound_the_length(directory):
 @families
 def test_one_dropout_holds_throughout(family):
     model = sequence_model(tiny_config(family), "abc", 0.25)
-    rates = ["embedding_dropout", "attention_dropout", "attended_dropout"]
-    rates.append("inner_dropout" if family == "modernbert" else "output_dropout")
-    assert [getattr(model.architecture, name) for name in rates] == [0.25] * 4
-    assert model.fields["classifier_dropout"] == 0.25
+    rates = [name for name in FAMILIES[family].fields if name.endswith("dropout")]
+    assert [getattr(model.architecture, name) for name in rates] == [0.25] * len(rates)
+    of_head = FAMILIES[family].sequence_head.dropout
+    assert len(rates) > 1 and (of_head is None or model.fields[of_head] == 0.25)
 
 
-def grown(family, dropout=0.0):
+def grown(family, dropout=0.0, **changes):
     """A model that drops in its head alone, and weights so large that logits differ."""
-    model = sequence_model(tiny_config(family), "ab", dropout)
-    still = sequence_model(tiny_config(family), "ab", 0.0).architecture
+    model, still = (sequence_model(tiny_config(family, **changes), "ab", x) for x in (dropout, 0.0))
     random = np.random.default_rng(0)
     parameters = {
         name: np.asarray(value) + random.normal(0, 0.1, value.shape).astype(np.float32)
         for name, value in model.parameters(0).items()
     }
-    return replace(model, architecture=still), parameters
+    return replace(model, architecture=still.architecture), parameters
 
 
 @families
@@ -112,8 +111,10 @@ def test_the_head_drops_where_a_key_is_given(family):
 def test_logits_equal_pytorchs(tmp_path):
     """Of every family, and nothing of what is written is left over or missing there."""
     ids, mask = tiny_batch()
+    ids[0, 5] = MASK
     np.savez(tmp_path / "inputs.npz", input_ids=ids, attention_mask=mask)
     models = {family: grown(family) for family in FAMILIES}
+    models["esm_2"] = grown("esm", token_dropout=True)
     for family, (model, parameters) in models.items():
         model.write(tmp_path / family, parameters)
     run_in_pytorch("logits.py", tmp_path)

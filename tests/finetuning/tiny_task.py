@@ -17,7 +17,6 @@ WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 def write_model(directory: Path, seed: int = 0) -> None:
     """A masked language model of random weights as pretraining exports one."""
-    import jax
     from evaluated_project import write_word_tokenizer
 
     from mlm.foundations.atomic import write_weights
@@ -28,7 +27,7 @@ def write_model(directory: Path, seed: int = 0) -> None:
     config = {"model_type": "roberta", "vocab_size": 120, "hidden_size": 16, "pad_token_id": 1}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     config |= {"max_position_embeddings": 18, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-    parameters = initial_parameters(Architecture.of(config), jax.random.key(seed))
+    parameters = initial_parameters(Architecture.of(config), seed)
     write_weights(parameters, directory / "model.safetensors")
     write_json(directory / "config.json", config)
 

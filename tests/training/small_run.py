@@ -242,21 +242,28 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")
+#: Imports take longer than a training: they are done once and forked. No TensorFlow operation has
+#: run by then.
+_IMPORTED = (
+    *("mlm.training.pretrain", "mlm.training.in_tensorflow.engine", "small_run"),
+    "transformers.models.auto.configuration_auto",
+)
 
 
-def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
-    """Train in a new process to its end, good or bad; its exit status (negative: a signal)."""
+def in_child(function, *arguments) -> int | None:
+    """Call it in a new process; the exit status of this (negative: a signal)."""
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
-    # Imports take longer than the training: they are done once and forked. No TensorFlow
-    # operation has run by then.
-    _CONTEXT.set_forkserver_preload(["mlm.training.pretrain", "small_run"])
-    child = _CONTEXT.Process(
-        target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
-    )
+    _CONTEXT.set_forkserver_preload(list(_IMPORTED))
+    child = _CONTEXT.Process(target=function, args=arguments)
     with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(paths)}):
         child.start()
     child.join()
     return child.exitcode
+
+
+def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
+    """Train in a new process to its end, good or bad; its exit status."""
+    return in_child(train_in_child, str(root), name, overrides or {}, fault or {})
 
 
 def told(root: Path, name: str) -> str:

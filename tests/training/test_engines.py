@@ -1,13 +1,14 @@
 """One run in both engines, and what the one in JAX promises of its own."""
 
 import json
-import multiprocessing
+import os
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from small_run import LENGTH, result, run_child, small_job, small_run
+from safetensors.numpy import load
+from small_run import LENGTH, in_child, result, run_child, small_job, small_run
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.masking import mask_batch
@@ -26,56 +27,66 @@ CASES = {
 
 
 def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:
-    """Write the losses of every step, and of validation, of one run in both engines, which begin
-    in the same weights; TensorFlow and JAX are set up once in this process."""
-    from mlm.training.engine import engine_of, open_devices
+    """Train a run that drops and draws classes in both engines, each in its own state below
+    {root}/{name}, and let each read the other's; TensorFlow and JAX are set up once in this
+    process."""
+    from mlm.training.frameworks import engine_of, open_devices
 
-    overrides = {
-        "model": {
-            "family": family,
-            "config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
-        },
-        # Each engine draws classes of its own.
-        "pretraining": pretraining | {"steps": steps, "softmax_classes": None},
-    }
+    # Compiling takes longer than what is compiled.
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = quickly
+    overrides = {"model": {"family": family}, "pretraining": pretraining | {"steps": steps}}
     config, _ = small_job(root, overrides=overrides)
     run, _ = small_run(root, overrides)
-    found, weights = {}, None
+    engines, losses = {}, {}
     for framework in ("tensorflow", "jax"):
-        devices = open_devices(framework, config.accelerator, 8)
-        engine = engine_of(run, devices)
-        if weights is None:
-            weights = engine.exported().weights
-        else:
-            engine.begin_with(weights)
+        engine = engine_of(run, open_devices(framework, config.accelerator, 8))
+        written(engine, root / name / framework / "begun")
         sums = [engine.advance(1) for _ in range(steps)]
-        losses = [step["loss"] / step["predictions"] for step in sums]
-        found[framework] = losses + list(engine.validate())
-    (root / f"{name}.json").write_text(json.dumps(found))
+        losses[framework] = [s["loss"] / s["predictions"] for s in sums] + [*engine.validate()]
+        written(engine, root / name / framework / "ended")
+        engines[framework] = engine
+    (root / name / "losses.json").write_text(json.dumps(losses))
+    for framework, other in (("tensorflow", "jax"), ("jax", "tensorflow")):
+        engines[framework].read(str(root / name / other / "ended"))
+        written(engines[framework], root / name / framework / "of the other")
+
+
+def written(engine, place) -> None:
+    place.mkdir(parents=True)
+    engine.write(str(place))
 
 
 @pytest.mark.parametrize(
     "family, case, steps",
     [
-        ("roberta-prelayernorm", "adamw", 30),
+        ("roberta-prelayernorm", "muon", 30),
         pytest.param("roberta-prelayernorm", "muon", 200, marks=pytest.mark.slow),
         pytest.param("bert", "adamw", 200, marks=pytest.mark.slow),
     ],
 )
-def test_both_engines_have_the_same_losses(root, family, case, steps):
+def test_both_engines_begin_alike_have_the_same_losses_and_read_each_others_states(
+    root, family, case, steps
+):
     name = f"{family}-{case}-{steps}"
-    child = multiprocessing.get_context("spawn").Process(
-        target=train_in_both, args=(root, name, family, CASES[case], steps)
-    )
-    child.start()
-    child.join()
-    assert child.exitcode == 0
-    found = {k: np.array(v) for k, v in json.loads((root / f"{name}.json").read_text()).items()}
+    assert in_child(train_in_both, root, name, family, CASES[case], steps) == 0
+    found = json.loads((root / name / "losses.json").read_text())
+    found = {framework: np.array(losses) for framework, losses in found.items()}
     assert found["jax"][steps - 1] < found["jax"][0] - (0.5 if steps == 200 else 0.05)
     np.testing.assert_allclose(found["jax"], found["tensorflow"], atol=1e-4, rtol=0)
 
+    def state(framework: str, moment: str) -> bytes:
+        return (root / name / framework / moment / "state.safetensors").read_bytes()
 
-@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+    assert state("jax", "begun") == state("tensorflow", "begun")
+    assert state("jax", "of the other") == state("tensorflow", "ended")
+    assert state("tensorflow", "of the other") == state("jax", "ended")
+    arrays = load(state("jax", "ended"))
+    assert arrays["step"] == steps
+    assert {name.split("/")[0] for name in arrays} == {"parameters", "moments", "step"}
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
 def test_steps_without_a_prediction_are_no_part_of_the_mean(root, engine):
     """With one sample a step, of which a fiftieth is masked, most steps predict nothing."""
     masked = {"masking": {"mlm_probability": 0.02}, "softmax_classes": None, "log_every": 3}

@@ -13,7 +13,6 @@ from mlm.foundations.errors import ConfigError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
-from mlm.training.in_tensorflow.model import build_model
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
@@ -80,12 +79,6 @@ def test_the_content_of_a_config_file_is_the_architecture(encoder):
     assert config.hidden_size == SMALL["hidden_size"] and not hasattr(config, "auto_map")
     (problem,) = problems(encoder, "roberta", {}, stored | SMALL | {"vocab_size": 50265})
     assert "vocab_size" in problem
-
-
-def test_fields_that_the_library_refuses_are_no_traceback(encoder):
-    config = model_configuration(model_of("bert", SMALL), encoder, LENGTH)
-    config.hidden_act = "nonsense"
-    assert "bert" in refusal(build_model, config, "standard", 0)
 
 
 def refused(root, overrides, message, **fault):

@@ -109,7 +109,7 @@ def test_workers_and_replicas_divide_a_batch_without_gap_or_overlap(workers):
     parts = []
     for worker in range(workers):
         context = tf.distribute.InputContext(workers, worker, num_replicas_in_sync=4)
-        found = list(replica_shares(whole, context, 8).as_numpy_iterator())
+        found = list(replica_shares(whole, context).as_numpy_iterator())
         assert all(part["x"].shape == (2, 3) for part in found)
         parts.append(np.stack([part["x"] for part in found]).reshape(2, -1, 3))
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), np.arange(48).reshape(2, 8, 3))

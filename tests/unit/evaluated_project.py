@@ -87,24 +87,19 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
     manifest.write(root / f"{split}.json")
 
 
-def build_model():
-    from mlm.foundations.tensorflow_setup import tf_keras
+def export(directory: Path) -> Path:
+    """A small model of random weights and its tokenizer, as a training exports them."""
+    from transformers import BertConfig
 
-    tf_keras.utils.set_random_seed(0)
-    from transformers import BertConfig, TFBertForMaskedLM
-
-    sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}
-    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": LENGTH}
-    model = TFBertForMaskedLM(BertConfig(**sizes, pad_token_id=1, initializer_range=0.1))
-    model(model.dummy_inputs)
-    return model
-
-
-def export(model, directory: Path) -> Path:
+    from mlm.model.architecture import Architecture
     from mlm.model.export import ExportedModel
-    from mlm.training.in_tensorflow.model import pytorch_weights
+    from mlm.model.weights import initial_parameters
 
     directory.mkdir(parents=True, exist_ok=True)
     write_word_tokenizer(directory)
-    ExportedModel(pytorch_weights(model), model.config).write(str(directory))
+    sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": LENGTH}
+    config = BertConfig(**sizes, pad_token_id=1, initializer_range=0.1)
+    weights = initial_parameters(Architecture.of(config.to_dict()), seed=0)
+    ExportedModel(weights, config).write(str(directory))
     return directory

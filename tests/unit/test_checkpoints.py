@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 from tiny_encoder import tiny_config
 
+from mlm.config.families import FAMILIES
 from mlm.config.model import unfit_files
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
@@ -55,6 +56,23 @@ def test_old_names_tied_decoders_and_a_bare_encoder_become_those_of_a_masked_lan
     assert found.sha256 != whole.sha256
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_encoder_alone_and_one_with_its_decoder_are_read_in_every_family(tmp_path, family):
+    architecture = Architecture.of(tiny_config(family))
+    shapes = parameter_shapes(architecture)
+    weights = {name: np.full(s, i, np.float32) for i, (name, s) in enumerate(shapes.items())}
+    prefix = FAMILIES[family].encoder_prefix
+    bare = {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+    decoder = architecture.names.decoder_bias.removesuffix("bias") + "weight"
+    tied = weights | {decoder: weights[f"{architecture.names.words}.weight"]}
+    (tmp_path / "config.json").write_text(json.dumps(tiny_config(family)))
+    for stored, expected in ((tied, weights), (bare, {prefix + n: w for n, w in bare.items()})):
+        save_file(stored, tmp_path / "model.safetensors")
+        assert same(Checkpoint.read(str(tmp_path)).weights, expected)
+        begun = WarmStart("some", Checkpoint.read(str(tmp_path))).over(dict(weights), architecture)
+        assert not begun[1].unexpected and begun[1].biased == (stored is tied)
+
+
 def test_numbers_that_are_infinite_in_32_bits_are_refused(published):
     place, weights = published
     name = next(iter(weights))
@@ -68,9 +86,8 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(published):
     fewer = Architecture.of(tiny_config("bert", num_hidden_layers=1))
     fresh = {n: np.zeros(s, "f") for n, s in parameter_shapes(fewer).items()}
     start = WarmStart("some", Checkpoint.read(str(place)))
-    words = f"{fewer.names.words}.weight"
     with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
-        start.over(fresh, words, ())
+        start.over(fresh, fewer)
     with pytest.raises(MlmError, match=r"bert\.encoder\.layer\.1\."):
         fitting(weights, fewer, place)
 
@@ -111,6 +128,7 @@ def test_bfloat16_is_the_upper_half_of_float32(published):
         ("model.safetensors", None, "model.safetensors, but pytorch_model.bin"),
         ("model.safetensors", b"\x40\0\0\0\0\0\0\0{", "cannot be read as safetensors"),
         ("config.json", b'{"model_type": "bert", "auto_map": {"AutoModel": "x.X"}}', "auto_map"),
+        ("config.json", b'{"model_type": "gpt2"}', "'gpt2' is not a masked language model"),
         ("config.json", None, "no such file"),
     ],
 )

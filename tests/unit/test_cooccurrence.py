@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mlm.model import cooccurrence
+from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import (
     STRENGTHS,
     counted_batches,
@@ -15,6 +16,10 @@ from mlm.model.cooccurrence import (
     positive_pmi,
     word_vectors,
 )
+from mlm.model.initialisation import StartingWeights, neighbour_heads
+from mlm.model.network import Network
+from mlm.model.ops import ops_of
+from mlm.model.weights import initial_parameters
 from mlm.samples.split_samples import ShardBlocks, ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens
@@ -95,29 +100,25 @@ def test_words_in_like_company_begin_alike():
     assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
 
 
-def built(family: str, attention: str = "standard"):
-    from transformers import AutoConfig
-
-    from mlm.training.in_tensorflow.model import KerasWeights, build_model
-
-    sizes = {"vocab_size": WORDS, "hidden_size": 64, "intermediate_size": 96, "pad_token_id": 1}
-    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2}
-    config = AutoConfig.for_model(family, **sizes, max_position_embeddings=LENGTH + 2)
-    model = build_model(config, attention, 0)
-    return model, KerasWeights(model)
+def built(family: str) -> StartingWeights:
+    config = {"model_type": family, "vocab_size": WORDS, "hidden_size": 64, "pad_token_id": 1}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 96}
+    architecture = Architecture.of(config | {"max_position_embeddings": LENGTH + 2})
+    return StartingWeights(initial_parameters(architecture, 0), architecture)
 
 
-def logits_of(model, shards):
+def logits_of(weights: StartingWeights, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
-    ids, mask = next(counted_batches(shards))
-    logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
-    return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
+    ids, mask = (array[:50] for array in next(counted_batches(shards)))
+    network = Network(weights.architecture, ops_of("jax"))
+    logits = network.logits(weights.by_name, network.hidden_states(weights.by_name, ids, mask))
+    return ids.reshape(-1), np.asarray(logits).reshape(-1, WORDS)
 
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
-    (model, weights), shards = built("bert"), speeches
+    weights, shards = built("bert"), speeches
     overwrite_with_counts(weights, shards, SPECIAL, None, seed=0)
-    truth, logits = logits_of(model, shards)
+    truth, logits = logits_of(weights, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
     ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_batches(shards)])
@@ -127,10 +128,11 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 
 
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
-    model, weights = built("roberta", "neighbour_heads")
-    before = model.get_input_embeddings().weight.numpy()
+    weights = built("roberta")
+    neighbour_heads(weights, seed=0)
+    before = weights.table("words")
     overwrite_with_counts(weights, speeches, SPECIAL, 32, seed=0)
-    after = model.get_input_embeddings().weight.numpy()
+    after = weights.table("words")
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])
     assert (after[5:, 32:] != before[5:, 32:]).all()

@@ -66,10 +66,11 @@ def load_tokenizer(directory: Path) -> None:
 
 
 def load_model(directory: Path) -> None:
-    from mlm.evaluation import exported_model
+    from mlm.evaluation.exported_model import load_tokenizer
+    from mlm.model.weights import read_exported
 
-    exported_model.load_tokenizer(directory)
-    exported_model.load_model(directory)
+    load_tokenizer(directory)
+    read_exported(directory)
 
 
 LOADED = [

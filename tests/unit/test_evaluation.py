@@ -1,11 +1,14 @@
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import evaluated_project as project
 import numpy as np
 import pytest
+from both_frameworks import FRAMEWORKS, alike, each_framework
 from safetensors.numpy import load_file, save_file
 from tests.conftest import refusal
+from tiny_encoder import logits
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
@@ -14,9 +17,11 @@ from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.evaluation.exported_model import load_tokenizer
 from mlm.evaluation.fill_mask import answers
 from mlm.evaluation.model_evaluation import evaluate
+from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
 from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
+from mlm.model.weights import read_exported
 from mlm.samples.manifests import Manifest
 
 PAIR = ["the public of the states", "the the of public states"]
@@ -29,22 +34,19 @@ COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 @pytest.fixture(scope="module", autouse=True)
 def one_device():
     """No change of devices or threads in a process that other tests share."""
-    from types import SimpleNamespace
-
-    from mlm.evaluation import in_tensorflow
     from mlm.foundations.tensorflow_setup import tf
+    from mlm.training.in_tensorflow import devices
 
     with pytest.MonkeyPatch.context() as patch:
-        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        opened = SimpleNamespace(strategy=strategy)
-        patch.setattr(in_tensorflow, "open_strategy", lambda settings: opened)
+        opened = SimpleNamespace(strategy=tf.distribute.OneDeviceStrategy("/cpu:0"))
+        patch.setattr(devices, "open_strategy", lambda settings: opened)
         yield
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
-    directory = project.export(project.build_model(), root / "random")
+    directory = project.export(root / "random")
     for split in project.SAMPLES:
         project.write_split(root, split, directory)
     return root
@@ -87,16 +89,17 @@ def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_in
 
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
-    from mlm.evaluation.exported_model import load_model
-
-    model, (ids, attention, shown) = load_model(root / "random"), masked_test(root)
+    (architecture, weights), (ids, attention, shown) = (
+        read_exported(root / "random"),
+        masked_test(root),
+    )
+    every = logits(weights, architecture, shown, attention).astype(np.float64)
     losses, ranks = [], []
     for row, place in zip(*np.nonzero(shown != ids), strict=True):
         assert shown[row, place] == 4
-        given = {"input_ids": shown[row : row + 1], "attention_mask": attention[row : row + 1]}
-        logits = model(given).logits.numpy()[0, place].astype(np.float64)
-        losses.append(np.log(np.exp(logits).sum()) - logits[ids[row, place]])
-        ranks.append(np.argsort(-logits).tolist().index(ids[row, place]))
+        scores = every[row, place]
+        losses.append(np.log(np.exp(scores).sum()) - scores[ids[row, place]])
+        ranks.append(np.argsort(-scores).tolist().index(ids[row, place]))
     found, ranks = rounded(random_model)["test"], np.array(ranks)
     assert found["num_predictions"] == len(losses)
     assert found["loss"] == pytest.approx(np.mean(losses), abs=1e-5)
@@ -110,8 +113,8 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
         ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
         for place in range(1, len(ids) - 1):
             shown = np.where(np.arange(len(ids)) == place, 4, ids)
-            row = model({"input_ids": shown[None]}).logits.numpy()[0, place].astype(np.float64)
-            total += row[ids[place]] - np.log(np.exp(row).sum())
+            scores = logits(weights, architecture, shown[None], np.ones_like(ids)[None])[0, place]
+            total += scores[ids[place]] - np.log(np.exp(scores.astype(float)).sum())
         assert score == pytest.approx(total, abs=1e-4)
     first, second = pair["scores"]
     assert turned["scores"] == pytest.approx([second, first], abs=1e-4)
@@ -188,7 +191,7 @@ def test_inputs_that_are_damaged_or_empty_are_refused(root, tmp_path, fault):
         empty = replace(Manifest.read(root / f"{fault}.json"), shards=(), **none)
         empty.write(copy / f"{fault}.json")
     else:
-        file, said = copy / "random" / "model.safetensors", "lacks 1 weights"
+        file, said = copy / "random" / "model.safetensors", "found nothing, expected"
         weights = load_file(file)
         del weights["bert.encoder.layer.0.attention.self.query.weight"]
         save_file(weights, file, metadata={"format": "pt"})
@@ -204,9 +207,7 @@ def test_a_second_evaluation_gives_the_same_file_which_is_read_back(tmp_path, ro
 CPU = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
 
 
-def test_tensorflow_and_jax_answer_alike(root):
-    from mlm.evaluation import in_jax, in_tensorflow
-
+def test_every_framework_answers_alike(root):
     ids, attention, _ = masked_test(root)
     batch = {
         "input_ids": ids[:6],
@@ -214,18 +215,14 @@ def test_tensorflow_and_jax_answer_alike(root):
         "positions": np.tile([1, 2], (6, 1)).astype(np.int32),
         "labels": ids[:6, 1:3],
     }
-    theirs = in_tensorflow.open_model(root / "random", CPU, seed=0)
-    ours = in_jax.open_model(root / "random", CPU)
+    ours, theirs = (open_model(root / "random", framework, CPU) for framework in FRAMEWORKS)
     assert (ours.replicas, ours.vocabulary) == (theirs.replicas, theirs.vocabulary)
-    ours, theirs = ours.answers(batch), theirs.answers(batch)
-    for name, values in ours.items():
-        np.testing.assert_allclose(values, theirs[name], atol=1e-5)
+    alike(ours.answers(batch), theirs.answers(batch), atol=1e-5)
 
 
-def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
+@each_framework
+def test_a_model_that_was_trained_within_documents_is_evaluated_so(root, framework):
     """Of two documents in a row, the second answers as it does alone, at positions of its own."""
-    from mlm.evaluation import in_jax
-
     half = project.LENGTH // 2
     document = np.random.default_rng(0).integers(5, 120, (1, half)).astype(np.int32)
     document[0, 0] = 0
@@ -236,29 +233,27 @@ def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
 
     row = asked(np.concatenate([document, document], axis=1), half + 3)
     alone = asked(np.concatenate([document, np.full_like(document, 1)], axis=1), 3)
-    within = in_jax.open_model(root / "random", CPU, begins_document=0).answers
-    across = in_jax.open_model(root / "random", CPU).answers
+    within = open_model(root / "random", framework, CPU, begins_document=0).answers
+    across = open_model(root / "random", framework, CPU).answers
     expected = across(alone)["log_probability"]
     np.testing.assert_allclose(within(row)["log_probability"], expected, atol=1e-5)
     assert abs(across(row)["log_probability"] - expected).max() > 1e-3
 
 
-def test_the_answers_are_those_of_the_pipeline_of_transformers(root):
-    from transformers import pipeline
-
-    prompt = "the people of the [MASK] states"
-    # Without PyTorch this version of transformers stumbles over its own default "auto".
-    reference = pipeline(
-        "fill-mask", model=str(root / "random"), framework="tf", top_k=5, torch_dtype=None
-    )
-    expected = reference(prompt)
+def test_the_answers_are_the_likeliest_tokens_in_place_of_the_mask(root):
+    prompt, tokenizer = "the public of the [MASK] states", load_tokenizer(root / "random")
+    ids = np.array([tokenizer(prompt)["input_ids"]])
+    (place,) = np.flatnonzero(ids[0] == tokenizer.mask_token_id)
+    architecture, weights = read_exported(root / "random")
+    scores = logits(weights, architecture, ids, np.ones_like(ids))[0, place].astype(np.float64)
+    shares = np.exp(scores) / np.exp(scores).sum()
+    likeliest = np.argsort(-shares)[:5].tolist()
     (found,) = answers(root / "random", [prompt], 5)
     assert found.prompt == prompt
-    assert [a.token for a in found.answers] == [e["token_str"] for e in expected]
-    assert [a.sequence for a in found.answers] == [e["sequence"] for e in expected]
-    assert [a.score for a in found.answers] == pytest.approx(
-        [e["score"] for e in expected], rel=1e-4
-    )
+    assert [a.token for a in found.answers] == tokenizer.convert_ids_to_tokens(likeliest)
+    filled = [prompt.replace("[MASK]", answer.token) for answer in found.answers]
+    assert [a.sequence for a in found.answers] == filled
+    assert [a.score for a in found.answers] == pytest.approx(shares[likeliest], rel=1e-4)
 
 
 def test_all_wrong_prompts_are_named_at_once(root):

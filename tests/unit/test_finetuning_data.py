@@ -176,7 +176,7 @@ def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first
     faults = {
         "good": {},
         "untokenised": {"tokenizer.json": None},
-        "electra": {"config.json": '{"model_type": "electra"}'},
+        "gpt2": {"config.json": '{"model_type": "gpt2"}'},
         "damaged": {"config.json": "["},
         "a name": {},
     }

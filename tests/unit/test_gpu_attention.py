@@ -1,18 +1,16 @@
 """cuDNN's attention as far as it shows without a GPU: when it is taken, and what it is asked."""
 
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from tiny_encoder import LENGTH, VOCABULARY, tiny_config
+from tiny_encoder import LENGTH, VOCABULARY, hidden, tiny_config, tiny_encoder
 
 from mlm.config.accelerator import Accelerator
-from mlm.model.architecture import Architecture
-from mlm.model.network import document_numbers, hidden_states
-from mlm.model.weights import initial_parameters
+from mlm.model import jax_ops
+from mlm.model.network import document_numbers
 from mlm.training.devices import Devices
 from mlm.training.in_jax.attention import attention_on, with_attention
 from mlm.training.processes import Peers
@@ -74,18 +72,17 @@ def test_cudnn_is_asked_for_the_attention_that_xla_computes(
 
     attention = jax.nn.dot_product_attention
     monkeypatch.setattr(jax.nn, "dot_product_attention", on_a_cpu)
-    architecture = Architecture.of(tiny_config(family))
-    weights = initial_parameters(architecture, jax.random.key(0))
+    architecture, weights = tiny_encoder(family)
     ids = np.random.default_rng(0).integers(5, VOCABULARY, (2, LENGTH))
     ids[:, 0] = ids[0, LENGTH // 2] = 0
     seen = np.ones_like(ids)
     ids[1, -3:], seen[1, -3:] = 1, 0
-    states = partial(
-        *(hidden_states, weights, architecture, ids, seen),
-        documents=document_numbers(ids, 0) if documents else None,
-        positions=positions,
+    documents = document_numbers(jax_ops, ids, 0) if documents else None
+    given = {"documents": documents, "positions": positions}
+    found, wanted = (
+        hidden(weights, architecture, ids, seen, how={"attention": attention}, **given)
+        for attention in ("cudnn", "xla")
     )
-    found, wanted = states(attention="cudnn"), states()
     assert set(asked) == {"cudnn"}
     real = slice(None) if positions is not None else seen == 1
     np.testing.assert_allclose(found[real], wanted[real], atol=2e-5)

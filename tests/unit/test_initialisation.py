@@ -1,34 +1,56 @@
 import numpy as np
 import pytest
 
-from mlm.model.initialisation import OFFSETS, neighbour_heads, positions_apart_from_words
-from mlm.training.in_tensorflow.model import KerasWeights
+from mlm.config.families import FAMILIES
+from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture
+from mlm.model.initialisation import (
+    OFFSETS,
+    StartingWeights,
+    neighbour_heads,
+    positions_apart_from_words,
+)
+from mlm.model.network import Network
+from mlm.model.ops import ops_of
+from mlm.model.weights import initial_parameters
 
 LENGTH = 64
 IDS = np.random.default_rng(3).integers(5, 300, (4, LENGTH)).astype(np.int32)
-FAMILIES = ("roberta", "roberta-prelayernorm", "xlm-roberta", "bert", "distilbert", "electra")
+#: What the families need beside the common fields, or have otherwise by default.
+FIELDS = {
+    "electra": {"embedding_size": 128},
+    "modernbert": {"global_rope_theta": 100.0},
+    "esm": {"rope_theta": 100.0},
+}
 
 
-def small_config(family: str, **fields):
-    from transformers import AutoConfig
-
-    sizes = {"vocab_size": 300, "hidden_size": 128, "intermediate_size": 96, "pad_token_id": 1}
-    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "output_attentions": True}
-    sizes |= {"max_position_embeddings": LENGTH + 2}
-    if family == "distilbert":
-        sizes |= {"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 96}
-    elif family in ("electra", "albert"):
-        sizes |= {"embedding_size": 128}
-    return AutoConfig.for_model(family, **(sizes | fields))
+def begun(family: str, **fields) -> tuple[dict, StartingWeights]:
+    """Fresh weights of a small model, as they are and by their roles."""
+    config = {"vocab_size": 300, "hidden_size": 128, "intermediate_size": 96, "pad_token_id": 1}
+    config |= {"num_hidden_layers": 2, "num_attention_heads": 4, "model_type": family}
+    config |= {"max_position_embeddings": LENGTH + 2} | FAMILIES[family].required_fields
+    architecture = Architecture.of(config | FIELDS.get(family, {}) | fields)
+    weights = initial_parameters(architecture, 0)
+    return weights, StartingWeights(weights, architecture)
 
 
-def built(family: str, initialisation: str, **fields):
-    from mlm.training.in_tensorflow.model import build_model
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "albert"])
+def test_every_head_attends_to_its_offset_at_step_zero(monkeypatch, family):
+    weights, roles = begun(family)
+    neighbour_heads(roles, seed=0)
+    compared = []
 
-    return build_model(small_config(family, **fields), initialisation, 0)
+    def noted(self, query, key, value, *_):
+        compared.append((query, key))
+        return value
 
-
-def assert_heads_attend_to_their_offsets(attention: np.ndarray) -> None:
+    monkeypatch.setattr(Network, "_whole_attention", noted)
+    network = Network(roles.architecture, ops_of("jax"))
+    network.hidden_states(weights, IDS, np.ones_like(IDS))
+    query, key = compared[0]
+    scores = np.einsum("btnh,bsnh->bnts", query, key) / np.sqrt(query.shape[-1])
+    attention = np.exp(scores - scores.max(-1, keepdims=True))
+    attention /= attention.sum(-1, keepdims=True)
     inner = np.arange(2, LENGTH - 2)
     for head, offset in enumerate(OFFSETS):
         share = attention[:, head, inner, inner + offset]
@@ -36,51 +58,30 @@ def assert_heads_attend_to_their_offsets(attention: np.ndarray) -> None:
         assert np.median(attention[:, head, inner].argmax(-1) == inner + offset) == 1
 
 
-def weights_of(model) -> dict[str, np.ndarray]:
-    """By name, less the model's own, in which Keras counts the models of a process."""
-    return {v.name.split("/", 1)[1]: v.numpy() for v in model.weights}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_head_attends_to_its_offset_at_step_zero(family):
-    model, inputs = built(family, "neighbour_heads"), {"input_ids": IDS}
-    outputs = model(inputs | {"attention_mask": np.ones_like(IDS)}, training=False)
-    assert_heads_attend_to_their_offsets(outputs.attentions[0].numpy())
-
-
-def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero(monkeypatch):
-    import jax
-
-    from mlm.model import network
-    from mlm.model.architecture import Architecture
-    from mlm.model.weights import initial_parameters
-    from mlm.training.in_jax.engine import NamedWeights
-
-    config = small_config("modernbert", global_rope_theta=100.0, max_position_embeddings=LENGTH)
-    architecture, compared = Architecture.of(config.to_dict()), []
-    weights = initial_parameters(architecture, jax.random.key(0))
-    weights = {name: np.array(value) for name, value in weights.items()}
-    neighbour_heads(NamedWeights(weights, architecture), config, seed=0)
-
-    def noted(query, key, value, *_):
-        compared.append((query, key))
-        return value
-
-    monkeypatch.setattr(network, "_whole_attention", noted)
-    network.hidden_states(weights, architecture, IDS, np.ones_like(IDS))
-    query, key = compared[0]
-    scores = np.einsum("btnh,bsnh->bnts", query, key) / np.sqrt(query.shape[-1])
-    assert_heads_attend_to_their_offsets(np.asarray(jax.nn.softmax(scores)))
+@pytest.mark.parametrize(
+    ("family", "fields", "words"),
+    [
+        ("albert", {}, "layer of its own"),
+        ("electra", {"embedding_size": 64}, "embedding_size 64"),
+        ("esm", {"token_dropout": True}, "token_dropout"),
+        ("esm", {"rope_theta": 10_000.0}, "rope_theta"),
+        ("modernbert", {"global_rope_theta": 160_000.0}, "global_rope_theta"),
+    ],
+)
+def test_a_model_whose_attention_cannot_begin_so_is_refused(family, fields, words):
+    with pytest.raises(MlmError, match=words):
+        neighbour_heads(begun(family, **fields)[1], seed=0)
 
 
 @pytest.mark.parametrize("family", ["roberta", "bert"])
 def test_positions_apart_from_words_leave_attention_alone(family):
-    plain, changed = built(family, "standard"), built(family, "standard")
-    assert positions_apart_from_words(KerasWeights(changed), changed.config, seed=0) == 96
-    plain, changed = weights_of(plain), weights_of(changed)
+    (plain, _), (changed, roles) = begun(family), begun(family)
+    assert positions_apart_from_words(roles, seed=0) == 96
     moved = {name for name in plain if not np.array_equal(plain[name], changed[name])}
     assert len(moved) == 2 and all("embeddings" in name for name in moved)
     words = changed[next(name for name in moved if "word" in name)]
     assert words[5:, :32].std() < 0.05 * words[5:, 32:].std()
-    albert = built("albert", "standard")  # which has no table of positions
-    assert positions_apart_from_words(KerasWeights(albert), albert.config, seed=0) is None
+    for other in ("albert", "esm"):
+        (plain, _), (changed, roles) = begun(other), begun(other)
+        assert positions_apart_from_words(roles, seed=0) is None
+        assert all(np.array_equal(plain[name], changed[name]) for name in plain)

@@ -1,84 +1,127 @@
+"""The loss of masked positions, over all classes or over drawn ones, in every framework."""
+
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from both_frameworks import computed, each_framework, in_framework, with_gradients
 
 from mlm.model.masked_loss import masked_cross_entropy
+from mlm.model.ops import ops_of
+from mlm.model.sampled_softmax import strata
 
-WIDTH, CLASSES = 8, 30
+WIDTH, VOCABULARY = 8, 30
 
 
-def sample(predictions, scale=1.0):
+def sample(predictions: int, scale: float = 1.0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
-    shapes = ((predictions, WIDTH), (CLASSES, WIDTH), (CLASSES,))
-    drawn = [random.normal(0, 1, shape).astype(np.float32) for shape in shapes]
-    drawn[0] *= scale
-    labels = random.integers(0, CLASSES, predictions).astype(np.int32)
-    return *drawn, labels, random.random(predictions).astype(np.float32)
+    shapes = {"states": (predictions, WIDTH), "table": (VOCABULARY, WIDTH), "bias": (VOCABULARY,)}
+    drawn = {n: random.normal(0, 1, shape).astype(np.float32) for n, shape in shapes.items()}
+    drawn["states"] *= scale
+    labels = random.integers(0, VOCABULARY, predictions).astype(np.int32)
+    return drawn | {"labels": labels, "weights": random.random(predictions, np.float32)}
 
 
-def written_out(states, table, bias, labels, weights):
-    logits = jnp.matmul(states, table.T, precision="highest") + bias
-    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
-    return jnp.sum(losses * weights), jnp.sum(weights * (jnp.argmax(logits, axis=1) == labels))
-
-
-def gradients(function, given):
+def of_heads(framework: str, given: dict, drawn=None, **how):
     """Loss and right answers; gradients of a multiple of the loss, as of a loss within another."""
+    ops, given = ops_of(framework), dict(given)
+    counted = [ops.constant(given.pop(name)) for name in ("labels", "weights")]
+    drawn = drawn and [ops.constant(x) for x in drawn]
 
-    def multiple(differentiable, labels):
-        loss, right = function(*differentiable[:3], labels, differentiable[3])
-        return 3 * loss, (loss, right)
+    def loss(heads):
+        head = (heads[name] for name in ("states", "table", "bias"))
+        loss, right = masked_cross_entropy(ops, *head, *counted, drawn=drawn, **how)
+        return 3 * loss, right
 
-    states, table, bias, labels, weights = given
-    found = jax.jit(jax.grad(multiple, has_aux=True))((states, table, bias, weights), labels)
-    return jax.tree.map(np.asarray, found)
+    (loss, right), gradients = with_gradients(framework, loss, given)
+    return loss / 3, right, *(gradients[name] / 3 for name in ("states", "table", "bias"))
 
 
-# 50 are four blocks, of 13: the last is filled up.
+def written_out(given: dict, drawn):
+    """Loss, right answers and gradients by the probabilities of every sample, in float64."""
+    states, table, bias, labels, weights = (np.asarray(x, np.float64) for x in given.values())
+    loss, right = 0.0, 0.0
+    found = [np.zeros_like(x) for x in (states, table, bias)]
+    for n, label in enumerate(labels.astype(int)):
+        terms = {int(c): k for c, k in zip(*drawn, strict=True) if c != label} | {label: 1.0}
+        ids, counts = np.array(list(terms)), np.array(list(terms.values()))
+        logits = table[ids] @ states[n] + bias[ids]
+        shares = counts * np.exp(logits - logits.max())
+        shares /= shares.sum()
+        loss -= weights[n] * np.log(shares[-1])
+        right += weights[n] * (logits[-1] >= logits.max())
+        shares[-1] -= 1
+        shares *= weights[n]
+        found[0][n] = shares @ table[ids]
+        found[1][ids] += shares[:, None] * states[n]
+        found[2][ids] += shares
+    return loss, right, *found
+
+
+# 50 are four blocks of JAX, of 13: the last is filled up. With a scale of 0 all classes are alike.
 @pytest.mark.parametrize(
-    "predictions, scale",
-    [(1, 1.0), (50, 9.0), *(pytest.param(*p, marks=pytest.mark.slow) for p in ((16, 1), (50, 0)))],
+    "classes, predictions, scale", [(12, 50, 1.0), (None, 50, 9.0), (None, 1, 1.0), (None, 16, 0)]
 )
-def test_it_and_its_gradients_are_those_of_the_product_written_out(predictions, scale):
-    given = sample(predictions, scale)
-    found, ours = gradients(masked_cross_entropy, given)
-    expected, theirs = gradients(written_out, given)
-    if scale:  # of classes that are all alike, argmax names the first
-        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
-    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
-    for mine, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-5)
-    alone = jax.jit(masked_cross_entropy)(*given)
-    np.testing.assert_allclose(alone, ours, rtol=1e-6)
+@each_framework
+def test_loss_and_gradients_are_those_of_the_product_written_out(
+    framework, classes, predictions, scale
+):
+    given, (starts, sizes) = sample(predictions, scale), strata(VOCABULARY, classes)
+    drawn = (starts + sizes // 2).astype(np.int32), sizes
+    # Labels among the drawn and beside them.
+    assert classes is None or 0 < np.isin(given["labels"], drawn[0]).sum() < predictions
+    ours = of_heads(framework, given, drawn if classes else None)
+    for mine, right in zip(ours, written_out(given, drawn), strict=True):
+        np.testing.assert_allclose(mine, right, rtol=1e-4, atol=1e-5)
+    # Without gradients, as in validation.
+    function = partial(masked_cross_entropy, ops_of(framework), dtype="float32")
+    alone = computed(
+        framework, partial(function, drawn=drawn if classes else None), *given.values()
+    )
+    np.testing.assert_allclose(alone, ours[:2], rtol=1e-6)
 
 
-def test_products_in_bfloat16_are_close_and_added_up_in_float32():
+@each_framework
+def test_the_loss_of_states_that_are_not_finite_is_not_finite(framework):
+    loss = in_framework(framework, partial(masked_cross_entropy, ops_of(framework)))
+    for value in (np.nan, np.inf):
+        given = sample(4)
+        given["states"][1, 2] = value
+        assert not np.isfinite(loss(*given.values())[0])
+
+
+@each_framework
+def test_products_in_bfloat16_are_close_and_added_up_in_float32(framework):
     given = sample(50)
-    exact, kept = gradients(masked_cross_entropy, given)
-    coarse, found = gradients(partial(masked_cross_entropy, dtype=jnp.bfloat16), given)
-    assert 0 < abs(found[0] - kept[0]) < 0.01 * kept[0]
-    for one, other in zip(exact, coarse, strict=True):
+    exact = of_heads(framework, given)
+    coarse = of_heads(framework, given, dtype="bfloat16")
+    assert 0 < abs(coarse[0] - exact[0]) < 0.01 * exact[0]
+    for one, other in zip(exact[2:], coarse[2:], strict=True):
         assert other.dtype == np.float32
         assert 0 < np.abs(one - other).max() < 0.02 * np.abs(one).max()
-    function = jax.grad(masked_cross_entropy, argnums=(0, 1, 2), has_aux=True)
-    text = jax.jit(function, static_argnums=5).lower(*given, jnp.bfloat16).as_text()
+
+
+def test_in_jax_products_in_bfloat16_are_added_up_in_float32():
+    function = partial(masked_cross_entropy, ops_of("jax"), dtype="bfloat16")
+    gradients = jax.jit(jax.grad(function, argnums=(0, 1, 2), has_aux=True))
+    text = gradients.lower(*sample(50).values()).as_text()
     products = [line for line in text.splitlines() if "dot_general" in line and "bf16" in line]
     assert len(products) == 4
     assert all(line.rstrip().endswith("f32>") for line in products)
 
 
-def test_its_memory_does_not_grow_with_predictions_times_classes():
+def test_in_jax_its_memory_does_not_grow_with_predictions_times_classes():
     classes, width = 4096, 16
 
     def temporaries(predictions):
         shapes = ((predictions, width), (classes, width), (classes,), (predictions,))
         shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (*shapes, shapes[-1])]
         shapes[3] = jax.ShapeDtypeStruct((predictions,), jnp.int32)
-        function = jax.jit(jax.grad(masked_cross_entropy, argnums=(0, 1, 2), has_aux=True))
-        return function.lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+        function = partial(masked_cross_entropy, ops_of("jax"))
+        gradients = jax.jit(jax.grad(function, argnums=(0, 1, 2), has_aux=True))
+        return gradients.lower(*shapes).compile().memory_analysis().temp_size_in_bytes
 
     few, many = 128, 2048
     assert temporaries(many) - temporaries(few) < 0.05 * (many - few) * classes * 4

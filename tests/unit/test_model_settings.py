@@ -3,9 +3,10 @@ import os
 
 import pytest
 
-from mlm.config import families
-from mlm.config.families import engine_for
+from mlm.config import pretraining
+from mlm.config.families import FAMILIES
 from mlm.config.model import ModelOfRun
+from mlm.config.pretraining import engine_for
 from mlm.config.resolution import resolve, trainings
 from mlm.foundations import environment
 from mlm.foundations.errors import ConfigError
@@ -61,17 +62,23 @@ def test_an_unfit_config_file_is_named_before_the_first_job(config_file, content
     assert words in "\n".join(problems(model={"config_file": str(config_file)}))
 
 
-def test_a_family_takes_the_engine_that_has_it_and_no_other(config_file):
-    assert engine_for("auto", "modernbert") == engine_for("jax", "roberta") == "jax"
-    assert engine_for("auto", "roberta") == "tensorflow"
-    (problem,) = problems(model={"family": "albert"}, pretraining={"engine": "jax"})
-    assert "set it to tensorflow" in problem
+def test_a_config_file_and_the_family_must_agree(config_file):
     (problem,) = problems(model={"config_file": str(config_file), "family": "roberta"})
     assert problem.startswith("model.family: ")
     assert model({"config_file": str(config_file), "family": "bert"})
-    runs = {"base": {}, "other": {"model": {"family": "electra"}}}
-    (problem,) = problems(finetune={"enabled": True}, runs=runs)
-    assert problem.startswith("runs.other: finetune.enabled: 'electra'")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_trained_by_every_engine_and_fine_tuned(family):
+    section = {"family": family, "initialisation": {"attention": "standard"}}
+    for engine in ("tensorflow", "jax"):
+        resolve(
+            {
+                "model": section,
+                "pretraining": {"engine": engine, "attend": "document", "rematerialise": True},
+                "finetune": {"enabled": True},
+            }
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,7 @@ def test_a_family_takes_the_engine_that_has_it_and_no_other(config_file):
 )
 def test_a_missing_framework_is_told_with_all_other_problems(monkeypatch, engine, installed, words):
     """Not in an environment for plans, which has neither."""
-    for module in (environment, families):
+    for module in (environment, pretraining):
         monkeypatch.setattr(module, "installed_version", installed.get)
     seed, *missing = problems(seed=-1, pretraining={"engine": engine})
     assert seed.startswith("seed: ")
@@ -93,11 +100,12 @@ def test_a_missing_framework_is_told_with_all_other_problems(monkeypatch, engine
 
 
 def test_jax_trains_by_itself_where_tensorflow_is_not_installed(monkeypatch):
-    monkeypatch.setattr(families, "installed_version", {"jax": "0"}.get)
-    assert engine_for("auto", "roberta") == "jax"
-    assert engine_for("auto", "albert") == engine_for("tensorflow", "roberta") == "tensorflow"
-    monkeypatch.setattr(families, "installed_version", {}.get)
-    assert engine_for("auto", "roberta") == "tensorflow"
+    monkeypatch.setattr(pretraining, "installed_version", {"jax": "0"}.get)
+    assert engine_for("auto") == "jax"
+    assert engine_for("tensorflow") == "tensorflow"
+    for both in ({}, {"jax": "0", "tensorflow": "2"}):
+        monkeypatch.setattr(pretraining, "installed_version", both.get)
+        assert engine_for("auto") == "tensorflow"
 
 
 def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(
@@ -138,15 +146,10 @@ HUB = "some/encoder@" + "0" * 40
 
 
 @pytest.mark.parametrize(
-    ("start", "engine", "words"),
-    [
-        ("some/encoder@main", "jax", "owner/name@COMMIT"),
-        (HUB, "auto", "pretraining.engine"),
-        (HUB, "jax", None),
-    ],
+    ("start", "words"), [("some/encoder@main", "owner/name@COMMIT"), (HUB, None)]
 )
-def test_a_checkpoint_on_the_hub_needs_a_commit_and_an_engine(start, engine, words):
-    sections = {"model": {"start_from": start}, "pretraining": {"engine": engine}}
+def test_a_checkpoint_on_the_hub_needs_a_commit(start, words):
+    sections = {"model": {"start_from": start}}
     if words:
         assert words in problems(**sections)[0]
     else:

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 from test_minimal_pairs import HOW
 from test_pieces import SPECIAL, trained
-from tiny_encoder import hidden, tiny_config, tiny_encoder
+from tiny_encoder import logits, tiny_config, tiny_encoder
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
-from mlm.evaluation import in_jax
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
+from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.scoring import Scorer
 from mlm.foundations.atomic import write_weights
-from mlm.model.network import masked_logits
 from mlm.samples.token_counts import count_tokens
 
 # Many shapes are compiled.
@@ -40,8 +39,7 @@ def written_out(fast, encoder, text: str) -> float:
     for place in places:
         later = [p for p in places if p > place and words[p] == words[place]]
         rows[place, [place, *later]] = fast.mask_token_id
-    logits = masked_logits(parameters, architecture, hidden(parameters, architecture, rows, mask))
-    shares = np.asarray(jax.nn.log_softmax(logits))
+    shares = np.asarray(jax.nn.log_softmax(logits(parameters, architecture, rows, mask)))
     return float(sum(shares[place, place, ids[place]] for place in places))
 
 
@@ -62,7 +60,8 @@ def test_scores_of_pairs_are_those_of_the_definition(tmp_path, kind):
     texts = [" ".join(random.choice(WORDS, 1 + n % 9)) for n in range(12)]
     some = np.array(fast(" ".join(WORDS))["input_ids"])[np.newaxis]
     counts = count_tokens([(some, np.ones_like(some))], len(fast), special, two=False)
-    model = in_jax.open_model(tmp_path, Accelerator(kind="cpu", precision="float32", cpu_threads=1))
+    accelerator = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
+    model = open_model(tmp_path, "jax", accelerator)
     scorer = Scorer(model, Evaluation(), fast, LENGTH)
     bigram = NeighbourMixtures(counts, special)
     scoring = PairScoring(fast, LENGTH, scorer.log_probabilities, bigram)

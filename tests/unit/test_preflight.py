@@ -47,7 +47,7 @@ def judged(root, *answers, refusal=None, engine="jax", model=(), **pretraining):
 
     with (
         mock.patch("mlm.accelerators.preflight.compile_for", compiled),
-        mock.patch("mlm.accelerators.tensorflow_step.xla_refusal_of", lambda run: refusal),
+        mock.patch("mlm.accelerators.tensorflow_step.xla_refusal_of", lambda *run: refusal),
         mock.patch("mlm.training.in_tensorflow.devices.open_strategy"),
     ):
         verdict = preflight(list(by_target), config, files, Evaluation(**EVALUATION), "state")
@@ -126,15 +126,6 @@ def test_with_tensorflow_its_own_step_is_compiled_and_the_rows_are_said_to_be_of
     assert errors(verdict) == ({("compiles_with_xla", "")} if refusal else set())
     assert "JAX engine's program" in table(verdict) and (refusal or "passed") in table(verdict)
     assert verdict.step.engine == "tensorflow" and verdict.targets[0].fits
-
-
-def test_for_a_family_that_jax_lacks_nothing_is_known_of_tpus_and_gpus(root):
-    model = {"family": "distilbert", "config": {"hidden_size": 32}}
-    verdict = judged(root, {"h100": [answer()]}, engine="tensorflow", model=model)
-    assert verdict.passed and [f.severity for f in verdict.findings] == [WARNING]
-    assert "distilbert" in verdict.findings[0].message
-    (target,) = verdict.targets
-    assert target.fits is None and "not compiled" in table(verdict)
 
 
 @pytest.mark.parametrize(

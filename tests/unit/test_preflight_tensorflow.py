@@ -6,6 +6,7 @@ from small_pretraining import small_pretraining
 
 from mlm.accelerators.tensorflow_step import xla_refusal, xla_refusal_of
 from mlm.foundations.tensorflow_setup import tf
+from mlm.training.devices import Devices
 
 BATCH = {"x": tf.TensorSpec((8, 16), tf.float32)}
 
@@ -35,4 +36,5 @@ def test_a_planted_fault_is_refused_in_xlas_words(fault, words):
 
 
 def test_the_step_that_trains_compiles(tmp_path):
-    assert xla_refusal_of(small_pretraining(tmp_path, accumulated=2)) is None
+    devices = Devices("tensorflow", tf.distribute.get_strategy(), "cpu", "float32", 1, {"lanes": 1})
+    assert xla_refusal_of(small_pretraining(tmp_path, accumulated=2), devices) is None

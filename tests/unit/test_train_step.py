@@ -1,50 +1,89 @@
+"""What a step has beside its batch, and how its batch is divided."""
+
+import jax
 import numpy as np
+from both_frameworks import FRAMEWORKS, alike, computed, held
+from tiny_encoder import LENGTH, VOCABULARY, network_of, tiny_batch, tiny_encoder
 
-from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
-from mlm.foundations.tensorflow_setup import tf, tf_keras
-from mlm.model.architecture import FAMILIES
-from mlm.model.sampled_softmax import strata
-from mlm.training.in_tensorflow import prediction
-from mlm.training.in_tensorflow.model import gelu
-from mlm.training.in_tensorflow.optimizers import AdamW
-from mlm.training.in_tensorflow.train_step import projected_cross_entropy
+from mlm.config.optimizers import OptimizerSection
+from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.optimizers import first_moments, hidden_parts
+from mlm.training.train_step import Computation, OfEachStep, train_step
 
-
-def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
-    logits = tf.constant([[0.0, np.nan, 1.0], [np.inf, 0.0, 1.0]])
-    given = tf.eye(3), tf.zeros(3), tf.constant([0, 1]), *strata(3, None)
-    losses, _ = projected_cross_entropy(logits, *given)
-    assert not np.isfinite(losses.numpy()).any()
+SEED, STEP, SAMPLES = 5, 7, 4
 
 
-def test_gelu_and_its_gradient_are_those_of_tensorflow():
-    x = tf.linspace(-6.0, 6.0, 1001)
-    found = []
-    for function in (gelu, tf.nn.gelu):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        found.append([y, tape.gradient(y, x)])
-    for ours, expected in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, expected, atol=1e-6)
+def beside(framework: str, parts: int = 1, replicas: int = 1) -> tuple[OfEachStep, dict]:
+    """Of a step of one layer that drops and draws classes; and its weights."""
+    dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1)
+    architecture, weights = tiny_encoder("roberta", num_hidden_layers=1, **dropout)
+    computation = Computation(network_of(architecture, framework), "sample", 0, 40)
+    return OfEachStep(computation, SEED, replicas, parts), weights
 
 
-def test_adamw_in_one_kernel_makes_the_updates_of_keras():
-    random = np.random.default_rng(0)
-    start = random.normal(size=(7, 5)).astype(np.float32)
-    weights = []
-    for kind in (AdamW, tf_keras.optimizers.AdamW):
-        gradients = np.random.default_rng(1)
-        weight = tf.Variable(start)
-        optimizer = kind(0.1, weight_decay=0.1, beta_2=0.98, epsilon=1e-6, jit_compile=False)
-        for _ in range(5):
-            gradient = gradients.normal(size=(7, 5)).astype(np.float32)
-            optimizer.apply_gradients([(tf.constant(gradient), weight)])
-        weights.append(weight.numpy())
-    np.testing.assert_allclose(weights[0], weights[1], atol=1e-5)
-    assert np.abs(weights[0] - start).max() > 0.3
+def test_the_keys_of_dropout_follow_from_seed_step_replica_part_and_layer_as_in_jax():
+    arrays = beside("jax", parts=2, replicas=3)[0].arrays(STEP)
+    layers, embeddings = arrays["layer_keys"], arrays["embedding_keys"]
+    assert layers.shape == (3, 2, 1, 4, 2) and embeddings.shape == (3, 2, 2)
+    follow = jax.random.fold_in
+    for replica in range(3):
+        for part in range(2):
+            key = follow(follow(follow(jax.random.key(SEED), STEP), replica), part)
+            assert (jax.random.key_data(follow(key, 1)) == embeddings[replica, part]).all()
+            for place in range(4):
+                found = jax.random.key_data(follow(follow(key, 0), place))
+                assert (found == layers[replica, part, 0, place]).all()
+    # Of the same step all replicas draw the same classes.
+    assert (arrays["classes"] == arrays["classes"][0]).all()
 
 
-def test_every_family_that_is_trained_has_a_network_and_a_head():
-    assert prediction._HEADS.keys() == {*TENSORFLOW_FAMILIES}
-    assert FAMILIES.keys() == {*JAX_FAMILIES}
+def batch_and_state(of_step: OfEachStep, weights: dict, name: str) -> tuple:
+    """(settings, state, batch) of the step number STEP; weights add up to one."""
+    how = {"name": name, "gradient_accumulation_steps": of_step.parts}
+    settings = OptimizerSection(**how).scheduled(20)
+    ids, mask = tiny_batch(SAMPLES)
+    plan = MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
+    batch = mask_batch(ids, mask, np.arange(SAMPLES), plan, SEED, 0) | of_step.arrays(STEP)
+    batch["weights"] /= batch["weights"].sum()
+    hidden = hidden_parts(of_step.computation.network.architecture)
+    moments = first_moments(np.zeros_like, weights, settings, hidden)
+    return settings, {"parameters": weights, "moments": moments, "step": np.int32(STEP)}, batch
+
+
+def advanced(framework: str, parts: int, name: str = "muon") -> tuple:
+    """State, loss and right predictions of one update in `parts`."""
+    of_step, weights = beside(framework, parts)
+    settings, state, batch = batch_and_state(of_step, weights, name)
+    del batch["overflow"]
+    update = train_step(of_step.computation, settings, lambda sums: sums)
+
+    def step(state, batch):
+        batch = dict(batch)
+        return update(held(framework, state), batch, *of_step.taken(batch))
+
+    return computed(framework, step, state, batch)
+
+
+def test_an_update_in_parts_is_the_same_in_every_framework():
+    one, other = (advanced(framework, parts=2) for framework in FRAMEWORKS)
+    alike(one, other, atol=2e-5, rtol=1e-3)
+    assert one[0]["step"] == STEP + 1 and 3 < one[1] < 6
+    before = beside("jax")[1]
+    moved = {name: np.abs(one[0]["parameters"][name] - before[name]).max() for name in before}
+    assert all(distance > 1e-4 for name, distance in moved.items() if "key.bias" not in name)
+
+
+def test_lanes_make_the_update_of_the_whole_batch_with_the_same_dropped():
+    of_step, weights = beside("tensorflow")
+    settings, state, batch = batch_and_state(of_step, weights, "adamw")
+
+    def advanced(lanes: int):
+        step = replica_train_step(of_step, settings, lanes)
+        return computed(
+            "tensorflow", lambda state, batch: step(held("tensorflow", state), batch), state, batch
+        )
+
+    whole, divided = advanced(1), advanced(4)
+    alike(divided[1], whole[1], rtol=1e-5)
+    alike(divided[0]["moments"], whole[0]["moments"], atol=1e-6, rtol=1e-4)

@@ -7,7 +7,7 @@ from small_pretraining import small_pretraining
 def _asked(run) -> dict[str, np.ndarray]:
     from mlm.training.in_tensorflow.engine import validation_dataset
 
-    batches = list(validation_dataset(run, 8).as_numpy_iterator())
+    batches = list(validation_dataset(run).as_numpy_iterator())
     return {key: np.concatenate([b[key] for b in batches]) for key in batches[0]}
 
 

@@ -1,44 +1,77 @@
 """Encoders of every family so small that a test takes no time."""
 
+from functools import partial
+
 import jax
 import numpy as np
 
+from mlm.config.families import FAMILIES
 from mlm.model.architecture import Architecture
-from mlm.model.network import hidden_states
+from mlm.model.network import DropoutKeys, Network
+from mlm.model.ops import ops_of
 from mlm.model.weights import initial_parameters
+from mlm.samples.random_bits import fold_in, key_of
 
-VOCABULARY, LENGTH, PADDING = 100, 40, 1
+VOCABULARY, LENGTH, PADDING, MASK = 100, 40, 1, 4
 
 #: For compilations that take longer than what they compile.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-beginning = jax.jit(initial_parameters, static_argnums=0, compiler_options=QUICKLY)
-hidden = jax.jit(
-    hidden_states,
-    static_argnums=1,
-    static_argnames=("rematerialise", "dtype"),
-    compiler_options=QUICKLY,
-)
+#: What the families have beside BERT's fields; of ModernBERT's layers the second is local.
+FIELDS = {
+    "albert": {"embedding_size": 24},
+    "electra": {"embedding_size": 24},
+    "esm": {"position_embedding_type": "rotary", "mask_token_id": MASK},
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+}
+
+
+def network_of(architecture: Architecture, framework: str = "jax", **how) -> Network:
+    return Network(architecture, ops_of(framework), **how)
+
+
+@partial(jax.jit, static_argnames=("network",), compiler_options=QUICKLY)
+def _compiled(network: Network, *given, **settings):
+    return network.hidden_states(*given, **settings)
+
+
+def hidden(parameters, architecture, ids, mask, *, key=None, framework="jax", how=(), **settings):
+    """`Network.hidden_states`, with dropout by the number `key`, as NumPy's."""
+    network = network_of(architecture, framework, **dict(how))
+    if key is not None:
+        settings["dropout_keys"] = dropout_keys(architecture, key)
+    compute = _compiled if framework == "jax" else Network.hidden_states
+    return np.asarray(compute(network, parameters, ids, mask, **settings))
+
+
+def logits(parameters, architecture, ids, mask, framework="jax"):
+    """Those at all places, as NumPy's."""
+    states = hidden(parameters, architecture, ids, mask, framework=framework)
+    return np.asarray(network_of(architecture, framework).logits(parameters, states))
+
+
+def dropout_keys(architecture: Architecture, key: int) -> DropoutKeys:
+    places = fold_in(key_of(key), np.arange(architecture.layers + 1))
+    return DropoutKeys(places[-1], fold_in(places[:-1, None], np.arange(4)))
 
 
 def tiny_config(family: str, **changes) -> dict:
-    """A config.json; of ModernBERT's layers the second is local."""
-    config = {"model_type": family, "vocab_size": VOCABULARY, "pad_token_id": PADDING}
+    """A config.json with the family's own names."""
+    config = {"vocab_size": VOCABULARY, "pad_token_id": PADDING}
     config |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config |= {"intermediate_size": 48, "bos_token_id": 0, "eos_token_id": 2}
-    config |= {"cls_token_id": 0, "sep_token_id": 2}
-    if family == "modernbert":
-        return config | {"local_attention": 8, "global_attn_every_n_layers": 2} | changes
-    return config | {"max_position_embeddings": LENGTH + 24} | changes
+    config |= {"cls_token_id": 0, "sep_token_id": 2, "max_position_embeddings": LENGTH + 24}
+    own = FAMILIES[family].own_names
+    config |= FIELDS.get(family, {}) | changes
+    return {"model_type": family} | {own.get(name, name): x for name, x in config.items()}
 
 
 def tiny_encoder(family: str, **changes):
     """(architecture, parameters), every weight random: a bias of zero agrees wherever it stands."""
     architecture = Architecture.of(tiny_config(family, **changes))
-    parameters = beginning(architecture, jax.random.key(0))
     random = np.random.default_rng(0)
     return architecture, {
-        name: np.asarray(value) + random.normal(0, 0.1, value.shape).astype(np.float32)
-        for name, value in parameters.items()
+        name: value + random.normal(0, 0.1, value.shape).astype(np.float32)
+        for name, value in initial_parameters(architecture, 0).items()
     }
 
 

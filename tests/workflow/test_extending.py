@@ -17,7 +17,7 @@ FOUND = re.findall(
     r"^## An? (\w+)\n.*?^```diff\n(.*?)^```$.*?^```bash\n(.*?)^```$", PAGE.read_text(), re.M | re.S
 )
 DIFFS, COMMANDS = ({name: parts[i] for name, *parts in FOUND} for i in (0, 1))
-SECTIONS = ("metric", "optimizer", "source")
+SECTIONS = ("metric", "optimizer", "source", "family")
 
 
 def applied(place, section):

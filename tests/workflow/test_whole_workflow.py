@@ -4,6 +4,10 @@ import json
 import re
 
 import pytest
+from safetensors.numpy import load_file
+from transformers import AutoConfig, AutoTokenizer
+
+from mlm.model.architecture import Architecture, parameter_shapes
 
 from .conftest import TINY, copy_of_the_repository, made
 
@@ -60,29 +64,19 @@ def test_tokens_in_are_tokens_out(built):
         assert manifest["num_tokens"] + manifest["num_padding"] == whole
 
 
-def test_transformers_opens_the_model_and_fills_masks(built):
-    program = (
-        "import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'\n"
-        "from transformers import AutoTokenizer, TFAutoModelForMaskedLM, pipeline\n"
-        "place = 'results/runs/base/model'\n"
-        "model, loading = TFAutoModelForMaskedLM.from_pretrained(place, output_loading_info=True)\n"
-        "assert not any(loading.values()), loading\n"
-        "t = AutoTokenizer.from_pretrained('results/tokenizer')\n"
-        "ids = [t.cls_token_id, t.pad_token_id, t.sep_token_id, t.unk_token_id, t.mask_token_id]\n"
-        "assert ids == [0, 1, 2, 3, 4], ids\n"
-        "fill = pipeline('fill-mask', model=place, framework='tf')\n"
-        "assert len(fill('Goal of my life is to [MASK].')) == 5\n"
-        # Longer than the model reads: cut where asked, and no position is looked up beyond it.
-        "long = 'The [MASK] of the Union. ' + 500 * 'It is strong. '\n"
-        "assert len(fill(long, tokenizer_kwargs={'truncation': True})) == 5\n"
-        # The example of the model's own card.
-        "code = open(f'{place}/README.md').read().split('```')[1].removeprefix('python')\n"
-        "code = code.replace('path/to/this/directory', place)\n"
-        "answers = []\n"
-        "exec(code.replace('\\nfill(', '\\nanswers = fill('))\n"
-        "assert len(answers) == 5\n"
-    )
-    built.python("-c", program)
+def test_transformers_knows_the_model_and_its_tokenizer(built):
+    """Its classes open them, in tests/pytorch and tests/transformers4."""
+    place = built.path / "results/runs/base/model"
+    config = AutoConfig.from_pretrained(place)
+    stored = load_file(place / "model.safetensors")
+    shapes = {name: value.shape for name, value in stored.items()}
+    assert shapes == parameter_shapes(Architecture.of(config.to_dict()))
+    for directory in (place, built.path / "results/tokenizer"):
+        t = AutoTokenizer.from_pretrained(directory)
+        special = t.cls_token_id, t.pad_token_id, t.sep_token_id, t.unk_token_id, t.mask_token_id
+        assert special == (0, 1, 2, 3, 4)
+        assert t("The [MASK] of the Union. " * 500, truncation=True)["input_ids"].count(4) > 1
+        assert len(t("The Union. " * 500, truncation=True)["input_ids"]) == 32
 
 
 def test_snakemakes_own_report_and_graph_are_made(built):

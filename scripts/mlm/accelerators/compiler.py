@@ -53,7 +53,6 @@ _GPU_FLAGS = (
 #: How a compilation can end.
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
 UNKNOWN_TARGET, HOST_MEMORY = "unknown_target", "out_of_host_memory"
-NOT_COMPILED = "not_compiled"
 
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)

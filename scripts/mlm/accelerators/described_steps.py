@@ -6,7 +6,6 @@ from the description over a mesh of the target's devices, without weights or dat
 
 import re
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -19,23 +18,19 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.optimizers import Optimizer
 from mlm.config.targets import is_gpu, replicas_of
-from mlm.evaluation.in_jax import masked_answers
+from mlm.evaluation.opened_model import masked_answers
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.errors import MlmError
-from mlm.model.architecture import Architecture
-from mlm.model.weights import initial_parameters
+from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.network import Network
+from mlm.model.ops import ops_of
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.training.in_jax.attention import attention_on, has_cudnn_attention
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.optimizers import first_moments, hidden_parts
-from mlm.training.in_jax.train_step import (
-    Computation,
-    on_mesh,
-    token_type,
-    train_step,
-    validation_step,
-)
+from mlm.training.in_jax.train_step import on_mesh, token_type, train_step, validation_step
+from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run
+from mlm.training.train_step import Computation, OfEachStep
 
 _HOST = "calls Python on the host, which no device waits for"
 #: What the text of a lowered step shows of faults that a compiler lets pass.
@@ -132,7 +127,8 @@ def traced_step(mesh, description: dict[str, Any]):
 
 
 def _parameters(architecture: Architecture) -> dict:
-    return jax.eval_shape(partial(initial_parameters, architecture), jax.random.key(0))
+    shapes = parameter_shapes(architecture).items()
+    return {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes}
 
 
 def _shaped(tree, sharding):
@@ -153,10 +149,14 @@ def _stored(mesh, architecture: Architecture, plan: MaskingPlan, description: di
     return _batch(mesh, description, tokens=tokens, index=((), np.uint32), **more)
 
 
+def _network(architecture: Architecture, description: dict) -> Network:
+    settings = (description[name] for name in ("precision", "attention", "rematerialise"))
+    return Network(architecture, ops_of("jax"), *settings)
+
+
 def _computation(architecture: Architecture, description: dict) -> Computation:
-    names = ("attend", "rematerialise", "precision", "begins_document", "attention")
-    settings = (description[name] for name in (*names, "softmax_classes"))
-    return Computation(architecture, *settings)
+    settings = (description[name] for name in ("attend", "begins_document", "softmax_classes"))
+    return Computation(_network(architecture, description), *settings)
 
 
 def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
@@ -164,18 +164,20 @@ def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: 
         Optimizer.model_validate(description["optimizer"]),
         _parameters(architecture),
     )
-    first = partial(first_moments, settings=settings, hidden=hidden_parts(architecture))
+    hidden, (whole, divided) = hidden_parts(architecture), shardings(mesh)
     state = {
         "parameters": parameters,
-        "moments": jax.eval_shape(first, parameters),
+        "moments": first_moments(lambda x: x, parameters, settings, hidden),
         "step": jax.ShapeDtypeStruct((), np.int32),
     }
-    computation = _computation(architecture, description)
-    step = train_step(computation, plan, settings, description["seed"])
-    step = jax.jit(on_mesh(step, mesh), donate_argnums=0)
-    state = _shaped(state, shardings(mesh)[0])
+    parts = settings.gradient_accumulation_steps
+    beside = OfEachStep(
+        _computation(architecture, description), description["seed"], mesh.size, parts
+    )
+    step = jax.jit(on_mesh(train_step(beside, plan, settings), mesh), donate_argnums=0)
     batch = _stored(mesh, architecture, plan, description, epoch=((), np.uint32))
-    return step.trace(state, batch)
+    batch |= _shaped(beside.arrays(0), divided)
+    return step.trace(_shaped(state, whole), batch)
 
 
 def _validation(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
@@ -190,7 +192,8 @@ def _evaluation(mesh, architecture: Architecture, plan: MaskingPlan, description
     row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
     asked = {"input_ids": row, "attention_mask": row, "positions": slots, "labels": slots}
     within = description["attend"] == "document"
-    answers = masked_answers(architecture, description["begins_document"] if within else None)
+    begins_document = description["begins_document"] if within else None
+    answers = masked_answers(Network(architecture, ops_of("jax")), begins_document)
     step = jax.jit(answers, out_shardings=divided)
     parameters = _shaped(_parameters(architecture), whole)
     return step.trace(parameters, _batch(mesh, description, **asked))

@@ -27,7 +27,6 @@ from mlm.accelerators.artefacts import (
 from mlm.accelerators.compiler import (
     COMPILED,
     NO_MEMORY,
-    NOT_COMPILED,
     Compilation,
     compile_for,
     compiler_versions,
@@ -38,7 +37,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import RunConfiguration
 from mlm.config.targets import hosts_of, memory_of_a_replica
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import MlmError
 from mlm.foundations.phrasing import in_binary_bytes
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
@@ -93,16 +92,7 @@ def preflight(
     if config.engine == "tensorflow":
         notes.append(_TENSORFLOW)
         findings += _compiled_by_tensorflow(run, step.precision)
-    try:
-        architecture = Architecture.of(run.model_config.to_dict())
-    except ConfigError as error:
-        message = (
-            "nothing is compiled for TPUs and GPUs, and whether the run fits there is unknown: the "
-            f"JAX engine cannot compute this model ({'; '.join(error.problems)})"
-        )
-        findings.append(Finding("compiles", WARNING, message))
-        targets = [Target(name, NOT_COMPILED, message) for name in names]
-        return _verdict(config.name, step, findings, targets, notes)
+    architecture = Architecture.of(run.model_config.to_dict())
     parameters = sum(map(math.prod, parameter_shapes(architecture).values()))
     targets, quick = [], parameters > _LARGE_MODEL
     for name in names:
@@ -150,8 +140,8 @@ def _compiled_by_tensorflow(run: Run, precision: str) -> list[Finding]:
     from mlm.training.in_tensorflow.devices import open_strategy
 
     begun = time.monotonic()
-    open_strategy(Accelerator(kind="cpu", precision=precision))
-    words = tensorflow_step.xla_refusal_of(run)
+    devices = open_strategy(Accelerator(kind="cpu", precision=precision))
+    words = tensorflow_step.xla_refusal_of(run, devices)
     outcome = "refused" if words else "compiled"
     seconds = time.monotonic() - begun
     print(

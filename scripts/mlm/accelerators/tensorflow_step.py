@@ -7,28 +7,20 @@ no XLA device runs, such as shapes that depend on data and calls of Python on th
 from collections.abc import Callable
 
 from mlm.foundations.tensorflow_setup import tf
-from mlm.samples.input_pipeline import training_batches
-from mlm.training.in_tensorflow.model import build_model
-from mlm.training.in_tensorflow.optimizers import build_optimizer
-from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.devices import Devices
+from mlm.training.in_tensorflow.engine import TensorFlowEngine
 from mlm.training.run import Run
 
 
-def xla_refusal_of(run: Run) -> str | None:
-    """XLA's words if it cannot compile the train step of `run`, that of one replica, else None.
-    Keras' precision policy is already set."""
-    section = run.pretraining
-    model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
-    optimizer = build_optimizer(section.optimizer, model.trainable_variables)
-    settings = section.optimizer, 1, section.softmax_classes, run.seed
-    step = replica_train_step(model, optimizer, *settings)
-    return xla_refusal(step, training_batches(run.train, run.plan, run.order_from(0)).element_spec)
+def xla_refusal_of(run: Run, devices: Devices) -> str | None:
+    """XLA's words if it cannot compile the train step of `run`, that of one replica, else None."""
+    return xla_refusal(*TensorFlowEngine(run, devices).step_and_batch())
 
 
 def xla_refusal(step: Callable, batch: dict[str, tf.TensorSpec]) -> str | None:
     """XLA's words if it cannot compile `step`, a function of a batch like this, else None; nothing
     is executed."""
-    compiled = tf.function(lambda **batch: step(batch), jit_compile=True)
+    compiled = tf.function(lambda **batch: step(batch), jit_compile=True, autograph=False)
     try:
         # Without tensors: XLA would take their values for constants.
         compiled.experimental_get_compiler_ir(**batch)(stage="optimized_hlo")

@@ -25,7 +25,7 @@ from mlm.foundations.terminal import answer
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.engine import engine_of, open_devices
+from mlm.training.frameworks import engine_of, open_devices
 from mlm.training.gfile import bytes_below
 from mlm.training.run import RunFiles, read_manifests, run_of
 
@@ -111,7 +111,7 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
             WarmStart.of(run.model, data.files.tokenizer)
-        model_configuration(run.model, encoder, run.sequence_length, run.engine)
+        model_configuration(run.model, encoder, run.sequence_length)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
             timed[run.engine] = rehearse_steps(

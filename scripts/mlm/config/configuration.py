@@ -9,12 +9,11 @@ from pydantic import Field
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
-from mlm.config.families import engine_for
 from mlm.config.fields import Section, Seed, canonical, section
 from mlm.config.finetune import Finetune
 from mlm.config.merging import merged
 from mlm.config.model import Model
-from mlm.config.pretraining import Pretraining
+from mlm.config.pretraining import Pretraining, engine_for
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.foundations.environment import missing_frameworks
@@ -31,7 +30,7 @@ class Overrides(Section):
 
     @property
     def engine(self) -> str:
-        return engine_for(self.pretraining.engine, self.model.model_type)
+        return engine_for(self.pretraining.engine)
 
 
 class Configuration(Section):
@@ -144,10 +143,7 @@ class Configuration(Section):
         model = run.model.of_jobs()
         yield from pretraining.all_contradictions("pretraining")
         yield from run.evaluation.all_contradictions("evaluation")
-        fitting = run.model.contradictions_at(length, pretraining.engine)
-        yield from (f"model.{line}" for line in fitting)
-        yield from (f"pretraining.{line}" for line in pretraining.unfit_engine(model.model_type))
-        yield from (f"finetune.{line}" for line in self.finetune.cannot_tune(model.model_type))
+        yield from (f"model.{line}" for line in run.model.contradictions_at(length))
         if run.engine == "tensorflow" and self.accelerator.together:
             yield (
                 "accelerator: several processes, which pretraining.engine: tensorflow does not "

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from mlm.config import fields
-from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
+from mlm.config.families import FAMILIES
 from mlm.config.fields import (
     BelowOne,
     Count,
@@ -111,14 +111,6 @@ class Finetune(Section):
             if count > 1:
                 yield f"also: {count} are called {label}; give them directories of other names"
 
-    def cannot_tune(self, family: str) -> Iterator[str]:
-        """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
-        if self.enabled and family in {*TENSORFLOW_FAMILIES} - {*JAX_FAMILIES}:
-            yield (
-                f"enabled: {family!r} is not fine-tuned here; choose one of "
-                f"{', '.join(JAX_FAMILIES)}, or set it to false"
-            )
-
 
 def label_of(place: str) -> str:
     """What results call the published encoder `place`: the name of a directory, or a Hub id with
@@ -151,5 +143,5 @@ def _unfit_encoder(place: str) -> Iterator[str]:
     except ValueError as error:
         yield f"{place}/config.json: {error}"
         return
-    if family not in JAX_FAMILIES:
-        yield f"{place} is of the family {family!r}; expected {', '.join(JAX_FAMILIES)}"
+    if family not in FAMILIES:
+        yield f"{place} is of the family {family!r}; expected {', '.join(FAMILIES)}"

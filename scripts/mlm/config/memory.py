@@ -3,19 +3,15 @@ they run, for `mem_mb` of their rules: too high rather than too low, and without
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 from mlm.config.evaluation import Evaluation
+from mlm.config.families import FAMILIES
 from mlm.config.model import ModelOfRun
 from mlm.config.resolution import RunConfiguration
 from mlm.config.tokenizer import Tokenizer
 
 #: Parameters and ids of a model whose sizes are not known: more than published encoders have.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
-#: Matrices of a layer's inner values: a gated layer has three.
-_MATRICES = defaultdict(lambda: 2, modernbert=3)
 
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
@@ -31,28 +27,22 @@ _STORED_TOKEN, _SCORED_TOKEN, _COUNTED_TOKEN, _MOST_COUNTS = 8, 40, 130, 3_900_0
 #: exist at once while singular vectors are looked for.
 _SUBSPACES = 8
 
-#: The names of one size in the families' own configurations.
-_NAMES = {
-    "hidden_size": ("hidden_size", "dim", "emb_dim", "d_model"),
-    "num_hidden_layers": ("num_hidden_layers", "n_layers", "num_layers"),
-    "num_attention_heads": ("num_attention_heads", "n_heads"),
-    "intermediate_size": ("intermediate_size", "hidden_dim"),
-}
-
 
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
     """At least as many parameters as the model has; `vocabulary` is None if unknown."""
-    fields = model.architecture() | model.overrides()
-    width, layers = _size(fields, "hidden_size", 0), _size(fields, "num_hidden_layers", 0)
+    fields, family = model.architecture() | model.overrides(), FAMILIES[model.model_type]
+    sizes = family.read(fields)
+    width, layers = sizes["width"], sizes["layers"]
     if not width or not layers:
         return LARGEST_MODEL
-    inner = _size(fields, "intermediate_size", 4 * width)
+    inner = sizes["inner"] or 4 * width
     # A model with another vocabulary than its tokenizer's is refused.
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     positions = fields.get("max_position_embeddings") or sequence_length + 2
-    tables = width + (fields.get("embedding_size") or 0)
-    a_layer = 4 * width**2 + _MATRICES[model.model_type] * width * inner + 20 * (width + inner)
-    return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
+    embedding = sizes.get("embedding") or width
+    a_layer = 4 * width**2 + family.inner_products * width * inner + 20 * (width + inner)
+    layers = 1 if family.shared_layers else layers
+    return (ids + positions + 2 * width) * embedding + layers * a_layer + ids
 
 
 def memory_of_tokenizer(section: Tokenizer, text: float) -> int:
@@ -72,7 +62,9 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
     fields = model.architecture() | model.overrides()
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
-    width = _size(fields, "hidden_size", 2048)
+    family = FAMILIES[model.model_type]
+    sizes = family.read(fields)
+    width = sizes["width"] or 2048
     a_parameter = _TRAINED_PARAMETER + _MOMENT * section.optimizer.kind.moments
     a_parameter += _GRADIENT * (accelerator.cpu_threads - 1) * on_host
     a_parameter += _GRADIENT * bool(model.start_from)  # the checkpoint's
@@ -80,9 +72,9 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
     total += samples * length * _STORED_TOKEN
     if on_host:
-        heads = _size(fields, "num_attention_heads", width // 64 + 1)
-        inner = 6 * _size(fields, "intermediate_size", 4 * width) * _MATRICES[model.model_type]
-        layers = _size(fields, "num_hidden_layers", 48)
+        heads = sizes["heads"] or width // 64 + 1
+        inner = 6 * (sizes["inner"] or 4 * width) * family.inner_products
+        layers = sizes["layers"] or 48
         enough = math.ceil(section.masking.mlm_probability * length) + 8
         predicted = min(section.masking.slots or enough, length)
         # Logits, their softmax and their gradient.
@@ -112,11 +104,6 @@ def tokens_of(manifest: str) -> int:
     with open(manifest, encoding="utf-8") as handle:
         described = json.load(handle)
     return described["num_samples"] * described["sequence_length"]
-
-
-def _size(fields: Mapping[str, Any], size: str, otherwise: int) -> int:
-    values = (fields.get(name) for name in _NAMES[size])
-    return next((value for value in values if type(value) is int), otherwise)
 
 
 def _counts(tokens: int | None) -> int:

@@ -3,24 +3,17 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
-from mlm.config.families import (
-    JAX_FAMILIES,
-    engine_for,
-    first_position,
-    unfit_family,
-    unfit_neighbour_heads,
-)
+from mlm.config.families import FAMILIES, first_position, unfit_family
 from mlm.config.fields import (
     BelowOne,
     Count,
-    NotNegativeCount,
     Positive,
     Section,
     Text,
@@ -34,10 +27,8 @@ from mlm.config.problems import checked
 #: Fields of the transformers configuration that the workflow itself sets.
 _SET_BY_THE_WORKFLOW = (
     *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
-    *("pad_token_id", "tie_word_embeddings"),
+    *("mask_token_id", "pad_token_id", "tie_word_embeddings"),
 )
-#: Fields that are integers wherever they come from.
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 #: The weights of a published encoder, in one file or with an index of several.
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -64,23 +55,29 @@ class ModelFields(Section):
     """Dropout probability of the attention weights."""
 
 
-def _fields_of(names: str, hint: Any) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), (hint | None, None))
-
-
-#: Fields of many families beside those of `config`, with their bounds.
+#: By the name in `mlm.model.architecture.Architecture` of what a field means, its bounds.
+_BOUNDS = {
+    **dict.fromkeys(("vocabulary", "width", "layers", "heads", "inner", "embedding"), Count),
+    **dict.fromkeys(("positions", "token_types", "window", "global_every"), Count),
+    **dict.fromkeys(("embedding_dropout", "attention_dropout", "attended_dropout"), BelowOne),
+    **dict.fromkeys(("inner_dropout", "output_dropout", "norm_epsilon"), BelowOne),
+    **dict.fromkeys(("norm_bias", "attention_bias", "inner_bias", "head_bias"), bool),
+    **dict.fromkeys(("decoder_bias", "zero_masks"), bool),
+    **dict.fromkeys(("global_theta", "local_theta"), Positive),
+    "initializer_range": Annotated[float, Field(ge=0, le=10)],
+}
+#: Fields of all families by all their names, with their bounds.
+_FIELDS = {
+    name: _BOUNDS[meaning]
+    for family in FAMILIES.values()
+    for meaning, field in family.fields.items()
+    if meaning in _BOUNDS
+    for name in field.names
+}
 _KnownFields = create_model(
     "_KnownFields",
     __base__=ModelFields,
-    **_fields_of("embedding_size vocab_size max_position_embeddings dim hidden_dim", Count),
-    **_fields_of("n_heads n_layers num_hidden_groups inner_group_num local_attention", Count),
-    global_attn_every_n_layers=(Count | None, None),
-    **_fields_of("global_rope_theta local_rope_theta", Positive),
-    **_fields_of("layer_norm_eps norm_eps dropout attention_dropout mlp_dropout", BelowOne),
-    **_fields_of("attention_bias mlp_bias norm_bias decoder_bias classifier_bias", bool),
-    embedding_dropout=(BelowOne | None, None),
-    type_vocab_size=(NotNegativeCount | None, None),
-    initializer_range=(Annotated[float, Field(ge=0, le=10)] | None, None),
+    **{name: (bounds | None, None) for name, bounds in _FIELDS.items()},
 )
 
 
@@ -92,8 +89,8 @@ class Initialisation(Section):
 
 
 class Model(Section):
-    family: Text = "roberta-prelayernorm"
-    """A model_type of transformers that pretraining.engine supports."""
+    family: Literal[*FAMILIES] = "roberta-prelayernorm"
+    """A model_type of transformers."""
     config_file: str | None = None
     """Take the architecture from this config.json, over which only fields of `config` go that
     differ from the defaults or that an overlay, the command line or a run sets."""
@@ -150,8 +147,8 @@ class Model(Section):
                 "set it in those runs alone that start from scratch"
             )
 
-    def contradictions_at(self, sequence_length: int, engine: str) -> Iterator[str]:
-        """A line for whatever does not suit sequences of that length, and `pretraining.engine`."""
+    def contradictions_at(self, sequence_length: int) -> Iterator[str]:
+        """A line for whatever does not suit sequences of that length."""
         model = self.of_jobs()
         on_hub, fields, where = _is_on_hub(self.start_from), model.config, "family"
         for name in (name for name in _SET_BY_THE_WORKFLOW if name in fields):
@@ -164,12 +161,6 @@ class Model(Section):
                     f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, "
                     "a checkpoint of the Hub with the 40 hexadecimal digits of a commit"
                     f"{unexpanded(self.start_from)}"
-                )
-            elif engine == "auto":
-                yield (
-                    f"start_from: {self.start_from} is on the Hub, and its family is known only "
-                    "once it is here. Set pretraining.engine: jax (for "
-                    f"{', '.join(JAX_FAMILIES)}), or tensorflow"
                 )
             if not model.architecture():
                 return
@@ -202,9 +193,9 @@ class Model(Section):
                     f"family: {self.family} is set, but the model_type of {self.config_file} is "
                     f"{family}; leave family out, or set it to {family}"
                 )
-        if reason := unfit_family(model.model_type, engine):
+        if reason := unfit_family(model.model_type):
             yield f"{where}: {reason}"
-        elif wrong := [*model.field_problems(engine)]:
+        elif wrong := [*model.field_problems()]:
             yield from wrong
         else:
             yield from model.unfit_sizes(sequence_length)
@@ -237,17 +228,17 @@ class ModelOfRun(Section):
         """The family: that of the config file, if there is one."""
         return self.architecture().get("model_type", self.family)
 
-    def field_problems(self, engine: str) -> Iterator[str]:
+    def field_problems(self) -> Iterator[str]:
         """A line for each field, of `config` or the file, that the network does not have in this
         form. What a published checkpoint says beside its network is ignored."""
         stored, family = self.architecture(), self.model_type
-        fields = stored | self.config
+        fields = (stored or FAMILIES[family].required_fields) | self.config
         for line in unknown_fields(self.config, family):
             yield f"config.{line} (null leaves out one that config.yaml sets)"
         if not self.start_from:
             for line in unknown_fields(stored, family):
                 yield f"config_file: {line}. Take it out of the file"
-        for line in unbuilt_fields(fields, family, engine_for(engine, family)):
+        for line in unbuilt_fields(fields, family):
             yield f"config.{line}"
         yield from (f"config.{line}" for line in _field_problems(fields))
 
@@ -259,10 +250,12 @@ class ModelOfRun(Section):
     def unfit_sizes(self, sequence_length: int) -> Iterator[str]:
         """A line for each size that does not suit the others, or sequences of that length."""
         family, fields = self.model_type, self.architecture() | self.config
-        problem = unfit_neighbour_heads(family, fields)
-        if problem and self.initialisation.attention != "standard":
+        sizes = FAMILIES[family].read(fields)
+        problem = unfit_neighbour_heads(family, sizes)
+        standard = self.start_from or self.initialisation.attention == "standard"
+        if problem and not standard:
             yield f"initialisation.attention: {problem}"
-        width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+        width, heads = sizes["width"], sizes["heads"]
         if width and heads and width % heads:
             yield f"config: {heads} attention heads do not divide hidden_size {width}"
         positions, needed = fields.get("max_position_embeddings"), first_position(family)
@@ -280,13 +273,36 @@ def _is_on_hub(start_from: str | None) -> bool:
 
 def _field_problems(fields: dict[str, Any]) -> Iterator[str]:
     """Fields that no masked language model has in this form, from `config` and a config file."""
-    yield from checked(_KnownFields, fields)[1]
-    for name in (name for name in _SIZES if isinstance(fields.get(name), str | float)):
-        yield f"{name}: found {fields[name]!r}, expected an integer"
-    if fields.get("type_vocab_size") == 0:
-        yield "type_vocab_size: found 0, expected integer from 1 to 1000000000"
+    wrong = checked(_KnownFields, fields)[1]
+    yield from wrong
+    for name in (n for n, bounds in _FIELDS.items() if bounds is Count):
+        # Which YAML may say, but no config.json.
+        as_text = isinstance(fields.get(name), str | float)
+        if as_text and not any(line.startswith(f"{name}: ") for line in wrong):
+            yield f"{name}: found {fields[name]!r}, expected an integer"
     for name in (name for name in _DECODERS if fields.get(name)):
         yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
+
+
+def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
+    """Why `attention: neighbour_heads` is impossible with `sizes`, by `Architecture`'s names, as
+    far as they are known, in words; None where it is possible."""
+    width, heads = sizes["width"], sizes["heads"]
+    embedding = sizes.get("embedding") or width
+    if FAMILIES[family].shared_layers:
+        others = (name for name, other in FAMILIES.items() if not other.shared_layers)
+        need = f"a first layer of its own, as in {', '.join(others)}, found {family}"
+    elif width and embedding != width:
+        need = f"embeddings as wide as hidden_size {width}, found embedding_size {embedding}"
+    elif heads == 1:
+        need = "two heads or more, found 1"
+    elif width and heads and width // heads < 4:
+        need = f"heads at least 4 wide, found {width // heads}"
+    elif sizes.get("zero_masks"):
+        need = "masked tokens with embeddings, found token_dropout true"
+    else:
+        return None
+    return f"neighbour_heads needs {need}. Set standard"
 
 
 def unfit_files(place: str) -> Iterator[str]:

@@ -19,8 +19,7 @@ class OptimizerKind:
     moments: int
 
 
-#: By name. `OPTIMIZERS` in `optimizers` of mlm.training.in_jax and mlm.training.in_tensorflow have
-#: the updates.
+#: By name. `OPTIMIZERS` in `mlm.training.optimizers` has the updates.
 OPTIMIZERS = {
     "adamw": OptimizerKind(("beta_1", "beta_2", "epsilon"), moments=2),
     "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2),
@@ -120,11 +119,11 @@ class OptimizerSection(Optimizer):
         return warmup, math.ceil(self.decay_ratio * schedule) if decay is None else decay
 
 
-def updates_of(optimizers: Mapping[str, Any], name: str, engine: str) -> Any:
-    """The updates of the optimizer `name` in `engine`; MlmError if that has none of this name."""
+def updates_of(optimizers: Mapping[str, Any], name: str) -> Any:
+    """The updates of the optimizer `name`. Raises MlmError if there are none."""
     if name not in optimizers:
         raise MlmError(
-            f"pretraining.optimizer.name: the engine {engine} has no optimizer {name!r}. Set one "
-            f"of {', '.join(optimizers)}, or write it (docs/extending.md)"
+            f"pretraining.optimizer.name: {name!r} has no updates. Set one of "
+            f"{', '.join(optimizers)}, or write it (docs/extending.md)"
         )
     return optimizers[name]

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from mlm.config import fields
-from mlm.config.families import engine_for
 from mlm.config.fields import Count, Section, Text, section, unexpanded
 from mlm.config.global_batch import GlobalBatch
 from mlm.config.merging import LENGTHS, with_its_length_alone
 from mlm.config.optimizers import OptimizerSection
+from mlm.foundations.environment import installed_version
 
 
 class Masking(fields.MaskedShares):
@@ -59,9 +59,8 @@ class Recipe(Section):
     """What of section `pretraining` decides the weights and the log."""
 
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
-    """Training framework; it affects the result. jax: bert, modernbert, roberta,
-    roberta-prelayernorm and xlm-roberta. auto: tensorflow, but jax for modernbert or if
-    TensorFlow is not installed."""
+    """Training framework; it affects the result. auto: tensorflow, but jax if TensorFlow is
+    not installed."""
     seed: fields.Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)
@@ -78,9 +77,9 @@ class Recipe(Section):
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
     loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
     attend: Literal["sample", "document"] = "sample"
-    """What a token attends to: its sample, or only its document in it (engine: jax)."""
+    """What a token attends to: its sample, or only its document in it."""
     rematerialise: bool = False
-    """Recompute activations for the gradient: less memory, a third more time (engine: jax)."""
+    """Recompute activations for the gradient: less memory, a third more time."""
     shuffle_window: Count = 131_072
     """Samples that are shuffled among themselves: blocks of 1,024 from all over the split."""
     validation: Validation = section(Validation)
@@ -108,20 +107,12 @@ class Recipe(Section):
             return max(1, math.ceil(self.epochs * samples / batch))
         return max(1, math.ceil(self.tokens / (batch * sequence_length)))
 
-    def unfit_engine(self, family: str) -> Iterator[str]:
-        """A line for each setting that the engine of a family does not have."""
-        engine, other = engine_for(self.engine, family), "tensorflow"
-        asked = {"steps_per_execution": self.steps_per_execution != 1}
-        if engine == "tensorflow":
-            asked = {"attend": self.attend == "document", "rematerialise": self.rematerialise}
-            other = "jax"
-        for name in (name for name, beyond in asked.items() if beyond):
-            yield (
-                f"{name}: {getattr(self, name)}, which pretraining.engine: {engine} does not have. "
-                f"Set engine: {other}, or leave {name} out"
-            )
-
     def contradictions(self) -> Iterator[str]:
+        if engine_for(self.engine) == "jax" and self.steps_per_execution != 1:
+            yield (
+                f"steps_per_execution: {self.steps_per_execution}, which engine: jax does not "
+                "have. Set engine: tensorflow, or leave steps_per_execution out"
+            )
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
@@ -147,3 +138,12 @@ class Pretraining(Recipe):
             )
         elif start.run and self.steps and start.step >= self.steps:
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
+
+
+def engine_for(asked: str) -> str:
+    """The engine, "tensorflow" or "jax", where `pretraining.engine` says `asked`: "auto" is jax
+    where that alone is installed."""
+    if asked != "auto":
+        return asked
+    alone = installed_version("jax") and not installed_version("tensorflow")
+    return "jax" if alone else "tensorflow"

@@ -7,11 +7,10 @@ from typing import Any, Self
 from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import Configuration, Overrides
 from mlm.config.corpus import CorpusConfiguration, JudgingTexts
-from mlm.config.families import engine_for
 from mlm.config.fields import Count, Section, Seed, Text, section
 from mlm.config.merging import as_plain
 from mlm.config.model import ModelOfRun
-from mlm.config.pretraining import Checkpoint, ContinueFrom, Recipe
+from mlm.config.pretraining import Checkpoint, ContinueFrom, Recipe, engine_for
 from mlm.config.problems import checked
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError, printable
@@ -110,7 +109,7 @@ class RunConfiguration(Section):
     @property
     def engine(self) -> str:
         """What computes the run, "tensorflow" or "jax"."""
-        return engine_for(self.pretraining.engine, self.model.model_type)
+        return engine_for(self.pretraining.engine)
 
     @property
     def training_seed(self) -> int:

@@ -2,29 +2,8 @@
 
 from pathlib import Path
 
-from mlm.config.families import engine_for
-from mlm.foundations.errors import MlmError, reading, remedy
-
-
-def load_model(directory: str | Path):
-    """The masked language model in `directory`, as transformers' TensorFlow class; MlmError if a
-    weight is missing, which transformers would draw at random."""
-    from mlm.foundations.transformers_setup import transformers
-
-    read_model_configuration(directory)
-    weights = Path(directory) / "model.safetensors"
-    with reading(weights, "the weights of the model in config.json"):
-        model, info = transformers.TFAutoModelForMaskedLM.from_pretrained(
-            directory, local_files_only=True, output_loading_info=True
-        )
-    # Tables of positions are computed, and stored in no file.
-    lost = [k for k in info["missing_keys"] if "position_ids" not in k]
-    if lost:
-        raise MlmError(
-            f"{weights} lacks {len(lost)} weights of the architecture in config.json, the first "
-            f"being {lost[0]}. {remedy(weights)}"
-        )
-    return model
+from mlm.config.pretraining import engine_for
+from mlm.foundations.errors import reading
 
 
 def read_model_configuration(directory: str | Path):
@@ -46,5 +25,5 @@ def load_tokenizer(directory: str | Path):
 
 
 def framework_of(directory: str | Path) -> str:
-    """What opens the model in `directory`: "tensorflow", or "jax" for families that it lacks."""
-    return engine_for("auto", read_model_configuration(directory).model_type)
+    """What opens the model in `directory`: "tensorflow", or "jax" where that alone is installed."""
+    return engine_for("auto")

@@ -10,11 +10,13 @@ from mlm.config.families import first_position
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import (
     framework_of,
-    load_model,
     load_tokenizer,
     read_model_configuration,
 )
 from mlm.foundations.errors import MlmError, listed
+from mlm.model.network import Network
+from mlm.model.ops import ops_of
+from mlm.model.weights import read_exported
 
 
 def use_cpu(model_directory: str | Path, threads: int) -> None:
@@ -69,19 +71,11 @@ def answers(
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
     """The model's function (ids [1, tokens], place) -> logits float32 [vocabulary] there."""
-    if framework_of(directory) == "tensorflow":
-        model = load_model(directory)
-        return lambda ids, place: model(
-            {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        ).logits.numpy()[0, place]
-
-    from mlm.model.network import hidden_states, masked_logits
-    from mlm.model.weights import read_exported
-
     architecture, weights = read_exported(directory)
+    network = Network(architecture, ops_of(framework_of(directory)))
 
-    def in_jax(ids, place):
-        hidden = hidden_states(weights, architecture, ids, np.ones_like(ids))
-        return np.asarray(masked_logits(weights, architecture, hidden[0, place]))
+    def logits_of(ids: np.ndarray, place: int) -> np.ndarray:
+        hidden = network.hidden_states(weights, ids, np.ones_like(ids))
+        return np.asarray(network.logits(weights, hidden[:, place]))[0]
 
-    return in_jax
+    return logits_of

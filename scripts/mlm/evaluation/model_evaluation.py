@@ -24,9 +24,10 @@ from mlm.evaluation.metrics import (
 )
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
 from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
+from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import Answers, Positions, Scored, positions_of
-from mlm.evaluation.scoring import AnsweringModel, Scorer
+from mlm.evaluation.scoring import Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -70,7 +71,8 @@ def evaluate(
         splits, root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     within = tokenizer.cls_token_id if attend == "document" else None
-    opened = _opened(model, within, accelerator.for_evaluation, section.seed)
+    framework = framework_of(model)
+    opened = open_model(model, framework, accelerator.for_evaluation, within)
     scorer = Scorer(opened, section, tokenizer, data.sequence_length)
     test = scorer.score(data.test, "test")
     hidden, beside_train = test.where_hidden(mask_id), dict.fromkeys(_BESIDE_TRAIN)
@@ -131,18 +133,6 @@ def _recorded(section: Evaluation, data: "EvaluationData", model: Path, test: Pa
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
     digests = {name: file_sha256(file) for name, file in (files | {"manifest": test}).items()}
     return {"settings": settings, "digests": digests | ({"text": texts.sha256} if texts else {})}
-
-
-def _opened(
-    directory: Path, begins_document: int | None, devices: Accelerator, seed: int
-) -> AnsweringModel:
-    if begins_document is not None or framework_of(directory) == "jax":
-        from mlm.evaluation import in_jax
-
-        return in_jax.open_model(directory, devices, begins_document)
-    from mlm.evaluation import in_tensorflow
-
-    return in_tensorflow.open_model(directory, devices, seed)
 
 
 def baselines(

@@ -20,11 +20,12 @@ from mlm.config.optimizers import Optimizer, OptimizerSection
 from mlm.finetuning.sequence_model import sequence_model_of
 from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.foundations.errors import MlmError
+from mlm.model import jax_ops as ops
 from mlm.model.checkpoints import Checkpoint
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.training.in_jax.devices import open_mesh, shardings
-from mlm.training.in_jax.optimizers import clipped, first_moments, updated
+from mlm.training.optimizers import clipped, first_moments, updated
 
 
 class Fold:
@@ -49,8 +50,8 @@ class Fold:
         self.classes = classes_of(self.examples, section.task)
         value_of = self.classes.index if self.classes else float
         self.targets = np.array([value_of(e.target) for e in self.examples], np.float32)
-        precision = jnp.dtype(self.devices.precision)
-        self.model = sequence_model_of(self.checkpoint, self.classes, section.dropout, precision)
+        how = section.dropout, self.devices.precision
+        self.model = sequence_model_of(self.checkpoint, self.classes, *how)
         encoder, longest = encoder_of(self.checkpoint, published)
         length = self.model.length(min(section.max_length, longest or section.max_length))
         excerpts = [e.excerpt for e in self.examples]
@@ -191,7 +192,7 @@ def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
     """The state before the first step."""
     return {
         "parameters": parameters,
-        "moments": first_moments(parameters, optimizer, {}),
+        "moments": first_moments(jnp.zeros_like, parameters, optimizer, {}),
         "step": jnp.zeros((), jnp.int32),
         "seed": jnp.asarray(seed, jnp.uint32),
     }
@@ -213,9 +214,9 @@ def traced_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, lengt
     def step(state, batch):
         key = jax.random.fold_in(jax.random.key(state["seed"]), state["step"])
         loss, gradients = jax.value_and_grad(mean_loss)(state["parameters"], batch, key)
-        gradients = clipped(gradients, optimizer.max_grad_norm)
+        gradients = clipped(ops, gradients, optimizer.max_grad_norm)
         trained = state["parameters"], state["moments"], gradients, state["step"]
-        parameters, moments = updated(*trained, optimizer, {}, jnp.float32)
+        parameters, moments = updated(ops, *trained, optimizer, {})
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return state | new, loss
 

@@ -21,17 +21,19 @@ from mlm.training.states import StateDirectory
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 FOLD_MODULES = (
+    "mlm.config.families",
     "mlm.model.architecture",
     "mlm.model.checkpoints",
+    "mlm.model.jax_ops",
     "mlm.model.network",
+    "mlm.model.ops",
     "mlm.model.weights",
     "mlm.finetuning.fold_engine",
     "mlm.finetuning.sequence_model",
     "mlm.finetuning.tables",
     "mlm.training.in_jax.devices",
-    "mlm.training.in_jax.optimizers",
     "mlm.training.learning_rate",
-    "mlm.training.muon",
+    "mlm.training.optimizers",
     "mlm.tokenizer.encoding",
     "mlm.tokenizer.pretrained",
 )

@@ -39,7 +39,7 @@ from mlm.finetuning.tables import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.training.model_card import card, card_table, needed_packages
+from mlm.training.model_card import NEEDED_PACKAGES, card, card_table
 
 #: Two starts of the same network; the last of NAMES is the baseline, and others are published.
 STARTS = ("pretrained", "random")
@@ -299,7 +299,7 @@ def finetuned_card(metrics: Finetuning, family: str) -> str:
         "```python\nfrom transformers import pipeline\n\n"
         'predict = pipeline("text-classification", model="path/to/this/directory")\n'
         'predict("The text to judge.", truncation=True)\n```',
-        f"It gives {answer}. {needed_packages(family)}",
+        f"It gives {answer}. {NEEDED_PACKAGES}",
         "## Evaluation",
         f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
         card_table(["model", metrics.score, "interval"], rows),

@@ -31,7 +31,7 @@ NO_JAX = (
 )
 NO_TENSORFLOW = (
     "TensorFlow is not installed here, which pretraining.engine: tensorflow needs. It comes with "
-    "envs/requirements.txt; or set engine: jax for a family that it has"
+    "envs/requirements.txt; or set engine: jax"
 )
 
 

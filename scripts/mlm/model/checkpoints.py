@@ -5,12 +5,13 @@ AutoModelForMaskedLM.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from mlm.config.families import FAMILIES, unfit_family
 from mlm.config.fields import hub_id
 from mlm.config.model import INDEX, content_of, weight_files
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -24,13 +25,6 @@ if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
 _CONFIG, _CARD = "config.json", "README.md"
 #: What is downloaded of a checkpoint; no folder of the Hub matches.
 _ON_HUB = (_CONFIG, "model*.safetensors", INDEX, _CARD, *SOURCE_FILES)
-#: What a family calls its encoder in PyTorch, where it is not its model_type.
-_ENCODERS = {
-    **dict.fromkeys(("xlm-roberta", "camembert"), "roberta"),
-    "modernbert": "model",
-}
-#: How names begin that are beside the encoder: heads.
-_HEADS = re.compile(r"(cls|lm_head|head|decoder|classifier|predictions|vocab_\w+|generator_\w+)\.")
 
 
 @dataclass(frozen=True)
@@ -66,18 +60,6 @@ class Checkpoint:
             tokenizer=tokenizer if tokenizer.is_file() else None,
             licence=_licence(directory / _CARD),
         )
-
-
-def encoder_prefix(family: str) -> str:
-    """How the names of an encoder's weights begin."""
-    return f"{_ENCODERS.get(family, family.replace('-', '_'))}."
-
-
-def weights_beyond(stored: Iterable[str], known: Collection[str], prefix: str) -> list[str]:
-    """Weights of layers, whose names begin with `prefix`, that the network lacks: its config.json
-    has fewer layers than the checkpoint, or other ones."""
-    in_layer = re.compile(re.escape(prefix) + r"(.*\.)?\d+\..*(weight|bias)$")
-    return sorted(name for name in stored if name not in known and in_layer.match(name))
 
 
 def checkpoint_files(place: str | None) -> list[str]:
@@ -116,6 +98,8 @@ def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
             f"{key}: {place} brings its own code (auto_map in config.json), which is never run. "
             "Choose a checkpoint of a family that transformers has"
         )
+    if reason := unfit_family(fields["model_type"]):
+        raise MlmError(f"{key}: {place}/config.json: model_type: {reason}")
     return fields
 
 
@@ -161,19 +145,20 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
 def _named_as_saved(weights: dict[str, "np.ndarray"], family: str) -> dict[str, "np.ndarray"]:
     """`weights` by the names that AutoModelForMaskedLM saves: an encoder without a head gets its
     prefix, norms of old files their names of today, and what a decoder shares is left out."""
-    prefix = encoder_prefix(family)
+    prefix, heads = FAMILIES[family].encoder_prefix, FAMILIES[family].beside_encoder
+    decoder = FAMILIES[family].names.decoder_bias.removesuffix("bias") + "weight"
     bare = not any(name.startswith(prefix) for name in weights)
 
     def renamed() -> Iterator[tuple[str, "np.ndarray"]]:
         for name, value in weights.items():
             own = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-            yield (prefix + own if bare and not _HEADS.match(own) else own), value
+            yield (prefix + own if bare and own.partition(".")[0] not in heads else own), value
 
     found = dict(renamed())
-    for name in [n for n in found if n.endswith("decoder.weight")]:
+    for name in [n for n in found if n.endswith((decoder, "decoder.weight"))]:
         del found[name]
-    # Older files hold one bias under both names; an ALBERT has two.
-    for name in [n for n in found if n.endswith(".decoder.bias") and family != "albert"]:
+    # Older files hold one bias under both names.
+    for name in [n for n in found if n.endswith(".decoder.bias")]:
         value = found.pop(name)
         found.setdefault(name.replace(".decoder.bias", ".bias"), value)
     return dict(sorted(found.items()))

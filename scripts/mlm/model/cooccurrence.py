@@ -43,9 +43,9 @@ def initialise_from_counts(weights: StartingWeights, run, begun: Begun | None) -
         if begun.biased:
             return
     elif run.model.initialisation.attention == "neighbour_heads":
-        columns = columns_of_words(run.model_config)
+        columns = columns_of_words(weights.architecture)
     else:
-        columns = positions_apart_from_words(weights, run.model_config, run.seed)
+        columns = positions_apart_from_words(weights, run.seed)
     overwrite_with_counts(weights, run.train, run.plan.special_ids, columns, run.seed, begun)
 
 

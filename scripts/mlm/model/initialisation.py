@@ -15,26 +15,30 @@ the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initi
   projection has orthonormal columns, and its output projection is `_COPIED` times the transpose.
 """
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
-from mlm.config.families import NEIGHBOUR_FIELDS, first_position, unfit_neighbour_heads
+from mlm.config.families import FAMILIES, Names
+from mlm.config.model import unfit_neighbour_heads
 from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture
 
 #: Found by experiment (docs/learning.md): how many layers begin so, the score of a head's own
 #: neighbour in nats of attention above the others, the share of a word vector that is copied, the
 #: noise relative to what it is added to, and deviations or amplitudes of embeddings.
 _LAYERS, _GAP, _COPIED, _NOISE = 2, 8.0, 0.5, 0.02
 _WORD_DEVIATION, _POSITION_AMPLITUDE = 0.1, 0.14
+#: Rotary positions whose peak is lower, as a share of the sum of strengths, tell none apart.
+_LOWEST_PEAK = 0.02
 #: The neighbours that heads look at, by turns.
 OFFSETS = (-1, 1, -2, 2)
 
 
-def position_pairs(config) -> int:
+def position_pairs(architecture: Architecture) -> int:
     """Pairs of columns, sine and cosine, that neighbour heads tell positions by."""
-    return config.hidden_size // config.num_attention_heads // 2
+    return architecture.width // architecture.heads // 2
 
 
 def peaked_frequencies(length: int, pairs: int) -> np.ndarray:
@@ -52,77 +56,97 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, -1)
 
 
-class StartingWeights(Protocol):
-    """The weights that an initialisation reads and sets: tables [rows, width], of "words" or of
-    "positions"; a layer's query, key, value and output kernels, each [inputs, outputs], or some of
-    them; and the bias of the logits, [vocabulary]."""
+@dataclass(frozen=True)
+class StartingWeights:
+    """Weights `by_name`, float32 of NumPy, by the roles that an initialisation reads and sets; the
+    dictionary changes in place."""
 
-    def table(self, name: str) -> np.ndarray: ...
+    by_name: dict[str, np.ndarray]
+    architecture: Architecture
 
-    def set_table(self, name: str, table: np.ndarray) -> None: ...
+    @property
+    def _names(self) -> Names:
+        return self.architecture.names
 
-    def set_attention(self, layer: int, **kernels: np.ndarray) -> None: ...
+    def table(self, role: str) -> np.ndarray:
+        """Return a copy of the table [rows, width] of "words" or of "positions"."""
+        return self.by_name[f"{getattr(self._names, role)}.weight"].copy()
 
-    def set_output_bias(self, bias: np.ndarray) -> None: ...
+    def set_table(self, role: str, table: np.ndarray) -> None:
+        self._set(f"{getattr(self._names, role)}.weight", table)
+
+    def set_attention(self, layer: int, **kernels: np.ndarray) -> None:
+        """Set the kernels [inputs, outputs] of a layer's query, key, value or output."""
+        names, prefix = self._names, self.architecture.layer_prefix(layer)
+        if "output" in kernels:
+            self._set(f"{prefix}{names.attended}.weight", kernels["output"].T)
+        stored = [f"{prefix}{name}.weight" for name in names.projections]
+        joined = np.concatenate([self.by_name[name] for name in stored])
+        for role, part in zip(("query", "key", "value"), np.split(joined, 3), strict=True):
+            if role in kernels:
+                part[:] = kernels[role].T
+        for name, part in zip(stored, np.split(joined, len(stored)), strict=True):
+            self._set(name, part)
+
+    def set_output_bias(self, bias: np.ndarray) -> None:
+        # A ModernBERT may be without.
+        if self._names.decoder_bias in self.by_name:
+            self._set(self._names.decoder_bias, bias)
+
+    def _set(self, name: str, value: np.ndarray) -> None:
+        self.by_name[name] = np.ascontiguousarray(value, np.float32)
 
 
-def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
+def neighbour_heads(weights: StartingWeights, seed: int) -> None:
     """Overwrite embeddings and the attention of the first layers of a fresh model, in place;
     MlmError for families whose attention cannot have it."""
-    if problem := _unfit(config):
+    a = weights.architecture
+    if problem := _unfit(a):
         raise MlmError(f"model.initialisation.attention: {problem}")
     random = np.random.Generator(np.random.Philox(key=seed))
-    width, words = config.hidden_size, columns_of_words(config)
-    if _is_rotary(config):
-        comparing = partial(_rotary_kernels, random, config, _set_constant(weights, random, config))
+    width, heads, words = a.width, a.heads, columns_of_words(a)
+    if a.thetas:
+        comparing = partial(_rotary_kernels, random, a, _set_constant(weights, random))
     else:
-        frequencies = _set_embeddings(weights, random, config)
-        comparing = partial(_comparing_kernels, random, config, frequencies)
-    for layer in range(min(_LAYERS, config.num_hidden_layers)):
+        comparing = partial(_comparing_kernels, random, a, _set_embeddings(weights, random))
+    for layer in range(min(_LAYERS, a.layers)):
         query, key = comparing()
         weights.set_attention(layer, query=query, key=key)
-    heads = config.num_attention_heads
     bases = [np.linalg.qr(random.normal(size=(words, width // heads)))[0] for _ in range(heads)]
     copied = np.pad(np.concatenate(bases, axis=1), [(width - words, 0), (0, 0)])
     value, noise = (random.normal(0, _NOISE, (width, width)) for _ in range(2))
     weights.set_attention(0, value=copied + value, output=_COPIED * copied.T + noise)
 
 
-def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
+def positions_apart_from_words(weights: StartingWeights, seed: int) -> int | None:
     """Give a fresh model the embeddings alone that go with neighbour heads; how many of the last
     columns tell words apart, or None, with nothing changed, if it cannot have them."""
-    if _unfit(config) or _is_rotary(config):
+    a = weights.architecture
+    if _unfit(a) or a.thetas:
         return None
-    random = np.random.Generator(np.random.Philox(key=seed))
-    _set_embeddings(weights, random, config)
-    return columns_of_words(config)
+    _set_embeddings(weights, np.random.Generator(np.random.Philox(key=seed)))
+    return columns_of_words(a)
 
 
-def columns_of_words(config) -> int:
+def columns_of_words(architecture: Architecture) -> int:
     """So many of the last columns of the word embeddings tell words apart, the others positions."""
-    placed = 1 if _is_rotary(config) else 2 * position_pairs(config)
-    return config.hidden_size - placed
+    placed = 1 if architecture.thetas else 2 * position_pairs(architecture)
+    return architecture.width - placed
 
 
-def _is_rotary(config) -> bool:
-    return config.model_type == "modernbert"
+def _unfit(architecture: Architecture) -> str | None:
+    return unfit_neighbour_heads(architecture.family, vars(architecture))
 
 
-def _unfit(config) -> str | None:
-    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
-    return unfit_neighbour_heads(config.model_type, fields)
-
-
-def _set_embeddings(weights: StartingWeights, random, config) -> np.ndarray:
-    shape = weights.table("positions").shape
-    length = shape[0] - first_position(config.model_type)
-    frequencies = peaked_frequencies(length, position_pairs(config))
+def _set_embeddings(weights: StartingWeights, random) -> np.ndarray:
+    a, shape = weights.architecture, weights.table("positions").shape
+    frequencies = peaked_frequencies(a.longest_row, position_pairs(a))
     placed = 2 * len(frequencies)
     words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
     words[:, :placed] *= _NOISE
-    # If the family's own code treats the pad token's row as empty, it stays so.
-    if first_position(config.model_type) and config.pad_token_id is not None:
-        words[config.pad_token_id] = 0
+    # If PyTorch's class of the family treats the pad token's row as empty, it stays so.
+    if a.padding is not None:
+        words[a.padding] = 0
     weights.set_table("words", words)
     table = random.normal(0, _NOISE * _WORD_DEVIATION, shape)
     waves = position_waves(len(table), frequencies)
@@ -131,14 +155,16 @@ def _set_embeddings(weights: StartingWeights, random, config) -> np.ndarray:
     return frequencies
 
 
-def _comparing_kernels(random, config, frequencies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _comparing_kernels(
+    random, architecture: Architecture, frequencies: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Query and key kernels [width, width], head h in columns h * head_width and on.
 
     The product of a query rotated by the head's offset d and a key is the sum of cos(f (s - t - d))
     over the frequencies f, which is largest where the key's position s is t + d.
     """
-    pairs, width = len(frequencies), config.hidden_size
-    head_width = width // config.num_attention_heads
+    pairs, width = len(frequencies), architecture.width
+    head_width = width // architecture.heads
     words = (width - 2 * pairs) * _WORD_DEVIATION**2
     waves = pairs * _POSITION_AMPLITUDE**2
     # What LayerNorm makes of the waves' amplitude, and the factor in query and in key that
@@ -162,24 +188,33 @@ def _comparing_kernels(random, config, frequencies: np.ndarray) -> tuple[np.ndar
     return query, key
 
 
-def _set_constant(weights: StartingWeights, random, config) -> float:
+def _set_constant(weights: StartingWeights, random) -> float:
     """Sets column 0 of the word embeddings to a constant; what LayerNorm makes of it."""
+    a = weights.architecture
     words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
     # As strong as the waves of a table.
-    constant = np.sqrt(position_pairs(config)) * _POSITION_AMPLITUDE
+    constant = np.sqrt(position_pairs(a)) * _POSITION_AMPLITUDE
     words[:, 0] = constant
     weights.set_table("words", words)
-    width = config.hidden_size
-    return constant / np.sqrt(((width - 1) * _WORD_DEVIATION**2 + constant**2) / width)
+    return constant / np.sqrt(((a.width - 1) * _WORD_DEVIATION**2 + constant**2) / a.width)
 
 
-def _rotary_kernels(random, config, constant: float) -> tuple[np.ndarray, np.ndarray]:
+def _rotary_kernels(
+    random, architecture: Architecture, constant: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Query and key kernels [width, width] that read the constant in column 0. The columns i and
     i + pairs of a head are turned together, by frequency i."""
-    pairs, width = position_pairs(config), config.hidden_size
-    head_width = width // config.num_attention_heads
-    frequencies = config.global_rope_theta ** (-np.arange(pairs) / pairs)
-    strength, peak = rotary_strengths(config.max_position_embeddings, frequencies)
+    a, pairs, width = architecture, position_pairs(architecture), architecture.width
+    head_width = width // a.heads
+    frequencies = a.global_theta ** (-np.arange(pairs) / pairs)
+    strength, peak = rotary_strengths(a.positions, frequencies)
+    if peak < _LOWEST_PEAK * strength.sum():
+        field = FAMILIES[a.family].fields["global_theta"].name
+        raise MlmError(
+            f"model.initialisation.attention: neighbour_heads needs rotary positions that tell "
+            f"{a.positions} places apart, which those of {field} {a.global_theta:g} do not. Set "
+            f"model.config.{field}: 100.0, or standard"
+        )
     factor = np.sqrt(strength * _GAP * np.sqrt(head_width) / peak) / constant
     query = random.normal(0, _NOISE, (width, width))
     key = random.normal(0, _NOISE, (width, width))

@@ -1,118 +1,114 @@
 """The loss of masked positions without logits or gradients as large as predictions × vocabulary."""
 
-from functools import partial
-
-import jax
-import jax.numpy as jnp
-
 #: A block's logits over the gradient of the table: from a block to the next the table's gradient is
 #: read and written, so that smaller blocks take longer, and larger ones take more memory.
 _LOGITS_OVER_TABLE = 2
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5,))
-def masked_cross_entropy(states, table, bias, labels, weights, dtype=jnp.float32, drawn=None):
+def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float32", drawn=None):
     """Weighted sums of cross-entropy in nats and of right answers, of states · tableᵀ + bias.
 
     `states` [predictions, width], `table` [vocabulary, width] and `bias` [vocabulary] are those of
-    `network.projection`; `labels` int32 and `weights` float32 are [predictions]. Beside the label
+    `Network.projection`; `labels` int32 and `weights` float32 are [predictions]. Beside the label
     the softmax adds up all classes, or those `drawn`, int32 [classes], and how often it adds each,
     float32 [classes]. Right is a label that none of them is likelier than. Both sums are float32;
     products are in `dtype`.
 
     Logits, and at once their part of the gradient, are made for a block of predictions at a time
-    (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh, call this inside of
+    (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh of JAX, call this inside of
     `jax.shard_map`.
     """
 
-    def add(sums, block):
-        _, _, _, losses, right = _answers(block, head)
-        share = block[2]
-        return (sums[0] + losses @ share, sums[1] + right @ share), None
+    def value(states, table, bias, labels, weights, *drawn):
+        def add(sums, block):
+            _, _, _, losses, right = _answers(ops, block, head)
+            return (sums[0] + ops.dot(losses, block[2]), sums[1] + ops.dot(right, block[2])), None
 
-    head = _head(table, bias, dtype, drawn)
-    zero = jnp.zeros((), jnp.float32)
-    return jax.lax.scan(add, (zero, zero), _blocks(states, labels, weights))[0]
+        head = _head(ops, table, bias, dtype, drawn)
+        return ops.scan(add, (ops.zeros(()), ops.zeros(())), _blocks(ops, states, labels, weights))[
+            0
+        ]
+
+    def forward(states, table, bias, labels, weights, *drawn):
+        return _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn)
+
+    function = ops.with_gradients(value, forward)
+    return function(states, table, bias, labels, weights, *(drawn or ()))
 
 
-def _head(table, bias, dtype, drawn):
+def _head(ops, table, bias, dtype, drawn):
     """Of the classes drawn: rows [classes, width] in `dtype`; biases, ids and logarithms of how
     often each counts, [classes]; rows and biases of the vocabulary."""
-    table = table.astype(dtype)
-    if drawn is None:
-        return table, bias, jnp.arange(len(table)), jnp.zeros(len(table)), table, bias
+    table, vocabulary = ops.cast(table, dtype), table.shape[0]
+    if not drawn:
+        ids, log_counts = ops.arange(vocabulary), ops.zeros((vocabulary,))
+        return table, bias, ids, log_counts, table, bias
     classes, counts = drawn
-    return table[classes], bias[classes], classes, jnp.log(counts), table, bias
+    rows, biases = ops.rows_at(table, classes), ops.rows_at(bias, classes)
+    return rows, biases, classes, ops.log(counts), table, bias
 
 
-def _forward(states, table, bias, labels, weights, dtype, drawn):
+def _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn):
+    """The sums, and the gradients of the first of them."""
+
     def add(sums, block):
-        parts, labels, share = block
-        exponentials, others, totals, losses, right = _answers(block, head)
-        exponentials, scale = exponentials.astype(dtype), share / totals
-        pulls = scale * others
-        of_parts = product(exponentials, rows) * scale[:, None]
-        of_parts -= every_row[labels] * pulls[:, None]
+        block_states, block_labels, share = block
+        exponentials, others, totals, losses, right = _answers(ops, block, head)
+        exponentials, scale = ops.cast(exponentials, dtype), share / totals
+        grad_labels = scale * others
+        grad_states = ops.product(exponentials, rows) * scale[:, None]
+        label_rows = ops.cast(ops.rows_at(every_row, block_labels), "float32")
+        grad_states -= label_rows * grad_labels[:, None]
         # Transposed: a CPU transposes the smaller factor faster than the larger one.
-        scaled = (parts * scale[:, None]).astype(dtype)
-        of_table = product(scaled.T, exponentials)
-        of_bias = product(scale.astype(dtype), exponentials)
-        found = (losses @ share, right @ share, of_table, of_bias)
-        return jax.tree.map(jnp.add, sums, found), (of_parts, pulls, losses, right)
+        scaled = ops.cast(block_states * scale[:, None], dtype)
+        grad_table = ops.product(scaled, exponentials, x_transposed=True)
+        grad_bias = ops.product(ops.cast(scale, dtype), exponentials)
+        added = ops.dot(losses, share), ops.dot(right, share), grad_table, grad_bias
+        sums = tuple(a + b for a, b in zip(sums, added, strict=True))
+        return sums, (grad_states, grad_labels)
 
-    product = partial(jnp.matmul, preferred_element_type=jnp.float32)
-    head = rows, _, classes, _, every_row, _ = _head(table, bias, dtype, drawn)
+    head = rows, _, classes, _, every_row, _ = _head(ops, table, bias, dtype, drawn)
     shapes = ((), (), rows.shape[::-1], classes.shape)
-    sums = tuple(jnp.zeros(shape, jnp.float32) for shape in shapes)
-    sums, each = jax.lax.scan(add, sums, _blocks(states, labels, weights))
-    of_states, pulls, losses, right = (x.reshape(-1, *x.shape[2:])[: len(labels)] for x in each)
-    loss, answers, of_table, of_bias = sums
-    of_table = of_table.T
-    if drawn is not None:
-        of_table = jnp.zeros(table.shape, jnp.float32).at[classes].set(of_table)
-        of_bias = jnp.zeros(bias.shape, jnp.float32).at[classes].set(of_bias)
-    of_table = of_table.at[labels].add(-states.astype(jnp.float32) * pulls[:, None])
-    of_bias = of_bias.at[labels].add(-pulls)
-    kept = [x.astype(y.dtype) for x, y in ((of_states, states), (of_table, table), (of_bias, bias))]
-    return (loss, answers), (*kept, losses, right)
+    sums = tuple(ops.zeros(shape) for shape in shapes)
+    sums, each = ops.scan(add, sums, _blocks(ops, states, labels, weights))
+    count = labels.shape[0]
+    grad_states, grad_labels = (ops.reshape(x, (-1, *x.shape[2:]))[:count] for x in each)
+    loss, answers, grad_table, grad_bias = sums
+    grad_table = ops.transpose(grad_table)
+    label_states = -ops.cast(states, "float32") * grad_labels[:, None]
+    if drawn:
+        vocabulary = table.shape[0]
+        grad_table = ops.rows_summed(vocabulary, classes, grad_table, labels, label_states)
+        grad_bias = ops.rows_summed(vocabulary, classes, grad_bias, labels, -grad_labels)
+    else:
+        grad_table = ops.rows_added(grad_table, labels, label_states)
+        grad_bias = ops.rows_added(grad_bias, labels, -grad_labels)
+    gradients = grad_states, grad_table, grad_bias, None, None, *[None] * len(drawn)
+    return (loss, answers), gradients
 
 
-def _backward(dtype, kept, given):
-    of_loss, of_right = given
-    *gradients, losses, right = kept
-    of_weights = losses * of_loss + right * of_right
-    return *(x * of_loss for x in gradients), None, of_weights, None
-
-
-masked_cross_entropy.defvjp(_forward, _backward)
-
-
-def _answers(block, head):
-    """exp(logits - highest) of the classes but the label [predictions, classes]; their sums, those
-    with the label, losses, right answers [predictions]."""
+def _answers(ops, block, head):
+    """Exponentials of the classes but the label [predictions, classes], in some proportion; their
+    sums, those with the label, losses, right answers [predictions]."""
     (states, labels, _), (rows, bias, classes, log_counts, every_row, every_bias) = block, head
-    states = states.astype(rows.dtype)
-    logits = jnp.matmul(states, rows.T, preferred_element_type=jnp.float32) + bias
-    logits = jnp.where(classes == labels[:, None], -jnp.inf, logits)
-    asked = states.astype(jnp.float32) * every_row[labels].astype(jnp.float32)
-    asked = jnp.sum(asked, axis=1) + every_bias[labels]
-    right = (asked >= jnp.max(logits, axis=1)).astype(jnp.float32)
-    logits += log_counts
-    highest = jnp.maximum(jnp.max(logits, axis=1), asked)
-    exponentials = jnp.exp(logits - highest[:, None])
-    others = jnp.sum(exponentials, axis=1)
-    totals = others + jnp.exp(asked - highest)
-    return exponentials, others, totals, highest - asked + jnp.log(totals), right
+    states = ops.cast(states, ops.dtype_of(rows))
+    label_rows = ops.cast(ops.rows_at(every_row, labels), "float32")
+    label_logits = ops.total(ops.cast(states, "float32") * label_rows, axis=1)
+    label_logits += ops.rows_at(every_bias, labels)
+    logits = ops.product(states, rows, y_transposed=True) + bias
+    logits = ops.where(classes == labels[:, None], ops.left_out, logits)
+    right = ops.cast(label_logits >= ops.largest(logits, axis=1), "float32")
+    return *ops.exponentials(logits + log_counts, label_logits), right
 
 
-def _blocks(states, labels, weights):
+def _blocks(ops, states, labels, weights):
     """The three as [blocks, predictions, ...]; what is filled up weighs nothing."""
     count, width = states.shape
-    blocks = -(-count // (_LOGITS_OVER_TABLE * width))
+    blocks = -(-count // (_LOGITS_OVER_TABLE * width)) if ops.scans_blocks else 1
     size = -(-count // blocks)
 
     def divided(x):
-        more = [(0, blocks * size - count), *[(0, 0)] * (x.ndim - 1)]
-        return jnp.pad(x, more).reshape(blocks, size, *x.shape[1:])
+        more = [(0, blocks * size - count), *[(0, 0)] * (len(x.shape) - 1)]
+        return ops.reshape(ops.pad(x, more), (blocks, size, *x.shape[1:]))
 
     return divided(states), divided(labels), divided(weights)

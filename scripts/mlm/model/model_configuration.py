@@ -1,6 +1,6 @@
 """The model's architecture, from the configuration and checked against the data."""
 
-from mlm.config.families import ROBERTA_FAMILY, engine_for, first_position
+from mlm.config.families import FAMILIES, first_position
 from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
@@ -10,40 +10,24 @@ from mlm.tokenizer.encoding import Encoder
 _NOT_THE_MODEL = (
     *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
 )
-#: Fields of most families under the names that others gave them, by model_type.
-_OWN_NAMES = {
-    "modernbert": {
-        "hidden_dropout_prob": "mlp_dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
-    "distilbert": {
-        "intermediate_size": "hidden_dim",
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
-}
 
 
-def model_configuration(
-    model: ModelOfRun, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
-):
-    """The transformers configuration of the model, a PretrainedConfig, for `pretraining.engine`.
-    Raises ConfigError with everything that does not fit: vocabulary, pad id, heads, fields."""
+def model_configuration(model: ModelOfRun, tokenizer: Encoder, sequence_length: int):
+    """The transformers configuration of the model, a PretrainedConfig. Raises ConfigError with
+    everything that does not fit: vocabulary, pad id, heads, fields."""
     from mlm.foundations.transformers_setup import transformers
 
-    stored = model.architecture() or {"model_type": model.family}
-    left = (*_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
+    family, fields = model.model_type, model.overrides()
+    stored = model.architecture() or FAMILIES[family].required_fields
+    left = ("model_type", *_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
     base = {name: value for name, value in stored.items() if name not in left}
-    fields = model.overrides()
-    family = base.pop("model_type")
-    known = transformers.AutoConfig.for_model(family)
-    own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
+    own_names = FAMILIES[family].own_names
     base = {own_names.get(name, name): value for name, value in base.items()}
     # A field under the family's own name goes before the same under the common one.
     asked = {own_names[name]: v for name, v in fields.items() if name in own_names}
     asked |= {name: value for name, value in fields.items() if name not in own_names}
     # Of a checkpoint on the Hub, the plan does not know the fields.
-    if problems := [f"model.{line}" for line in model.field_problems(engine)]:
+    if problems := [f"model.{line}" for line in model.field_problems()]:
         raise ConfigError(problems)
     try:
         config = transformers.AutoConfig.for_model(family, **(base | asked))
@@ -56,6 +40,8 @@ def model_configuration(
     config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
     config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
     config.pad_token_id = tokenizer.special_ids.pad
+    if "mask" in FAMILIES[family].fields:
+        config.mask_token_id = tokenizer.special_ids.mask
     config.tie_word_embeddings = True
     if "max_position_embeddings" not in given and not model.start_from:
         config.max_position_embeddings = sequence_length + first_position(family)
@@ -66,7 +52,7 @@ def model_configuration(
             "key out of your configuration and of the config.json to take the tokenizer's"
         )
     problems += _misfits(config)
-    if not problems and engine_for(engine, family) == "jax":
+    if not problems:
         try:
             Architecture.of(config.to_dict())
         except ConfigError as error:
@@ -79,11 +65,10 @@ def model_configuration(
 def _misfits(config) -> list[str]:
     """What of a configuration with the tokenizer's ids its family cannot have, one line each."""
     problems, family, pad = [], config.model_type, config.pad_token_id
-    if family in ROBERTA_FAMILY and pad != 1:
+    if first_position(family) and pad != 1:
         problems.append(
-            f"tokenizer: the pad token has id {pad}; {family} in TensorFlow treats id 1 as padding "
-            "whatever its configuration says, so every token with id 1 would lose its position. "
-            "Give <pad> id 1, or choose model.family: bert"
+            f"tokenizer: the pad token has id {pad}, but {family} counts positions from after id "
+            "1, its padding. Give <pad> id 1, or choose model.family: bert"
         )
     width, heads = config.hidden_size, config.num_attention_heads
     if heads < 1 or width % heads:

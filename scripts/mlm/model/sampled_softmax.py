@@ -11,6 +11,12 @@ from bisect import bisect_right
 
 import numpy as np
 
+from mlm.samples.masking import FIXED_EPOCH
+from mlm.samples.random_bits import below, threefry
+
+#: What stands for the epoch in the key of the classes: no training and no evaluation reaches it.
+_EPOCH = FIXED_EPOCH - 1
+
 
 def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray]:
     """First id (int32) and number of ids (float32) of at most `classes` strata, ascending, that
@@ -23,6 +29,15 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
         starts = _starts(vocabulary, max(n, 1))
     sizes = np.diff(np.array([*starts, vocabulary]))
     return np.array(starts, np.int32), sizes.astype(np.float32)
+
+
+def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """One class of each of the strata, int32 [classes], by the generator of the masks as a function
+    of (seed, step) alone."""
+    key = (np.array([seed], np.uint32), np.array([_EPOCH], np.uint32))
+    stratum = np.arange(len(starts), dtype=np.uint32)
+    bits, _ = threefry(key, (np.array([step], np.uint32), stratum))
+    return starts + below(bits, sizes.astype(np.uint32)).astype(np.int32)
 
 
 def head_in_words(vocabulary: int, classes: int | None) -> str:

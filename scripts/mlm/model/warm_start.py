@@ -1,15 +1,17 @@
 """A training that begins with a published encoder's weights: `model.start_from`."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mlm.config.families import FAMILIES
 from mlm.config.model import ModelOfRun
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
-from mlm.model.checkpoints import Checkpoint, encoder_prefix, weights_beyond
+from mlm.model.architecture import Architecture
+from mlm.model.checkpoints import Checkpoint
+from mlm.model.weights import weights_beyond
 from mlm.tokenizer.pieces import pieces_by_id
 
 
@@ -68,13 +70,15 @@ class WarmStart:
         return self.checkpoint.sha256
 
     def over(
-        self, fresh: dict[str, np.ndarray], words: str, biases: Collection[str]
+        self, fresh: dict[str, np.ndarray], architecture: Architecture
     ) -> tuple[dict[str, np.ndarray], Begun]:
-        """The `fresh` weights, by PyTorch's names, with all that the checkpoint has; `words` names
-        the embeddings and `biases` those of the output. MlmError for another shape."""
+        """The `fresh` weights of the architecture with all that the checkpoint has. MlmError for
+        another shape."""
+        family, names = architecture.family, architecture.names
+        words, bias = f"{names.words}.weight", names.decoder_bias
         stored, found = self.checkpoint.weights, dict(fresh)
         missing = sorted(fresh.keys() - stored.keys())
-        prefix = encoder_prefix(self.checkpoint.fields["model_type"])
+        prefix = FAMILIES[family].encoder_prefix
         if lost := [name for name in missing if name.startswith(prefix)]:
             raise MlmError(
                 f"model.start_from: {self.name} has no floating-point values of {len(lost)} "
@@ -87,7 +91,7 @@ class WarmStart:
                 f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
                 f"tokenizer.json has {needed:,} ids. Both must be of one model"
             )
-        if beyond := weights_beyond(stored, fresh.keys(), prefix):
+        if beyond := weights_beyond(stored, fresh.keys(), family):
             raise MlmError(
                 f"model.start_from: {self.name} has {len(beyond)} weights of layers that the model "
                 f"of its config.json lacks, {beyond[0]} among them. Give weights and config.json "
@@ -95,7 +99,7 @@ class WarmStart:
             )
         for name in sorted(fresh.keys() & stored.keys()):
             value = stored[name]
-            if name == words or name in biases:
+            if name in (words, bias):
                 # Published tables may be padded to a round number of rows.
                 value = value[:needed]
             if value.shape != fresh[name].shape:
@@ -107,5 +111,5 @@ class WarmStart:
         return found, Begun(
             missing=missing,
             unexpected=sorted(stored.keys() - fresh.keys()),
-            biased=not set(biases) & set(missing),
+            biased=bias not in missing,
         )

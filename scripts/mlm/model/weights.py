@@ -1,33 +1,37 @@
 """The weights of an encoder: how they begin, and how they are read."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from mlm.config.families import FAMILIES
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, reading
 from mlm.model.architecture import Architecture, parameter_shapes
 
 
-def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
-    """Weights float32 by name, of the random `key`: norms 1, biases 0, the rest normal with
+def initial_parameters(architecture: Architecture, seed: int) -> dict[str, np.ndarray]:
+    """Weights float32 by name, a function of `seed`: norms 1, biases 0, the rest normal with
     initializer_range, in what ModernBERT adds to the residual, and its head, over √(2 · layers)."""
-    a, found = architecture, {}
-    shapes = parameter_shapes(a)
+    a, weights = architecture, {}
     smaller = (a.names.attended, a.names.output, a.names.head_dense) if a.gated else ()
-    for own, (name, shape) in zip(jax.random.split(key, len(shapes)), shapes.items(), strict=True):
+    for number, (name, shape) in enumerate(parameter_shapes(a).items(), start=1):
         if len(shape) == 1:
-            value = jnp.zeros(shape) if name.endswith("bias") else jnp.ones(shape)
-        else:
-            ends = name.endswith(tuple(f"{part}.weight" for part in smaller))
-            deviation = a.initializer_range / (math.sqrt(2 * a.layers) if ends else 1)
-            value = deviation * jax.random.normal(own, shape, jnp.float32)
-        found[name] = value
-    return found
+            weights[name] = np.full(shape, 0 if name.endswith("bias") else 1, np.float32)
+            continue
+        ends = name.endswith(tuple(f"{part}.weight" for part in smaller))
+        deviation = a.initializer_range / (math.sqrt(2 * a.layers) if ends else 1)
+        weights[name] = normal(seed, number, shape, deviation)
+    return weights
+
+
+def normal(seed: int, number: int, shape: tuple[int, ...], deviation: float) -> np.ndarray:
+    """Normal numbers, float32 of `shape`, from the stream `number` of `seed`."""
+    random = np.random.Generator(np.random.Philox(key=[seed, number]))
+    return random.standard_normal(shape, np.float32) * np.float32(deviation)
 
 
 def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
@@ -56,8 +60,7 @@ def fitting(
                 f"{path}: {name}: found {found}, expected {shape}. Give the model.safetensors and "
                 f"the config.json of one model of the family {architecture.family}"
             )
-    layer = architecture.names.layer
-    if beyond := sorted(n for n in stored if n.startswith(layer) and n not in shapes):
+    if beyond := weights_beyond(stored, shapes, architecture.family):
         raise MlmError(
             f"{path}: {beyond[0]} and {len(beyond) - 1} more: found weights of layers that "
             "config.json lacks. Give the model.safetensors and the config.json of one model"
@@ -65,8 +68,19 @@ def fitting(
     return {name: stored[name].astype(np.float32) for name in shapes}
 
 
+def weights_beyond(stored: Iterable[str], known: Collection[str], family: str) -> list[str]:
+    """Weights of layers that the network lacks: its config.json has fewer layers than the
+    checkpoint, or other ones."""
+    prefix = re.escape(FAMILIES[family].encoder_prefix)
+    in_layer = re.compile(prefix + r"(.*\.)?\d+\..*(weight|bias)$")
+    return sorted(name for name in stored if name not in known and in_layer.match(name))
+
+
 def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.ndarray]]:
     """Architecture and weights, float32 by name, of a directory with config.json and
     model.safetensors. Raises as `read_parameters` and `Architecture.of`."""
-    architecture = Architecture.of(read_json(Path(directory) / "config.json"))
+    file = Path(directory) / "config.json"
+    with reading(file, "a model's configuration"):
+        fields = read_json(file)
+    architecture = Architecture.of(fields)
     return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
@@ -67,17 +69,34 @@ def reading_in_words() -> Iterator[None]:
         raise _failures.pop() from None
 
 
-def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:
-    """The batches of `mask_batch`; `weights` are divided by the number of predictions in the whole
+def training_batches(
+    shards: ShardFiles,
+    plan: MaskingPlan,
+    order: BatchOrder,
+    beside: Callable[[int], dict[str, np.ndarray]] | None = None,
+) -> tf.data.Dataset:
+    """The batches of `mask_batch`, and arrays of one shape that each step needs `beside` them, a
+    function of its number from 0; `weights` are divided by the number of predictions in the whole
     batch, so that the sum of the replicas' losses is the batch's mean."""
+    example = beside(0) if beside else {}
+
+    def on_host(step):
+        return list(beside(int(step)).values())
 
     @as_written
-    def masked(epoch, index, ids, attention):
+    def masked(step, stored):
+        epoch, index, ids, attention = stored
         batch = _masked(ids, attention, index, plan, order.seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
-        return batch | {"weights": batch["weights"] / total}
+        batch["weights"] /= total
+        if example:
+            kinds = [tf.as_dtype(array.dtype) for array in example.values()]
+            values = tf.numpy_function(on_host, [step], kinds, stateful=False)
+            for (name, array), value in zip(example.items(), values, strict=True):
+                batch[name] = tf.ensure_shape(value, array.shape)
+        return batch
 
-    batches = read_batches(shards, order)
+    batches = read_batches(shards, order).enumerate(order.start_step)
     return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
 
 
@@ -120,20 +139,18 @@ def validation_batches(
 
 
 def replica_shares(
-    batches: tf.data.Dataset, context: tf.distribute.InputContext, global_batch_size: int
+    batches: tf.data.Dataset, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
     """One element for each replica that the input worker `context` feeds, batch after batch:
-    replica r gets the r-th share of every global batch, whatever the number of workers."""
-    local = context.num_replicas_in_sync // context.num_input_pipelines
-    share = global_batch_size // context.num_replicas_in_sync
-    first = context.input_pipeline_id * local * share
+    replica r gets the r-th share of every array, whatever the number of workers."""
+    replicas = context.num_replicas_in_sync
+    local = replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * local
 
     @as_written
     def divided(batch):
-        parts = {
-            k: tf.reshape(v[first : first + local * share], [local, share, *v.shape[1:]])
-            for k, v in batch.items()
-        }
+        by_replica = {k: tf.reshape(v, [replicas, -1, *v.shape[1:]]) for k, v in batch.items()}
+        parts = {k: v[first : first + local] for k, v in by_replica.items()}
         return tf.data.Dataset.from_tensor_slices(parts)
 
     return _deterministic(batches.flat_map(divided))

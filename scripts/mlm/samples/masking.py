@@ -16,6 +16,7 @@ import numpy as np
 
 from mlm.config.pretraining import Masking
 from mlm.foundations.atomic import read_json
+from mlm.samples.random_bits import below, threefry
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pieces import word_starts
 
@@ -25,9 +26,6 @@ VALIDATION_MASKING = Masking(mlm_probability=0.15)
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
 
-#: Threefry's rotations and parity constant.
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = 0x1BD11BDA
 #: Shares are in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
 _SHARE_BITS = 24
 #: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English
@@ -222,27 +220,3 @@ def _running_maximum(xp, x):
         x = xp.maximum(x, xp.pad(x[:, :-step], ((0, 0), (step, 0))))
         step *= 2
     return x
-
-
-def threefry(key: tuple, counter: tuple) -> tuple:
-    """Two words of 32 random bits for each counter, pairs of uint32 like `key`: Threefry-2x32 with
-    20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011)."""
-    k0, k1 = key
-    schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
-    x0, x1 = counter[0] + k0, counter[1] + k1
-    for block in range(5):
-        for bits in _ROTATIONS[block % 2]:
-            x0 = x0 + x1
-            x1 = (x1 << bits | x1 >> (32 - bits)) ^ x0
-        x0 = x0 + schedule[(block + 1) % 3]
-        x1 = x1 + (schedule[(block + 2) % 3] + (block + 1))
-    return x0, x1
-
-
-def below(bits, count: int):
-    """Whole numbers from 0 to `count` - 1: 32 random bits × count / 2^32 (Lemire, "Fast random
-    integer generation in an interval", 2019) in halves: JAX has no 64-bit integers by default."""
-    low, high = count & 0xFFFF, count >> 16
-    middle = (bits >> 16) * low + ((bits & 0xFFFF) * low >> 16)
-    other = (bits & 0xFFFF) * high + (middle & 0xFFFF)
-    return (bits >> 16) * high + (middle >> 16) + (other >> 16)

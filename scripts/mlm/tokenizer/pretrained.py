@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from mlm.config.families import ROBERTA_FAMILY
+from mlm.config.families import first_position
 from mlm.config.fields import is_commit
 from mlm.foundations.errors import MlmError
 from mlm.foundations.hub_snapshots import snapshot
@@ -69,10 +69,10 @@ def check_ids(encoder: Encoder, family: str) -> None:
             f"tokenizer.pretrained: two special tokens share an id ({ids}); choose another "
             "tokenizer, or train one."
         )
-    if family in ROBERTA_FAMILY and encoder.special_ids.pad != 1:
+    if first_position(family) and encoder.special_ids.pad != 1:
         raise MlmError(
             f"tokenizer.pretrained: its padding token has id {encoder.special_ids.pad}, but "
-            f"model.family {family} takes id 1 for padding whatever its configuration says. "
+            f"model.family {family} counts positions from after id 1, its padding. "
             "Choose another tokenizer, another family (bert), or train a tokenizer here."
         )
 

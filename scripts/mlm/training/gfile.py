@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 from datetime import timedelta
 from functools import cache
 
@@ -33,15 +32,6 @@ def _located(path: str) -> tuple[FileSystem, str]:
     if "://" not in path:
         return LocalFileSystem(), path
     return cloud_storage(), path.removeprefix("gs://")
-
-
-def errors() -> tuple[type[Exception], ...]:
-    """What the functions here raise, and TensorFlow if it writes the state itself."""
-    if "tensorflow" not in sys.modules:
-        return (OSError,)
-    from mlm.foundations.tensorflow_setup import tf
-
-    return OSError, tf.errors.OpError
 
 
 def exists(path: str) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 
 from huggingface_hub import CardData, EvalResult, ModelCardData
 
-from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.config.fields import hub_id
 from mlm.samples.masking import VALIDATION_MASKING
 from mlm.training.artefacts import ACCURACY, LOSS, Training, WarmStartFigures
@@ -17,6 +16,8 @@ SOURCES = {
     "hub": "a dataset of the Hugging Face Hub",
     "mix": "a mix of several sources",
 }
+#: The packages that a card's example needs, in words.
+NEEDED_PACKAGES = "This needs PyTorch: `pip install torch transformers`."
 #: Figures of a split: by metric, its name and its value.
 Figures = Mapping[str, tuple[str, float]]
 
@@ -89,7 +90,7 @@ def model_card(
         "from transformers import pipeline\n\n"
         f'fill = pipeline("fill-mask", model="{place}")\n'
         f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
-        needed_packages(training.model_type),
+        NEEDED_PACKAGES,
         f"The model reads up to {training.sequence_length:,} tokens. `truncation` cuts longer "
         "text, and the mask must come before the cut; without it, longer text is an error.",
         "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
@@ -151,14 +152,6 @@ def _settings(training: Training) -> list[tuple[str, Any]]:
         ("Tokens masked", f"{training.masking['mlm_probability']:.0%}"),
         ("Peak learning rate", f"{training.optimizer['learning_rate']:g}"),
     ]
-
-
-def needed_packages(family: str) -> str:
-    """The packages that a card's example needs for a model of the family, in words."""
-    needed = "This needs PyTorch: `pip install torch transformers`."
-    if family in TENSORFLOW_FAMILIES:
-        return f"{needed} With transformers 4, TensorFlow and tf-keras do as well."
-    return f"{needed} transformers has no TensorFlow class for {family}."
 
 
 def _base_in_words(start: WarmStartFigures) -> str:

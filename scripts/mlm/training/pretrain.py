@@ -20,7 +20,8 @@ from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, Warm
 from mlm.training.branching import Branch, branch_of
 from mlm.training.console import Console
 from mlm.training.devices import Devices
-from mlm.training.engine import Engine, engine_of, open_devices
+from mlm.training.engine import Engine
+from mlm.training.frameworks import engine_of, open_devices
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving, check_finite

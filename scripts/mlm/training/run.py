@@ -133,7 +133,7 @@ def run_of(
     model = warm_start = None
     if with_model:
         warm_start = WarmStart.of(config.model, files.tokenizer)
-        model = model_configuration(config.model, encoder, length, section.engine)
+        model = model_configuration(config.model, encoder, length)
     return Run(
         name=config.name,
         model=config.model,

@@ -14,44 +14,46 @@ from mlm.training.training_log import Row
 COMPUTING_MODULES = {
     "both": (
         "mlm.samples.masking",
+        "mlm.samples.random_bits",
         "mlm.samples.shuffling",
         "mlm.samples.stored_batches",
         "mlm.samples.token_counts",
         "mlm.config.families",
-        "mlm.foundations.tensorflow_setup",
+        "mlm.model.architecture",
         "mlm.model.checkpoints",
         "mlm.model.cooccurrence",
         "mlm.model.initialisation",
+        "mlm.model.masked_loss",
         "mlm.model.model_configuration",
+        "mlm.model.network",
+        "mlm.model.ops",
         "mlm.model.sampled_softmax",
         "mlm.model.warm_start",
+        "mlm.model.weights",
+        "mlm.training.engine",
         "mlm.training.learning_rate",
-        "mlm.training.muon",
+        "mlm.training.optimizers",
         "mlm.training.run",
+        "mlm.training.train_step",
     ),
     "tensorflow": (
+        "mlm.foundations.tensorflow_setup",
+        "mlm.model.tensorflow_ops",
         "mlm.samples.input_pipeline",
         "mlm.training.in_tensorflow.engine",
-        "mlm.training.in_tensorflow.model",
-        "mlm.training.in_tensorflow.optimizers",
-        "mlm.training.in_tensorflow.prediction",
         "mlm.training.in_tensorflow.train_step",
     ),
     "jax": (
-        "mlm.model.architecture",
-        "mlm.model.masked_loss",
-        "mlm.model.network",
-        "mlm.model.weights",
+        "mlm.model.jax_ops",
         "mlm.training.in_jax.engine",
         "mlm.training.in_jax.devices",
-        "mlm.training.in_jax.optimizers",
         "mlm.training.in_jax.train_step",
     ),
 }
 
 #: Packages whose versions are part of a state: others may compute other bits.
 COMPUTING_PACKAGES = {
-    "tensorflow": ("numpy", "scipy", "tensorflow", "tf-keras", "transformers"),
+    "tensorflow": ("numpy", "scipy", "tensorflow", "transformers"),
     "jax": ("jax", "jaxlib", "numpy", "scipy", "transformers"),
 }
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import show
-from mlm.training.gfile import errors, read_bytes, remove_file, write_bytes
+from mlm.training.gfile import read_bytes, remove_file, write_bytes
 
 #: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
 RENEWAL, REST = 20.0, 70.0
@@ -76,7 +76,7 @@ class Lease:
                     self.lost = True
                     return
                 self._write()
-            except errors() as error:
+            except OSError as error:
                 show(f"Warning: lease {self._path} could not be renewed: {error}")
 
     def check(self) -> None:

@@ -20,7 +20,6 @@ from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
 from mlm.training.gfile import (
-    errors,
     exists,
     make_directory,
     names_in,
@@ -95,7 +94,7 @@ class StateDirectory:
             for name in names_in(self.path):
                 if name.endswith(".partial"):
                     remove_directory(f"{self.path}/{name}")
-        except errors() as error:
+        except OSError as error:
             advice = "give the right to write, or name another directory"
             if not self._local:
                 advice += ". A bucket must exist, and needs gcloud auth application-default login"
@@ -159,8 +158,8 @@ class StateDirectory:
             write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
                 _flush_and_rename(place, final)
-        except errors() as error:
-            with suppress(*errors()):
+        except OSError as error:
+            with suppress(OSError):
                 remove_directory(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "

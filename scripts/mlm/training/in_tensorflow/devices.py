@@ -2,7 +2,7 @@
 
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError, first_line
-from mlm.foundations.tensorflow_setup import tf, tf_keras
+from mlm.foundations.tensorflow_setup import tf
 from mlm.foundations.terminal import show
 from mlm.training.devices import Devices
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
@@ -22,14 +22,12 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     threads, lanes = settings.cpu_threads, settings.lanes(batch) if kind == "cpu" else 1
     # The order in which a CPU adds up depends on its number of threads, so that this number
     # is part of the result and never what the scheduler happens to give.
+    tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     strategy = _strategy(kind, settings)
     precision = settings.precision_on(kind, cpu_multiplies_bfloat16())
-    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-    tf_keras.mixed_precision.set_global_policy(policy)
     arithmetic = {
-        "policy": policy,
         "intra_op_threads": threads // lanes,
         "inter_op_threads": threads,
         # Parts of a batch that a CPU computes at the same time.

@@ -1,11 +1,9 @@
-"""The engine of a run in TensorFlow: its model, optimizer, batches and steps, on its devices."""
+"""The engine of a run in TensorFlow: its variables, batches and steps, on a distribution
+strategy."""
 
 import numpy as np
 
-from mlm.foundations.tensorflow_setup import tf, tf_keras
-from mlm.model.cooccurrence import initialise_from_counts
-from mlm.model.export import ExportedModel
-from mlm.model.sampled_softmax import head_in_words
+from mlm.foundations.tensorflow_setup import as_written, tf
 from mlm.samples.input_pipeline import (
     reading_in_words,
     replica_shares,
@@ -14,39 +12,15 @@ from mlm.samples.input_pipeline import (
 )
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.training.devices import Devices
-from mlm.training.in_tensorflow.model import (
-    KerasWeights,
-    build_model,
-    number_of_parameters,
-    pytorch_weights,
-    set_weights,
-    vocabulary_weights,
-)
-from mlm.training.in_tensorflow.optimizers import build_optimizer
-from mlm.training.in_tensorflow.train_step import (
-    distributed_train_step,
-    distributed_validation_step,
-    replica_train_step,
-)
+from mlm.training.engine import Engine, flat, nested
+from mlm.training.in_tensorflow.train_step import replica_train_step
 from mlm.training.run import Run
 
-
-def trackable_state(model, optimizer) -> tf.train.Checkpoint:
-    """All that the state of a run consists of, with dropout's generators."""
-    generators = []
-    for layer in model.submodules:
-        if isinstance(layer, tf_keras.layers.Dropout):
-            generator = getattr(layer._random_generator, "_generator", None)
-            if generator is None:
-                layer._random_generator._maybe_init()
-                generator = layer._random_generator._generator
-            if generator is not None:
-                generators.append(generator)
-    return tf.train.Checkpoint(model=model, optimizer=optimizer, generators=generators)
+_MEASURED = ("loss", "accuracy", "predictions", "overflow")
 
 
-class Engine:
-    """`mlm.training.engine.Engine` in TensorFlow; `model` is the masked language model."""
+class TensorFlowEngine(Engine):
+    """`mlm.training.engine.Engine` in TensorFlow."""
 
     def __init__(self, run: Run, devices: Devices):
         optimizer = run.pretraining.optimizer
@@ -55,79 +29,113 @@ class Engine:
             # variables, two of which may have one name: AlreadyExistsError, from a width of
             # 512 on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
-        self._run, self._strategy = run, devices.strategy
-        with self._strategy.scope():
-            self.model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
-            self.begun = None
-            if run.warm_start is not None:
-                fresh, tables = pytorch_weights(self.model), vocabulary_weights(self.model)
-                weights, self.begun = run.warm_start.over(fresh, *tables)
-                set_weights(self.model, weights)
-            built = build_optimizer(optimizer, self.model.trainable_variables)
-        self._state = trackable_state(self.model, built)
-        self.parameters = number_of_parameters(self.model)
-        config, classes = run.model_config, run.pretraining.softmax_classes
-        self.head = head_in_words(config.vocab_size, classes)
-        self.step = 0
-        how = devices.arithmetic["lanes"], classes, run.seed
-        step = replica_train_step(self.model, built, optimizer, *how)
-        self._train_step = distributed_train_step(self._strategy, step)
-        self._validation_step = distributed_validation_step(self._strategy, self.model)
+        self._strategy, self._variables = devices.strategy, None
+        super().__init__(run, devices)
+        lanes = devices.arithmetic["lanes"]
+        self._replica_step = replica_train_step(self._beside, optimizer, lanes)
         self._batches = self._validation_batches = None
-
-    def start_from_counts(self) -> None:
-        with self._strategy.scope():
-            initialise_from_counts(KerasWeights(self.model), self._run, self.begun)
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            self._batches = iter(self._distributed(self._training_batches, self._run.batch_size))
+            self._batches = iter(self._distributed(self._training_batches))
         with reading_in_words():
-            sums = self._train_step(self._batches, tf.constant(steps))
+            sums = self._advanced(self._batches, tf.constant(steps))
         self.step += steps
-        return {name: float(value) for name, value in sums.items()}
+        return {name: float(value) for name, value in zip(_MEASURED, sums, strict=True)}
 
     def validate(self) -> tuple[float, float]:
         if self._validation_batches is None:
-            size = self._run.validation_batch_size
-            self._validation_batches = self._distributed(
-                lambda: validation_dataset(self._run, size), size
-            )
+            self._validation_batches = self._distributed(lambda: validation_dataset(self._run))
         sums = np.zeros(3)
         with reading_in_words():
             for batch in self._validation_batches:
-                sums += [float(addend) for addend in self._validation_step(batch)]
+                sums += [float(addend) for addend in self._validated(batch)]
         return sums[0] / sums[2], sums[1] / sums[2]
 
     def weights_are_finite(self) -> bool:
-        return all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in self.model.trainable_weights)
+        weights = nested(self._variables)["parameters"].values()
+        return all(bool(tf.reduce_all(tf.math.is_finite(w))) for w in weights)
 
-    def exported(self) -> ExportedModel:
-        return ExportedModel(pytorch_weights(self.model), self._run.model_config)
+    def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
+        if self._variables is None:
+            # Each replica has a copy of its own, which its own steps update.
+            how = {}
+            if self._strategy.num_replicas_in_sync > 1:
+                how["synchronization"] = tf.VariableSynchronization.ON_READ
+                how["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+            with self._strategy.scope():
+                self._variables = {
+                    name: tf.Variable(array, trainable=False, **how)
+                    for name, array in arrays.items()
+                }
+            return
+        for name, variable in self._variables.items():
+            variable.assign(arrays[name])
 
-    def write(self, place: str) -> None:
-        self._state.write(f"{place}/variables")
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
 
-    def read(self, place: str) -> None:
-        self._state.read(f"{place}/variables").assert_consumed()
+    @tf.function(autograph=True)
+    def _advanced(self, iterator, steps):
+        """Sums over `steps` of `_MEASURED`, loss and right answers over predictions."""
+
+        def total(value):
+            return self._strategy.reduce("SUM", value, axis=None)
+
+        # On the host, and in float64, where a sum of float32 is exact: the same whether many
+        # steps are added here or few here and the rest by the caller.
+        sums = tf.zeros([4], tf.float64)
+        for _ in tf.range(steps):
+            measured = self._strategy.run(self._step, args=(next(iterator),))
+            loss, right, predictions, overflow = (total(value) for value in measured)
+            loss, right = loss * predictions, right * predictions
+            sums += tf.cast([loss, right, predictions, overflow], tf.float64)
+        return tf.unstack(sums)
+
+    @as_written
+    def _step(self, batch: dict):
+        state, measured = self._replica_step(nested(self._variables), batch)
+        for name, value in flat(state).items():
+            # The others are updated in place.
+            if value is not self._variables[name]:
+                self._variables[name].assign(value)
+        return measured
+
+    @tf.function(autograph=False)
+    def _validated(self, batch):
+        """Sums of loss, right answers and predictions over a batch."""
+
+        def step(batch):
+            parameters = nested(self._variables)["parameters"]
+            parameters = {n: tf.convert_to_tensor(v) for n, v in parameters.items()}
+            loss, right = self._computation.weighted_sums(parameters, batch)
+            return loss, right, tf.reduce_sum(batch["weights"])
+
+        sums = self._strategy.run(step, args=(batch,))
+        return [self._strategy.reduce("SUM", value, axis=None) for value in sums]
+
+    def step_and_batch(self) -> tuple:
+        """The step of one replica, and the specification of its batch."""
+        return self._step, self._training_batches().element_spec
 
     def _training_batches(self) -> tf.data.Dataset:
-        order = self._run.order_from(self.step)
-        return training_batches(self._run.train, self._run.plan, order)
+        run = self._run
+        order = run.order_from(self.step)
+        return training_batches(run.train, run.plan, order, self._beside.arrays)
 
-    def _distributed(self, make_batches, batch_size: int):
-        """The batches of `batch_size` that `make_batches()` gives, divided among the replicas."""
+    def _distributed(self, make_batches):
+        """The batches that `make_batches()` gives, divided among the replicas."""
         return self._strategy.distribute_datasets_from_function(
-            lambda context: replica_shares(make_batches(), context, batch_size)
+            lambda context: replica_shares(make_batches(), context)
         )
 
 
-def validation_dataset(run: Run, batch_size: int) -> tf.data.Dataset:
+def validation_dataset(run: Run) -> tf.data.Dataset:
     """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
     return validation_batches(
         run.validation,
         run.validation_plan,
         seed=VALIDATION_SEED,
-        batch_size=batch_size,
+        batch_size=run.validation_batch_size,
         samples=run.pretraining.validation.samples,
     )

@@ -1,0 +1,192 @@
+"""AdamW and Muon as functions of gradients and moments by weight, for every framework.
+
+AdamW is that of Loshchilov and Hutter (2019). Muon is that of Jordan et al., 2024
+(https://kellerjordan.github.io/posts/muon/), with the scale and decay of Liu et al., 2025 (arXiv
+2502.16982), so that it shares AdamW's learning rate.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mlm.config.optimizers import Optimizer, updates_of
+from mlm.model.architecture import Architecture
+from mlm.training.learning_rate import decays, learning_rate
+
+#: Jordan's quintic: so many iterations bring singular values from 0.01 to 1 to between 0.7 and 1.2.
+_COEFFICIENTS, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+#: Root mean square of Muon's update at a rate of 1, about AdamW's (Liu et al., section 2.2).
+_RMS = 0.2
+
+Weights = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of the weights: its learning `rate`, the `count` of updates with this one,
+    float32, and the matrices that Muon takes, `hidden`; products are in `dtype`."""
+
+    ops: Any
+    settings: Optimizer
+    rate: Any
+    count: Any
+    hidden: dict[str, int]
+    dtype: str
+
+    def decayed(self, value) -> Any:
+        """The weight `value` after its decay."""
+        decay = self.settings.weight_decay
+        if not decay or not decays(value.shape):
+            return value
+        return self.ops.less(value, value * decay * self.rate)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How weights are updated: the names of the `moments` that there are of each, and the function
+    of weights, gradients by weight, moments by name and weight, and the `Update`, which gives the
+    new weights and moments."""
+
+    moments: tuple[str, ...]
+    apply: Callable[[Weights, Weights, dict[str, Weights], Update], tuple[Weights, dict]]
+
+
+def hidden_parts(architecture: Architecture) -> dict[str, int]:
+    """The matrices that Muon updates (all but embeddings), by name, and of how many one below the
+    other each consists: query, key and value, or a gated layer's two."""
+    a, names, parts = architecture, architecture.names, {}
+    if a.projects_embeddings:
+        parts[f"{names.embedding_projection}.weight"] = 1
+    for layer in range(a.layers):
+        prefix = a.layer_prefix(layer)
+        for name in names.projections:
+            parts[f"{prefix}{name}.weight"] = 3 // len(names.projections)
+        parts[f"{prefix}{names.attended}.weight"] = 1
+        parts[f"{prefix}{names.inner}.weight"] = 2 if a.gated else 1
+        parts[f"{prefix}{names.output}.weight"] = 1
+    return parts | {f"{names.head_dense}.weight": 1}
+
+
+def _rules(names: Iterable[str], optimizer: str, hidden: dict[str, int]) -> dict[Rule, list[str]]:
+    """The weights `names` by the rule that the `optimizer` has for them."""
+    rule_of_hidden, rule_of_others = updates_of(OPTIMIZERS, optimizer)
+    rules: dict[Rule, list[str]] = {}
+    for name in names:
+        rules.setdefault(rule_of_hidden if name in hidden else rule_of_others, []).append(name)
+    return rules
+
+
+def first_moments(
+    zeros_like: Callable, parameters: Weights, settings: Optimizer, hidden: dict[str, int]
+) -> dict[str, Weights]:
+    """Moments of 0, by their names and by weight. Raises MlmError for an unknown optimizer."""
+    moments: dict[str, Weights] = {}
+    for rule, names in _rules(parameters, settings.name, hidden).items():
+        for moment in rule.moments:
+            zeros = {name: zeros_like(parameters[name]) for name in names}
+            moments[moment] = moments.get(moment, {}) | zeros
+    return moments
+
+
+def clipped(ops, gradients: Weights, max_norm: float | None) -> Weights:
+    """`gradients` scaled down to the global norm `max_norm` if theirs is larger."""
+    if max_norm is None:
+        return gradients
+    norm = ops.sqrt(sum(ops.total(ops.square(g)) for g in gradients.values()))
+    scale = max_norm * ops.minimum(1.0 / norm, 1.0 / max_norm)
+    return {name: g * scale for name, g in gradients.items()}
+
+
+def updated(
+    ops,
+    parameters: Weights,
+    moments: dict[str, Weights],
+    gradients: Weights,
+    step,
+    settings: Optimizer,
+    hidden: dict[str, int],
+    dtype: str = "float32",
+) -> tuple[Weights, dict[str, Weights]]:
+    """Weights and moments after update number `step`, int32 from 0; weights decay before. Products
+    of the update are in `dtype`."""
+    rate = learning_rate(settings, ops.cast(step, "float32"), ops)
+    update = Update(ops, settings, rate, ops.cast(step + 1, "float32"), hidden, dtype)
+    new_parameters, new_moments = {}, {name: {} for name in moments}
+    for rule, names in _rules(parameters, settings.name, hidden).items():
+        weights, grads = ({name: x[name] for name in names} for x in (parameters, gradients))
+        of_rule = {
+            moment: {name: moments[moment][name] for name in names} for moment in rule.moments
+        }
+        weights, of_rule = rule.apply(weights, grads, of_rule, update)
+        new_parameters |= weights
+        for moment in rule.moments:
+            new_moments[moment] |= of_rule[moment]
+    return {name: new_parameters[name] for name in parameters}, new_moments
+
+
+def _adamw(weights: Weights, gradients: Weights, moments: dict, update: Update):
+    ops, s = update.ops, update.settings
+    powers = [ops.power(ops.float32(beta), update.count) for beta in (s.beta_1, s.beta_2)]
+    new, first, second = {}, {}, {}
+    for name, value in weights.items():
+        value = update.decayed(value)
+        of_weight = gradients[name], moments["first"][name], moments["second"][name]
+        how = update.rate, (s.beta_1, s.beta_2), powers, s.epsilon
+        new[name], first[name], second[name] = ops.adam(value, *of_weight, *how)
+    return new, {"first": first, "second": second}
+
+
+def _muon(weights: Weights, gradients: Weights, moments: dict, update: Update):
+    first, ahead, momentum = {}, {}, update.settings.momentum
+    for name, grad in gradients.items():
+        first[name] = momentum * moments["first"][name] + grad
+        # Nesterov's: where the momentum would be after this gradient once more.
+        ahead[name] = grad + momentum * first[name]
+    new, orthogonal = {}, _orthogonal(update.ops, ahead, update.hidden, update.dtype)
+    for name, value in weights.items():
+        step = update.rate * orthogonal[name]
+        new[name] = update.ops.less(update.decayed(value), step)
+    return new, {"first": first}
+
+
+_ADAMW = Rule(("first", "second"), _adamw)
+#: By name, the rule for the hidden matrices and the one for all other weights.
+OPTIMIZERS = {
+    "adamw": (_ADAMW, _ADAMW),
+    "muon": (Rule(("first",), _muon), _ADAMW),
+}
+
+
+def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weights:
+    """Muon's updates at a rate of 1; matrices of one shape, or of that transposed, go together."""
+    parts = {
+        (name, number): part
+        for name, value in ahead.items()
+        for number, part in enumerate(ops.split(value, hidden[name]))
+    }
+    stacks: dict[tuple, list] = {}
+    for key, part in parts.items():
+        stacks.setdefault(tuple(sorted(part.shape)), []).append(key)
+    updates = {}
+    for shape, keys in stacks.items():
+        tall = {key: parts[key].shape[0] > parts[key].shape[1] for key in keys}
+        stack = ops.stack([ops.transpose(parts[k]) if tall[k] else parts[k] for k in keys])
+        stack = _RMS * math.sqrt(shape[1]) * _orthogonalised(ops, stack, dtype)
+        for index, key in enumerate(keys):
+            updates[key] = ops.transpose(stack[index]) if tall[key] else stack[index]
+    return {
+        name: ops.concatenate([updates[name, number] for number in range(hidden[name])], axis=0)
+        for name in ahead
+    }
+
+
+def _orthogonalised(ops, matrices, dtype: str):
+    """Of float32 [matrices, rows, columns], rows <= columns; by Newton-Schulz iterations."""
+    a, b, c = _COEFFICIENTS
+    norms = ops.sqrt(ops.total(ops.square(matrices), axis=(1, 2)))[:, None, None]
+    x = ops.cast(matrices / (norms + 1e-7), dtype)
+    for _ in range(_ITERATIONS):
+        gram = ops.matmul(x, ops.swapaxes(x, 1, 2))
+        x = a * x + ops.matmul(b * gram + c * ops.matmul(gram, gram), x)
+    return ops.cast(x, "float32")

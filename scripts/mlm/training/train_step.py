@@ -1,0 +1,149 @@
+"""One update of the weights, and one look at the validation split, for every framework."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlm.config.optimizers import Optimizer
+from mlm.model.masked_loss import masked_cross_entropy
+from mlm.model.network import DropoutKeys, Network, document_numbers
+from mlm.model.sampled_softmax import drawn_classes, strata
+from mlm.samples.random_bits import fold_in, key_of
+from mlm.training.optimizers import clipped, hidden_parts, updated
+
+
+@dataclass(frozen=True)
+class Computation:
+    """How a training computes: its network, `attend` within the "sample" or the "document" (which
+    the token `begins_document` begins), the softmax of a step over at most `softmax_classes`."""
+
+    network: Network
+    attend: str
+    begins_document: int
+    softmax_classes: int | None = None
+
+    @cached_property
+    def strata(self) -> tuple | None:
+        """First ids and sizes of the `strata` that classes are drawn from; None for all classes."""
+        vocabulary = self.network.architecture.vocabulary
+        starts, sizes = strata(vocabulary, self.softmax_classes)
+        return None if len(starts) == vocabulary else (starts, sizes)
+
+    def weighted_sums(
+        self, parameters, batch: dict, dropout_keys=None, drawn=None, lane: int = 0
+    ) -> tuple:
+        """Weighted sums over a `batch` of `mask_batch`, float32: cross-entropy in nats, and right
+        predictions; of all classes, or of those `drawn`, as `masked_cross_entropy` takes them."""
+        network, ops, documents = self.network, self.network.ops, None
+        if self.attend == "document":
+            # What begins a document is special, and never masked.
+            documents = document_numbers(ops, batch["input_ids"], self.begins_document)
+        hidden = network.hidden_states(
+            parameters,
+            batch["input_ids"],
+            batch["attention_mask"],
+            positions=batch["positions"],
+            documents=documents,
+            dropout_keys=dropout_keys,
+            lane=lane,
+        )
+        states, table, bias = network.projection(parameters, hidden)
+        states = ops.reshape(states, (-1, states.shape[-1]))
+        labels, weights = (ops.reshape(batch[name], (-1,)) for name in ("labels", "weights"))
+        head = states, table, bias, labels, weights
+        return masked_cross_entropy(ops, *head, network.dtype, drawn)
+
+
+@dataclass(frozen=True)
+class OfEachStep:
+    """What each step of a training needs beside its batch, by the generator of the masks: the keys
+    of what `replicas` drop, and the classes of the softmax if they are drawn."""
+
+    computation: Computation
+    seed: int
+    replicas: int
+    parts: int = 1
+
+    def arrays(self, step: int) -> dict[str, np.ndarray]:
+        """Those of update number `step`, from 0, each with the replicas as the first axis: if the
+        model drops anything, `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys` uint32
+        [replicas, parts, layers, 4, 2], and if classes are drawn, `classes` int32 [replicas,
+        classes]."""
+        arrays, architecture = {}, self.computation.network.architecture
+        if architecture.drops:
+            replicas = np.arange(self.replicas)
+            key = fold_in(key_of(self.seed), np.array([step]))
+            keys = fold_in(fold_in(key, replicas)[:, None], np.arange(self.parts))
+            places = fold_in(keys[:, :, None], np.arange(architecture.layers + 1))
+            arrays["embedding_keys"] = places[:, :, -1]
+            arrays["layer_keys"] = fold_in(places[:, :, :-1, None], np.arange(4))
+        if self.computation.strata:
+            classes = drawn_classes(self.seed, step, *self.computation.strata)
+            arrays["classes"] = np.repeat(classes[None], self.replicas, axis=0)
+        return arrays
+
+    def taken(self, batch: dict) -> tuple:
+        """Take these arrays of one replica out of `batch`: keys of dropout, and the classes drawn
+        with their counts; None for what there is not."""
+        keys = drawn = None
+        if self.computation.network.architecture.drops:
+            keys = DropoutKeys(batch.pop("embedding_keys")[0], batch.pop("layer_keys")[0])
+        if self.computation.strata:
+            counts = self.computation.network.ops.constant(self.computation.strata[1])
+            drawn = batch.pop("classes")[0], counts
+        return keys, drawn
+
+
+def train_step(
+    computation: Computation,
+    settings: Optimizer,
+    all_reduce: Callable[[Any], Any],
+    shares: Callable[[Callable], Callable] = lambda share: share,
+) -> Callable:
+    """The function (state, batch, keys, drawn) -> (state, loss, right) of one update.
+
+    `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
+    with weights that are divided by the predictions of the whole batch; `keys` and `drawn` are
+    those of `OfEachStep.taken`. `all_reduce` adds up over
+    replicas; `shares` may divide the function that computes the gradient of a part of the batch.
+    Loss and right predictions are the means of the whole batch, float32.
+    """
+    network = computation.network
+    ops, hidden = network.ops, hidden_parts(network.architecture)
+    count = settings.gradient_accumulation_steps
+
+    def step(state: dict, batch: dict, keys: DropoutKeys | None, drawn) -> tuple:
+        parameters = state["parameters"]
+
+        @shares
+        def share(part: dict, keys: DropoutKeys | None = None, lane: int = 0):
+            def loss(parameters):
+                return computation.weighted_sums(parameters, part, keys, drawn, lane)
+
+            return ops.value_and_grad(loss, parameters)
+
+        if count == 1:
+            sums, gradients = share(batch, keys and DropoutKeys(*(x[0] for x in keys)))
+        else:
+            parts = {k: ops.reshape(v, (count, -1, *v.shape[1:])) for k, v in batch.items()}
+            arguments = (parts, keys) if keys else (parts,)
+            sums, gradients = ops.sum_in_turn(share, arguments, parameters)
+        (loss, right), gradients = all_reduce((sums, gradients))
+        gradients = clipped(ops, gradients, settings.max_grad_norm)
+        parameters, moments = updated(
+            ops,
+            parameters,
+            state["moments"],
+            gradients,
+            state["step"],
+            settings,
+            hidden,
+            network.dtype,
+        )
+        new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
+        return new, loss, right
+
+    return step

@@ -1,0 +1,60 @@
+"""Models of every family, as a training exports them, and their logits."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from small_run import LENGTH, small_samples, write_tokenizer
+from tiny_encoder import logits
+
+from mlm.config.model import ModelOfRun
+from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.export import ExportedModel
+from mlm.model.model_configuration import model_configuration
+from mlm.tokenizer.encoding import Encoder
+
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+
+
+@cache
+def inputs() -> dict[str, np.ndarray]:
+    """A batch of the small run's samples; the second row ends in padding."""
+    ids = small_samples(3).astype(np.int32)
+    mask = np.ones_like(ids)
+    ids[1, 10:], mask[1, 10:] = 1, 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def export(family: str, place: Path) -> ExportedModel:
+    """The small model of a family, whose every weight is random, exported to the directory."""
+    sizes = dict(zip(SIZES, (32, 2, 2, 48), strict=True))
+    if family in ("albert", "electra"):
+        sizes["embedding_size"] = 16
+    encoder = Encoder.load(write_tokenizer(place.parent / "tokenizer"))
+    config = model_configuration(ModelOfRun(family=family, config=sizes), encoder, LENGTH)
+    random = np.random.default_rng(0)
+    # A bias of zero would agree wherever it ended up.
+    weights = {
+        name: random.normal(0, 0.1, shape).astype(np.float32)
+        for name, shape in parameter_shapes(Architecture.of(config.to_dict())).items()
+    }
+    model = ExportedModel(weights, config)
+    place.mkdir(parents=True)
+    model.write(str(place))
+    return model
+
+
+def export_all(families, root: Path) -> dict[str, np.ndarray]:
+    """Export them below `root`, beside inputs.npz; their logits at what is no padding."""
+    np.savez(root / "inputs.npz", **inputs())
+    models = {family: export(family, root / family) for family in families}
+    architectures = {f: Architecture.of(m.config.to_dict()) for f, m in models.items()}
+    return {
+        family: real(logits(model.weights, architectures[family], *inputs().values()))
+        for family, model in models.items()
+    }
+
+
+def real(found: np.ndarray) -> np.ndarray:
+    """Those of logits [batch, sequence, vocabulary] that are not of padding."""
+    return found[inputs()["attention_mask"] == 1]
