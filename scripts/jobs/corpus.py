@@ -11,11 +11,10 @@ def read(job):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.corpus.part_reading import check_unchanged, read_part
     from mlm.corpus.parts import Part
-    from mlm.corpus.spooling import PartFiles
 
     check_unchanged(job.params.files)
     configuration = CorpusConfiguration.model_validate(job.params.corpus)
-    read_part(configuration, Part(**job.params.part), PartFiles(Path(job.output.record)))
+    read_part(configuration, Part(**job.params.part), Path(job.output.record))
 
 
 @run_as_job("corpus_deduplicate")

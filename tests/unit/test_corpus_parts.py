@@ -17,7 +17,7 @@ from mlm.corpus.corpus_writing import write_file
 from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.part_reading import read_part
 from mlm.corpus.parts import Part, files_of_sources, planned_parts
-from mlm.corpus.spooling import PartFiles, SpooledCorpus
+from mlm.corpus.spooling import SpooledCorpus, part_record
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.errors import MlmError
 
@@ -64,11 +64,10 @@ def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
     section = settings.corpus.model_copy(update={"parts": parts})
     planned = planned_parts(section, files, print)
     place, counts = directory / "parts", settings.corpus.count.model_dump()
-    read = [PartFiles.below(place / "read", number) for number in range(len(planned))]
-    for part, left in zip(planned, read, strict=True):
-        read_part(configuration, part, left)
+    records = [part_record(place / "read", number) for number in range(len(planned))]
+    for part, record in zip(planned, records, strict=True):
+        read_part(configuration, part, record)
     (place / "written").mkdir()
-    records = [files.record for files in read]
     descriptions, _ = after_reading(records, configuration, counts, place / "written")
     for split, made in descriptions.items():
         made.write(place / f"{split}.json")
@@ -161,9 +160,9 @@ def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     configuration = corpus_configuration(section(files={"train": ["a.txt"]}))
     for number in range(2):
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
-        files = PartFiles.below(place, number)
-        read_part(configuration, Part(files={"train": ["a.txt"]}), files)
-        outputs = [files.record, files.digests, *map(files.spool, SPLITS)]
+        record = part_record(place, number)
+        read_part(configuration, Part(files={"train": ["a.txt"]}), record)
+        outputs = [record, *(record.with_suffix(f".{end}") for end in ("digests", *SPLITS))]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged
 
@@ -173,7 +172,7 @@ def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
 
     damage()
     removed = place / "removed.json"
-    records = [PartFiles.below(place, number).record for number in range(2)]
+    records = [part_record(place, number) for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
         deduplicate(records, True, True, removed)
         outputs = map(str, [removed, removed.with_suffix(".numbers")])

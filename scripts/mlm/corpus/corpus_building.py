@@ -20,7 +20,7 @@ from mlm.corpus.near_duplicates import sign
 from mlm.corpus.part_reading import read_part
 from mlm.corpus.parts import Part, SplitFiles
 from mlm.corpus.split_descriptions import described_splits
-from mlm.corpus.spooling import PartFiles, SpooledCorpus
+from mlm.corpus.spooling import SpooledCorpus, part_record
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
 
@@ -39,10 +39,10 @@ def build_corpus(
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
-        part = PartFiles.below(scratch, 0)
+        part = part_record(scratch, 0)
         read_part(configuration, Part(files=files), part)
         shares = {split: len(parquet[split]) for split in SPLITS}
-        descriptions, written = after_reading([part.record], configuration, shares, scratch)
+        descriptions, written = after_reading([part], configuration, shares, scratch)
         _put_in_place(descriptions, written, parquet, described)
         return descriptions
     finally:

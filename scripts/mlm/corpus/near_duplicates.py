@@ -45,17 +45,13 @@ class Numbering:
         start, end = np.append(0, self._split_ends)[PRECEDENCE.index(split) :][:2].tolist()
         return range(start, end)
 
-    def splits(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the split of each of `numbers`, an index in `PRECEDENCE`."""
-        return np.searchsorted(self._split_ends, numbers, "right")
-
     def numbers(self, part: int, rows: np.ndarray) -> np.ndarray:
         """Return the numbers of `rows` of `part`."""
         split = np.searchsorted(self._first_rows[1:, part], rows, "right")
         return rows - self._first_rows[split, part] + self._starts[split, part]
 
     def positions(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return part and split of each of `numbers`, and its index in both."""
+        """Return part, split (an index in `PRECEDENCE`) and index in both of each of `numbers`."""
         starts = self._starts.ravel()
         # Of equal starts, all but the last are of parts without documents.
         index = np.searchsorted(starts, numbers, "right") - 1
@@ -133,7 +129,7 @@ class SignedCorpus:
         keys, numbers = keys[order], numbers[order]
         begins = np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]
         if not self._leaks:
-            begins[1:] |= np.diff(self._numbering.splits(numbers)) > 0
+            begins[1:] |= np.diff(self._numbering.positions(numbers)[1]) > 0
         indices = np.arange(len(numbers))
         firsts = np.maximum.accumulate(np.where(begins, indices, 0))
         later = np.flatnonzero(firsts < indices)

@@ -13,21 +13,24 @@ from mlm.corpus.document_groups import carve
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.parts import Part
 from mlm.corpus.sources import FILE_DIGESTS, Source, open_source
-from mlm.corpus.spooling import PartFiles, Spool
+from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 
 
-def read_part(configuration: CorpusConfiguration, part: Part, files: PartFiles) -> None:
-    """Read `part` and write `files`. Raises MlmError for bad input."""
+def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> None:
+    """Read `part` and write its `record`, and beside it its documents and their digests. Raises
+    MlmError for bad input."""
     source = open_source(configuration, part)
     filters = Filters(configuration.corpus.sources()[part.source].filters)
     with ExitStack() as together:
-        digests = together.enter_context(replacing(files.digests))
-        paths = {s: together.enter_context(replacing(files.spool(s))) for s in SPLITS}
+        digests, *paths = (
+            together.enter_context(replacing(record.with_suffix(f".{ending}")))
+            for ending in ("digests", *SPLITS)
+        )
         note = together.enter_context(digesting(digests))
-        spools = {split: Spool(p, partial(note, split)) for split, p in paths.items()}
+        spools = {s: Spool(path, partial(note, s)) for s, path in zip(SPLITS, paths, strict=True)}
         counts = {split: filters.counts() for split in SPLITS}
         try:
             _read(source, filters, configuration.seed, counts, spools)
@@ -44,7 +47,7 @@ def read_part(configuration: CorpusConfiguration, part: Part, files: PartFiles) 
         )
         for split, count in counts.items()
     }
-    ReadPart(splits, source.group_by, source.carved, source.mixed).write(files.record)
+    ReadPart(splits, source.group_by, source.carved, source.mixed).write(record)
 
 
 def check_unchanged(identities: Mapping[str, str]) -> None:

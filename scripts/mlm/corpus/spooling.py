@@ -1,9 +1,7 @@
 """Documents on disk in order, in batches that bound memory, and those of them that passes keep."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -65,24 +63,10 @@ class Spool:
         self._writer.close()
 
 
-@dataclass(frozen=True)
-class PartFiles:
-    """The files of a part: its record, and beside it its documents and their digests."""
-
-    record: Path
-
-    @classmethod
-    def below(cls, directory: Path, number: int) -> Self:
-        """Return those of part `number` below `directory`."""
-        return cls(directory / f"read-{number:05d}.json")
-
-    @property
-    def digests(self) -> Path:
-        return self.record.with_suffix(".digests")
-
-    def spool(self, split: str) -> Path:
-        """Return the path of the documents of `split`."""
-        return self.record.with_suffix(f".{split}")
+def part_record(directory: Path, part: int) -> Path:
+    """Return the path of the record of `part`, beside which are its documents by split, and their
+    digests."""
+    return directory / f"read-{part:05d}.json"
 
 
 class SpooledCorpus:
@@ -97,8 +81,8 @@ class SpooledCorpus:
         for path, beside in zip(paths, numbers, strict=True):
             check_outputs(path, [beside])
         parts = records[0].parts
-        self.files = [PartFiles.below(paths[0].parent, number) for number in range(parts)]
-        self.parts = [ReadPart.read(file.record) for file in self.files]
+        self._records = [part_record(paths[0].parent, number) for number in range(parts)]
+        self.parts = list(map(ReadPart.read, self._records))
         self.group_by = self.parts[0].group_by
         self.removed = Removed(numbers, parts)
         self.near = next((record.near for record in records if record.near is not None), None)
@@ -125,7 +109,8 @@ class SpooledCorpus:
 
     def check(self, part: int, *splits: str) -> None:
         """Raise MlmError if a spool of `part` is not what was written."""
-        check_outputs(self.files[part].record, map(self.files[part].spool, splits))
+        record = self._records[part]
+        check_outputs(record, [record.with_suffix(f".{split}") for split in splits])
 
     def read(
         self,
@@ -139,7 +124,7 @@ class SpooledCorpus:
         spooled, start, number = self.parts[part].splits[split], 0, 0
         verdicts = np.full(spooled.documents, KEPT, np.uint8) if verdicts is None else verdicts
         wanted = range(spooled.documents) if wanted is None else wanted
-        path = str(self.files[part].spool(split))
+        path = str(self._records[part].with_suffix(f".{split}"))
         with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
             for index, size in enumerate(spooled.batches):
                 mask = verdicts[start : start + size] == KEPT
