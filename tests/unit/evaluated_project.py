@@ -6,7 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
+from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
@@ -24,22 +26,23 @@ def words() -> list[str]:
 
 
 def write_word_tokenizer(directory: Path, size: int = 120) -> None:
-    """The most frequent words as a tokenizer, saved as transformers saves one."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
+    """The most frequent words as a tokenizer, as the tokenizer stage lays it out."""
     known = [w for w, _ in Counter(words()).most_common(size - len(SPECIAL))]
     tokenizer = Tokenizer(
         models.WordLevel({w: i for i, w in enumerate([*SPECIAL, *known])}, unk_token="<unk>")
     )
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 2)]
     )
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
     names = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, **dict(zip(names, SPECIAL, strict=True))
-    ).save_pretrained(directory)
+    special = dict(zip(names, SPECIAL, strict=True))
+    write_json(directory / "special_tokens_map.json", special)
+    generic = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    write_json(directory / "tokenizer_config.json", special | generic)
 
 
 def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +98,6 @@ def export(directory: Path) -> Path:
     from mlm.model.export import ExportedModel
     from mlm.model.weights import initial_parameters
 
-    directory.mkdir(parents=True, exist_ok=True)
     write_word_tokenizer(directory)
     sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}
     sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": LENGTH}
