@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-import urllib3.util.retry
 from huggingface_hub import constants
 from huggingface_hub.utils import _http
 
@@ -30,6 +29,5 @@ def pauses(monkeypatch) -> list[float]:
     """Seconds that would have been waited for between attempts."""
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append)
-    monkeypatch.setattr(urllib3.util.retry, "time", clock)
     monkeypatch.setattr(_http, "time", clock)
     return waited

@@ -1,6 +1,6 @@
-"""A Hub on 127.0.0.1: tokens, repositories, LFS storage, and faults on demand.
+"""A Hub on 127.0.0.1: tokens, repositories, a storage that speaks Xet, and faults on demand.
 
-It speaks what the client speaks, and checks each upload against its announced size and sha256.
+It speaks what the client speaks. Of a large file it knows what the client says: its sha256.
 """
 
 import base64
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass
 class Repo:
-    """A repository on `main`: each file as "git" and its bytes, or as "lfs" and its digest."""
+    """A repository on `main`: each file as "git" and its bytes, or as "lfs" and its sha256."""
 
     private: bool
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
@@ -52,13 +52,12 @@ class Refusal(Exception):
 
 class HubServer:
     """The server and its state. `writers` are the tokens of the user `me` by whether they may
-    write; `requests` holds (method, path, status), `uploads` the digests of what was stored, and
-    `ignored` the paths that a .gitignore keeps out."""
+    write; `requests` holds (method, path, status), `uploads` the names of the blocks that were
+    stored, and `ignored` the paths that a .gitignore keeps out."""
 
     def __init__(self, writers: dict[str, bool]):
         self.writers = writers
         self.repos: dict[tuple[str, str], Repo] = {}
-        self.storage: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
@@ -79,10 +78,16 @@ class HubServer:
         self._server.server_close()
 
     def files(self, name: str, kind: str = "model") -> dict[str, bytes]:
-        return {path: self.bytes_of(e) for path, e in self.repos[kind, name].files.items()}
+        """The content of small files, by their paths."""
+        files = self.repos[kind, name].files.items()
+        return {path: content for path, (mode, content) in files if mode == "git"}
 
-    def bytes_of(self, entry: tuple[str, bytes]) -> bytes:
-        return self.storage[entry[1].decode()] if entry[0] == "lfs" else entry[1]
+    def digests(self, name: str, kind: str = "model") -> dict[str, str]:
+        """The sha256 of all files, by their paths."""
+        return {
+            path: content.decode() if mode == "lfs" else hashlib.sha256(content).hexdigest()
+            for path, (mode, content) in self.repos[kind, name].files.items()
+        }
 
 
 def _oid(entry: tuple[str, bytes]) -> str:
@@ -174,9 +179,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     @_at("POST", r"/api/repos/create")
     def create(self) -> None:
         wanted = json.loads(self.body)
-        name, kind = f"{wanted['organization'] or 'me'}/{wanted['name']}", wanted["type"]
+        name, kind = (
+            f"{wanted.get('organization') or 'me'}/{wanted['name']}",
+            wanted.get("type", "model"),
+        )
         self.may_write(name)
-        self.hub.repos[kind, name] = Repo(bool(wanted.get("private")))
+        self.hub.repos[kind, name] = Repo(wanted.get("visibility") == "private")
         self._answer({"url": f"{self.hub.address}/{name}", "name": name, "id": name})
 
     @_at("GET", rf"{_REPO}(?:/revision/main)?")
@@ -188,8 +196,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     @_at("GET", rf"{_REPO}/tree/[^/]+")
     def tree(self, kind: str, name: str) -> None:
         files = sorted(self.repo(kind, name).files.items())
-        sized = ((path, len(self.hub.bytes_of(entry)), _oid(entry)) for path, entry in files)
-        self._answer([{"type": "file", "path": p, "size": s, "oid": o} for p, s, o in sized])
+        named = ((path, _oid(entry)) for path, entry in files)
+        self._answer([{"type": "file", "path": p, "size": 0, "oid": oid} for p, oid in named])
 
     @_at("POST", r"/api/validate-yaml")
     def validate(self) -> None:
@@ -206,27 +214,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             answers.append(answer | ({"oid": _oid(there[path])} if path in there else {}))
         self._answer({"files": answers})
 
-    @_at("POST", r"/(?:datasets/|)([^/]+/[^/]+)\.git/info/lfs/objects/batch")
-    def batch(self, name: str) -> None:
+    @_at("GET", rf"{_REPO}/xet-write-token/main")
+    def storage_token(self, kind: str, name: str) -> None:
         self.may_write(name)
-        objects = []
-        for wanted in json.loads(self.body)["objects"]:
-            oid, size = wanted["oid"], wanted["size"]
-            objects.append({"oid": oid, "size": size})
-            if oid not in self.hub.storage:
-                stored = f"{self.hub.address}/storage/{oid}/{size}?X-Amz-Signature=signed-secret"
-                objects[-1]["actions"] = {"upload": {"href": stored}}
-        self._answer({"transfer": "basic", "objects": objects})
+        address, token = f"{self.hub.address}/storage", "storage-token"
+        answer = {"casUrl": address, "accessToken": token, "exp": 2**32}
+        names = ("X-Xet-Cas-Url", "X-Xet-Access-Token", "X-Xet-Token-Expiration")
+        self._answer(answer, headers=dict(zip(names, map(str, answer.values()), strict=True)))
 
-    @_at("PUT", r"/storage/([0-9a-f]+)/(\d+)")
-    def store(self, oid: str, size: str) -> None:
-        if self.headers.get("Authorization"):
-            self.hub.wrong.append("the token was sent to the storage")
-        if len(self.body) != int(size) or hashlib.sha256(self.body).hexdigest() != oid:
-            self.hub.wrong.append(f"{oid}: {len(self.body)} bytes of {size} came")
-        self.hub.storage[oid] = self.body
-        self.hub.uploads.append(oid)
-        self._answer({})
+    @_at("POST", r"/storage/v1/xorbs/default/([0-9a-f]+)")
+    def store(self, block: str) -> None:
+        if self.headers.get("Authorization") != "Bearer storage-token":
+            self.hub.wrong.append("the Hub's token was sent to the storage")
+        self.hub.uploads.append(block)
+        self._answer({"was_inserted": True})
+
+    @_at("POST", r"/storage/v1/shards")
+    def finish(self) -> None:
+        self._answer({"result": 1})
 
     @_at("POST", rf"{_REPO}/commit/main")
     def commit(self, kind: str, name: str) -> None:

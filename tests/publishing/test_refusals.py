@@ -4,12 +4,11 @@ import traceback
 from unittest import mock
 
 import pytest
-from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing import publishing_jobs as client
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.publishing_jobs import publish
+from mlm.publishing.publishing_jobs import Upload, publish
 from mlm.publishing.secrecy import scrubbed
 from tests.publishing.conftest import READING, TOKEN
 from tests.publishing.hub_server import Fault, Repo
@@ -18,10 +17,10 @@ UNKNOWN = "hf_" + "Revoked" * 5
 
 
 def refusal(repository: str = "me/model", private: bool = True) -> str:
-    files = [
-        CommitOperationAdd("model.safetensors", b"\0" * 1000),
-        CommitOperationAdd("README.md", b"---\nlicense: other\n---\n"),
-    ]
+    files = {
+        "model.safetensors": Upload.of(b"\0" * 1000),
+        "README.md": Upload.of("---\nlicense: other\n---\n"),
+    }
     with pytest.raises(MlmError) as caught:
         publish(Destination(repository, "model", private), files, "Publish")
     shown = "".join(traceback.format_exception(caught.value))
@@ -65,7 +64,7 @@ QUOTA = "Private repository storage limit reached"
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Fault("POST", "batch", 403, headers={"X-Error-Message": QUOTA}), QUOTA),
+        (Fault("POST", "/commit/", 403, headers={"X-Error-Message": QUOTA}), QUOTA),
         (Fault("POST", "preupload", 429, times=9), "429"),
         (Fault("GET", "models/me/model", 200, body={"hello": "world"}), "me/model"),
     ],
@@ -102,10 +101,10 @@ def test_an_error_of_the_program_shows_its_traceback_and_no_token(hub, monkeypat
 
 
 def test_signed_links_are_not_printed(hub, pauses, capfd):
-    hub.faults.append(Fault("PUT", "storage", 503))
-    publish(Destination("me/it", "model", True), [CommitOperationAdd("a", b"\0" * 99)], "Publish")
+    hub.faults.append(Fault("POST", "xorbs", 503))
+    publish(Destination("me/it", "model", True), {"a": Upload.of(b"\0" * 99)}, "Publish")
     shown = capfd.readouterr()
-    assert hub.faults[0].times < 1 and "signed-secret" not in shown.err + shown.out
+    assert hub.faults[0].times < 1 and "storage" not in shown.err + shown.out
 
 
 def test_secrets_are_left_out_of_a_text():

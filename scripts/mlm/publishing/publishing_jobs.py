@@ -5,27 +5,29 @@ from. A file that is not what its maker recorded is an MlmError, and nothing is 
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import sys
+import tempfile
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import huggingface_hub
-import requests
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.utils import disable_progress_bars, logging
-from urllib3.util.retry import Retry
 
 from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.evaluation.artefacts import METRICS, EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
@@ -41,7 +43,33 @@ _FIGURES = (
     *("format_version", "run", "test", "train", "baselines", "frequency_bands", "calibration"),
     *("verdicts", "group_by", "digests"),
 )
-_SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
+#: Shards of an earlier publication that have other names than the new ones are removed.
+_SHARDS = "data/*/*.tfrecord"
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file to send, or the content of one, and its sha256."""
+
+    source: Path | bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, content: str | bytes) -> "Upload":
+        content = content.encode() if isinstance(content, str) else content
+        return cls(content, hashlib.sha256(content).hexdigest())
+
+    @property
+    def size(self) -> int:
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    def place_at(self, path: Path) -> None:
+        """Make `path` a link to the file, or write the content there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.source, bytes):
+            path.write_bytes(self.source)
+        else:
+            path.symlink_to(self.source.absolute())
 
 
 def publish_tokenizer(
@@ -59,23 +87,21 @@ def publish_dataset(
     section: Publish, source: str, manifests: Mapping[str, str], tokenizer: Path, stats: str | Path
 ) -> PublishRecord:
     """Publish the shards of the manifests (paths by split) with the tokenizer in the directory
-    `tokenizer`, whose tokenizer_stats.json is `stats`. Shards of an earlier publication that have
-    other names are removed."""
+    `tokenizer`, whose tokenizer_stats.json is `stats`."""
     read = {split: Manifest.read(path) for split, path in manifests.items()}
-    files = []
+    files: dict[str, Upload] = {}
     for split, manifest in read.items():
         root = project_root(manifests[split])
         shards = {f"data/{split}/{s.name}": (root / s.path, s.sha256) for s in manifest.shards}
-        files += _checked(shards, manifests[split])
+        files |= _checked(shards, manifests[split])
     outputs = TokenizerStatistics.read(stats).made_from.outputs
-    files += _checked(_recorded(tokenizer, TOKENIZER_FILES, outputs, "tokenizer/"), stats)
+    files |= _checked(_recorded(tokenizer, TOKENIZER_FILES, outputs, "tokenizer/"), stats)
     for split, manifest in read.items():
         shards = tuple(replace(s, path=f"data/{split}/{s.name}") for s in manifest.shards)
         published = replace(manifest, shards=shards, made_from=MadeFrom())
-        content = canonical_json(as_json(published)).encode()
-        files.append(CommitOperationAdd(f"manifests/{split}.json", content))
+        files[f"manifests/{split}.json"] = Upload.of(canonical_json(as_json(published)))
     card = dataset_card(section, source, read)
-    return _publish("dataset", section, files, card, "Publish the shards", _SHARD)
+    return _publish("dataset", section, files, card, "Publish the shards", _SHARDS)
 
 
 def publish_model(
@@ -107,11 +133,9 @@ def publish_model(
     )
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
-    files = [
-        *_checked(_recorded(directory, names, trained.made_from.outputs), training),
-        CommitOperationAdd("training.json", Path(training)),
-        CommitOperationAdd("evaluation.json", canonical_json(figures).encode()),
-    ]
+    files = _checked(_recorded(directory, names, trained.made_from.outputs), training)
+    files["training.json"] = Upload.of(Path(training).read_bytes())
+    files["evaluation.json"] = Upload.of(canonical_json(figures))
     record = _publish("model", section, files, card, f"Publish the model of run {trained.run}")
     return replace(record, run=trained.run)
 
@@ -123,15 +147,12 @@ def _recorded(
     return {prefix + n: (directory / n, outputs.get(portable(directory / n))) for n in names}
 
 
-def _checked(
-    files: Mapping[str, tuple[Path, str | None]], maker: str | Path
-) -> list[CommitOperationAdd]:
+def _checked(files: Mapping[str, tuple[Path, str | None]], maker: str | Path) -> dict[str, Upload]:
     """The files by their paths in the repository. MlmError for those whose sha256 is not the one
     that `maker` recorded."""
-    listed, problems = [], {}
+    uploads, problems = {}, {}
     for name, (path, expected) in files.items():
-        listed.append(CommitOperationAdd(name, path))
-        digest = sha256_of(listed[-1])
+        uploads[name] = Upload(path, digest := file_sha256(path))
         if digest != expected:
             record = f"{expected[:12]}… is recorded" if expected else "none is recorded"
             problems[path] = f"{path} (sha256 {digest[:12]}…; {record})"
@@ -140,40 +161,28 @@ def _checked(
             f"Not what was made, by {maker}: {', '.join(problems.values())}. Nothing was sent. "
             f"{remedy(*problems)}"
         )
-    return listed
+    return uploads
 
 
 def _publish(
     what: str,
     section: Publish,
-    files: list[CommitOperationAdd],
+    files: dict[str, Upload],
     card: str,
     title: str,
-    stale: re.Pattern | None = None,
+    stale: str | None = None,
 ) -> PublishRecord:
-    """Upload the files and then the card; the record of what went where."""
-    files = [*files, CommitOperationAdd("README.md", card.encode())]
+    """Upload the files and the card; the record of what went where."""
+    files = files | {"README.md": Upload.of(card)}
     kind = "dataset" if what == "dataset" else "model"
     destination = Destination(getattr(section, what), kind, section.private)
     commit = publish(destination, files, title, stale)
-    sent = [SentFile(f.path_in_repo, f.upload_info.size, sha256_of(f)) for f in files]
-    return PublishRecord(what, destination, commit, sorted(sent, key=lambda file: file.path))
+    sent = [SentFile(path, file.size, file.sha256) for path, file in sorted(files.items())]
+    return PublishRecord(what, destination, commit, sent)
 
 
 #: Seconds to connect, and seconds without a byte. A commit of many files takes its time.
 TIME_LIMITS = (10.0, 120.0)
-#: For failures that may pass: a lost connection, too many requests, a conflict with another commit.
-#: The client repeats uploads (PUT) itself.
-RETRIES = Retry(
-    total=4,
-    allowed_methods={"GET", "HEAD", "POST"},
-    status_forcelist={408, 412, 425, 429, 500, 502, 503, 504},
-    backoff_factor=1.0,
-    backoff_max=60,
-    retry_after_max=300,
-    # The last answer says what is wrong.
-    raise_on_status=False,
-)
 _HINTS = {
     401: "The token in HF_TOKEN is mistyped, expired or revoked: make one with write permission",
     402: "Free some space there, or ask for more",
@@ -183,87 +192,66 @@ _HINTS = {
 }
 
 
-class _Patient(requests.adapters.HTTPAdapter):
-    """Repeats requests, and gives up one without an answer, for which the client waits for ever."""
-
-    def send(self, request, *arguments, **named):
-        named["timeout"] = named.get("timeout") or TIME_LIMITS
-        return super().send(request, *arguments, **named)
+def _limit_time(request: httpx2.Request) -> None:
+    """Give up `request` if there is no answer, for which huggingface_hub waits for ever."""
+    connect, read = TIME_LIMITS
+    request.extensions["timeout"] = httpx2.Timeout(read, connect=connect).as_dict()
 
 
-def _session() -> requests.Session:
-    session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Patient(max_retries=RETRIES))
-    # Else a .netrc would take the place of the token.
-    session.auth = lambda request: request
-    return session
+def _http_client() -> httpx2.Client:
+    return httpx2.Client(event_hooks={"request": [_limit_time]}, follow_redirects=True)
 
 
 @contextlib.contextmanager
-def hub_client(token: str) -> Iterator[huggingface_hub.HfApi]:
-    """The client for HF_ENDPOINT (else huggingface.co) with `token`; its settings are global, and
-    restored at the end. MlmError if the environment does not allow it."""
-    constants = huggingface_hub.constants
-    if constants.HF_HUB_OFFLINE:
+def hub_client(token: str) -> Iterator[HfApi]:
+    """The client for HF_ENDPOINT (else huggingface.co) with `token`. MlmError if the environment
+    does not allow it."""
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise MlmError("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. Unset it to publish")
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     if "@" in urlsplit(endpoint).netloc:
         # They would be sent in the place of the token.
         raise MlmError("HF_ENDPOINT holds a user name or password. Remove it; it is not shown here")
-    xet, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
     # The client's warnings show signed links.
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     disable_progress_bars()
-    huggingface_hub.configure_http_backend(_session)
+    huggingface_hub.set_client_factory(_http_client)
     try:
-        yield huggingface_hub.HfApi(endpoint=endpoint, token=token)
+        yield HfApi(endpoint=endpoint, token=token)
     finally:
+        huggingface_hub.close_session()
         logging.set_verbosity(verbosity)
-        constants.HF_HUB_DISABLE_XET = xet
-        huggingface_hub.configure_http_backend()
 
 
 def hub_error(error: Exception, destination: Destination) -> str | None:
     """What went wrong and what to do; None if neither the Hub nor the network is to blame."""
     cause: BaseException | None = error
-    # The client wraps what an upload raised.
-    while cause and not isinstance(cause, requests.RequestException):
+    # The client wraps what an upload raised; its storage raises Python's own errors.
+    while cause and not isinstance(cause, httpx2.HTTPError | ConnectionError | TimeoutError):
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return None
-    response = cause.response
+    response = getattr(cause, "response", None)
     if response is None:
         reasons = re.findall(r"\[Errno -?\d+\] ([^'\"()]+)|(timed out)", str(cause))
         reason = "".join(reasons[-1]).strip() if reasons else f"{type(cause).__name__}: {cause}"
         return f"The Hub cannot be reached: {reason}. Check the network and HF_ENDPOINT"
     status = response.status_code
-    answer = getattr(cause, "server_message", None) or response.text or response.reason
+    answer = getattr(cause, "server_message", None) or response.text or response.reason_phrase
     message = " ".join(answer.split())[:300].rstrip(".")
     words = f"The Hub refused what was sent to {destination} ({status}): {message}"
     return f"{words}. {_HINTS[status]}" if status in _HINTS else words
 
 
-#: Files in one commit: the Hub recommends few hundreds at most.
-FILES_IN_A_COMMIT = 50
-
-
-def sha256_of(file: CommitOperationAdd) -> str:
-    """The digest of a file's content when it was listed."""
-    return file.upload_info.sha256.hex()
-
-
 def publish(
-    destination: Destination,
-    files: Sequence[CommitOperationAdd],
-    title: str,
-    stale: re.Pattern | None = None,
+    destination: Destination, files: Mapping[str, Upload], title: str, stale: str | None = None
 ) -> str:
-    """Upload `files`, in this order, to a repository that is made if it is missing, remove its
-    other files that match `stale`, and return the last commit. huggingface_hub sends neither what
-    the Hub's storage has nor what the branch has, so a rerun resumes. MlmError, without
-    secrets, if the token or the destination is unfit, or the Hub or the network fails."""
+    """Upload `files`, by their paths, to a repository that is made if it is missing, remove its
+    other files that match the pattern `stale`, and return the last commit. huggingface_hub repeats
+    requests that fail in passing, commits many files in groups, and sends nothing that is there, so
+    that a rerun resumes. MlmError, without secrets, if the token or the destination is unfit, or
+    the Hub or the network fails."""
     token = token_from_environment()
     with hub_client(token) as api:
         try:
@@ -280,34 +268,23 @@ def publish(
 
 
 def _published(
-    api: HfApi,
-    destination: Destination,
-    files: Sequence[CommitOperationAdd],
-    title: str,
-    stale: re.Pattern | None,
+    api: HfApi, destination: Destination, files: Mapping[str, Upload], title: str, stale: str | None
 ) -> str:
     _make(api, destination)
-    there = set(api.list_repo_files(**destination.place))
-    wanted = {file.path_in_repo for file in files}
-    commit = ""
-    for start in range(0, len(files), FILES_IN_A_COMMIT):
-        group = files[start : start + FILES_IN_A_COMMIT]
-        total = sum(file.upload_info.size for file in group)
-        where = f"{destination.repository}: {title}, {start + len(group)} of {len(files)} file(s)"
-        print(f"{where}, {total:,} bytes", file=sys.stderr, flush=True)
-        operations: list[CommitOperationAdd | CommitOperationDelete] = [*group]
-        if group[-1] is files[-1] and stale:
-            gone = (path for path in sorted(there - wanted) if stale.fullmatch(path))
-            operations += [CommitOperationDelete(path, is_folder=False) for path in gone]
-        made = api.create_commit(
-            **destination.place, operations=operations, commit_message=title, num_threads=4
+    total = sum(file.size for file in files.values())
+    where = f"{destination.repository}: {title}"
+    print(f"{where}, {len(files)} file(s), {total:,} bytes", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for path, file in files.items():
+            file.place_at(Path(folder, path))
+        made = api.upload_folder(
+            **destination.place, folder_path=folder, commit_message=title, delete_patterns=stale
         )
-        commit = made.oid
-    # The client skips without a word what the repository's .gitignore matches.
-    if missing := sorted(wanted - set(api.list_repo_files(**destination.place))):
+    # The Hub skips without a word what the repository's .gitignore matches.
+    if missing := sorted(files.keys() - set(api.list_repo_files(**destination.place))):
         names = ", ".join(missing[:3])
         raise MlmError(f"{names}: not in {destination} after the upload. Has it a .gitignore?")
-    return commit
+    return made.oid
 
 
 def _make(api: HfApi, destination: Destination) -> None:
