@@ -1,4 +1,4 @@
-"""Models opened by PyTorch's transformers, in the environment that has it."""
+"""Models opened by transformers in the environments that have PyTorch, or TensorFlow and Flax."""
 
 import subprocess
 from pathlib import Path
@@ -8,14 +8,18 @@ from tests.conftest import not_here
 HERE = Path(__file__).parent
 
 
-def python_of_pytorch() -> Path:
-    """Its Python; skips the test where there is no PyTorch, and fails it in CI."""
-    python = HERE.parents[1] / ".venv-pytorch" / "bin" / "python"
+def python_of(environment: str) -> Path:
+    """The Python of an environment; skips the test where there is none, and fails it in CI."""
+    python = HERE.parents[1] / f".venv-{environment}" / "bin" / "python"
     if not python.exists():
-        not_here("no .venv-pytorch; make it with tests/pytorch/make_environment.sh")
+        not_here(f"no .venv-{environment}; make it with tests/make_environment.sh {environment}")
     return python
 
 
-def run_in_pytorch(script: str, *arguments) -> str:
-    command = [python_of_pytorch(), HERE / script, *arguments]
+def run_in(environment: str, script: str, *arguments) -> str:
+    command = [python_of(environment), HERE / script, *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def run_in_pytorch(script: str, *arguments) -> str:
+    return run_in("pytorch", script, *arguments)

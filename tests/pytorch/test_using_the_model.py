@@ -2,10 +2,11 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
-from in_pytorch import python_of_pytorch, run_in_pytorch
+from in_pytorch import python_of, run_in_pytorch
 from small_run import LENGTH, run_child, write_inputs
 from tests.conftest import ended, users_environment
 
@@ -35,7 +36,7 @@ def trained(place: Path, family: str) -> Path:
 
 
 def in_place(place: Path, *command) -> str:
-    return ended(python_of_pytorch(), *command, cwd=place, env=users_environment()).stdout
+    return ended(python_of("pytorch"), *command, cwd=place, env=users_environment()).stdout
 
 
 def agrees(place: Path) -> None:
@@ -51,8 +52,12 @@ def agrees(place: Path) -> None:
 @pytest.mark.parametrize("family", ["roberta-prelayernorm", "modernbert"])
 def test_every_block_of_the_page_runs_and_agrees_with_pytorch(tmp_path, family):
     place = trained(tmp_path, family)
-    assert [language for language, _ in BLOCKS] == ["python"] * 5
-    *opened, (_, exported), (_, used) = BLOCKS
+    assert [language for language, _ in BLOCKS] == ["python"] * 6
+    filled, (_, own), *opened, (_, exported), (_, used) = BLOCKS
+    answers = ended(sys.executable, "-c", own, cwd=place).stdout.splitlines()
+    assert len(answers) == 5
+    # As PyTorch answers.
+    opened.insert(0, filled)
     # In one process, which imports once.
     told = in_place(place, "-c", "\n".join(block for _, block in opened))
     assert "torch.Size([2, " in told and "tensor([[1." in told

@@ -1,13 +1,12 @@
 """Exports opened by the classes of TensorFlow and Flax, which transformers has up to version 4."""
 
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from exported_families import export_all, real
-from tests.conftest import ended, not_here, users_environment
+from in_pytorch import python_of
+from tests.conftest import ended, users_environment
 from tests.workflow.conftest import built  # noqa: F401
 
 pytestmark = pytest.mark.slow
@@ -26,9 +25,8 @@ FAMILIES = {
 
 def in_transformers_4(script: str, *arguments, cwd=None) -> None:
     """Run it where transformers has these classes."""
-    if find_spec("transformers.modeling_tf_utils") is None:
-        not_here("transformers has no classes of TensorFlow here")
-    ended(sys.executable, HERE / script, *arguments, cwd=cwd, env=users_environment())
+    python = python_of("transformers4")
+    ended(python, HERE / script, *arguments, cwd=cwd, env=users_environment())
 
 
 @pytest.mark.parametrize("framework", FAMILIES)

@@ -7,7 +7,7 @@ import pytest
 import transformers
 
 from mlm.config.families import FAMILIES
-from mlm.config.model_fields import ACTIVATIONS, unbuilt_fields, unknown_fields
+from mlm.config.model_fields import ACTIVATIONS, in_numbers, unbuilt_fields, unknown_fields
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 from mlm.model.network import Network
@@ -17,7 +17,7 @@ from mlm.model.ops import ops_of
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_field_of_the_library_has_a_place_in_the_table(family):
     config = transformers.AutoConfig.for_model(family, **FAMILIES[family].required_fields)
-    fields = {name: value for name, value in config.to_dict().items() if value is not None}
+    fields = in_numbers({n: value for n, value in config.to_dict().items() if value is not None})
     aliases = {name: fields[own] for name, own in config.attribute_map.items()}
     assert FAMILIES[family].own_names.items() >= config.attribute_map.items()
     assert not [*unknown_fields(fields | aliases, family)]
@@ -29,6 +29,53 @@ def test_every_field_of_the_library_has_a_place_in_the_table(family):
         f.name: fields[f.name] for f in read if f.default is not None and f.name not in later
     }
     assert {f.name for f in read} - later <= fields.keys()
+
+
+ROPE = {
+    "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def modernbert(**fields) -> dict:
+    return in_numbers({"model_type": "modernbert", **fields})
+
+
+@pytest.mark.parametrize(
+    ("types", "stored", "every"),
+    [
+        ([GLOBAL, LOCAL, LOCAL, GLOBAL, LOCAL], None, 3),
+        ([GLOBAL, GLOBAL], None, 1),
+        ([GLOBAL, LOCAL], None, 2),
+        ([GLOBAL, LOCAL], 3, 3),
+        ([GLOBAL, LOCAL, GLOBAL], 3, 2),
+    ],
+)
+def test_a_modernbert_of_version_5_is_read_in_numbers(types, stored, every):
+    fields = modernbert(rope_parameters=ROPE, layer_types=types, global_attn_every_n_layers=stored)
+    assert fields == {
+        "model_type": "modernbert",
+        "global_attn_every_n_layers": every,
+        "global_rope_theta": 500.0,
+        "local_rope_theta": 100.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("layer_types", [LOCAL, GLOBAL]),
+        ("layer_types", [GLOBAL, GLOBAL, LOCAL]),
+        ("layer_types", 7),
+        ("rope_parameters", {GLOBAL: ROPE[GLOBAL]}),
+        ("rope_parameters", ROPE | {LOCAL: {"rope_type": "yarn", "rope_theta": 1.0}}),
+        ("rope_parameters", "yarn"),
+    ],
+)
+def test_another_network_of_version_5_is_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        modernbert(**{name: value})
 
 
 def test_a_published_file_may_say_what_changes_nothing():

@@ -21,7 +21,7 @@ from mlm.config.fields import (
     section,
     unexpanded,
 )
-from mlm.config.model_fields import unbuilt_fields, unknown_fields
+from mlm.config.model_fields import in_numbers, unbuilt_fields, unknown_fields
 from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -364,4 +364,4 @@ def content_of(path: str) -> dict[str, Any]:
         raise ValueError(f"is not readable as JSON ({error})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise ValueError("names no model_type")
-    return content
+    return in_numbers(content)

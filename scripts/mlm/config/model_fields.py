@@ -1,5 +1,4 @@
-"""Which fields of a config.json of transformers 4 a network computes with, and which it may not
-have."""
+"""Which fields of a config.json a network computes with, and which it may not have."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,8 +14,10 @@ _ONLY = {
     "pruned_heads": {},
     "tf_legacy_loss": False,
 }
-#: Fields of transformers 5, which say in their own way what a ModernBERT's other fields say.
+#: Fields of transformers 5 for what a ModernBERT's other fields say in a number each.
 _OF_VERSION_5 = ("layer_types", "rope_parameters")
+#: By kind of layer: what transformers 5 calls it, and the field with the base of its positions.
+_THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 #: Fields without effect on a masked language model: of other heads, of generating text, of
 #: loading and of the format.
 _WITHOUT_EFFECT = """
@@ -40,6 +41,46 @@ typical_p use_bfloat16 use_cache vocab_list
 """
 #: Those of `mlm.model.network`.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
+
+
+def in_numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` of a config.json with `_OF_VERSION_5` as numbers: a ModernBERT's bases of rotary
+    positions, and how many layers lie between two global ones. Raises ValueError for others."""
+    if fields.get("model_type") != "modernbert":
+        return dict(fields)
+    numbers = {name: value for name, value in fields.items() if name not in _OF_VERSION_5}
+    if rope := fields.get("rope_parameters"):
+        try:
+            thetas = {kind: float(rope[kind]["rope_theta"]) for kind in _THETAS}
+        except (KeyError, TypeError, ValueError):
+            thetas = {}
+        plain = {kind: {"rope_type": "default", "rope_theta": b} for kind, b in thetas.items()}
+        if rope != plain or not plain:
+            raise ValueError(
+                f"rope_parameters: found {rope}, expected a rope_theta of rope_type: default for "
+                f"each of {', '.join(_THETAS)}"
+            )
+        numbers |= {_THETAS[kind]: base for kind, base in thetas.items()}
+    if (types := fields.get("layer_types")) is not None:
+        stored = numbers.get("global_attn_every_n_layers")
+        numbers["global_attn_every_n_layers"] = _layers_between(types, stored)
+    return numbers
+
+
+def _layers_between(types: Any, stored: int | None) -> int:
+    """That n for which each n-th of a ModernBERT's layers is global, `stored` if it is one. Raises
+    ValueError if there is none."""
+    kinds = types if isinstance(types, list) else []
+    further = (n for n, kind in enumerate(kinds) if n and kind == "full_attention")
+    for every in (stored, next(further, len(kinds))):
+        if every and types == [
+            "sliding_attention" if n % every else "full_attention" for n in range(len(kinds))
+        ]:
+            return every
+    raise ValueError(
+        f"layer_types: found {types}, expected full_attention in each n-th layer from the first "
+        "on, and sliding_attention in the others"
+    )
 
 
 def unknown_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
@@ -72,7 +113,6 @@ def unbuilt_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     for name in _OF_VERSION_5:
         if fields.get(name) is not None:
             yield (
-                f"{name} is a field of transformers 5; say it in those of version 4, which are "
-                "global_attn_every_n_layers, global_rope_theta and local_rope_theta, and leave it "
-                "out"
+                f"{name}: say it in numbers, global_attn_every_n_layers, global_rope_theta and "
+                "local_rope_theta, and leave it out"
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mlm.config.families import FAMILIES, Family, Names
-from mlm.config.model_fields import unbuilt_fields
+from mlm.config.model_fields import in_numbers, unbuilt_fields
 from mlm.foundations.errors import ConfigError
 
 #: Sizes that are whole numbers of 1 or more.
@@ -58,12 +58,16 @@ class Architecture:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
-        """That of a config.json of transformers 4. Raises ConfigError with every size that is
-        missing, or else with everything that is not built here."""
+        """That of a config.json. Raises ConfigError with every size that is missing, or else with
+        everything that is not built here."""
         family = config.get("model_type")
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)
             raise ConfigError([f"model_type: found {family!r}, expected one of {known}"])
+        try:
+            config = in_numbers(config)
+        except ValueError as error:
+            raise ConfigError([str(error)]) from None
         fields, values = FAMILIES[family].fields, FAMILIES[family].read(config)
         if missing := [fields[own].name for own, value in values.items() if value is None]:
             raise ConfigError([f"{name}: missing, expected a whole number" for name in missing])

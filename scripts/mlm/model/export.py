@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.model_fields import in_numbers
 from mlm.foundations.atomic import write_json, write_weights
 
 
@@ -28,7 +29,8 @@ def write_configuration(config, path: str | Path) -> None:
 
     config = copy.deepcopy(config)
     config.architectures = [MODEL_FOR_MASKED_LM_MAPPING_NAMES[config.model_type]]
-    config.torch_dtype = "float32"
+    config.dtype = "float32"
     fields = config.to_dict()
     fields.pop("_name_or_path", None)
-    write_json(path, fields)
+    # For transformers 5, and in numbers for version 4.
+    write_json(path, fields | in_numbers(fields))

@@ -8,7 +8,7 @@ from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.
 _NOT_THE_MODEL = (
-    *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
+    *("architectures", "auto_map", "transformers_version", "dtype", "torch_dtype", "_name_or_path"),
 )
 
 
