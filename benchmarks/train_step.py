@@ -7,7 +7,7 @@ Each side trains the same RoBERTa from random weights on the same batch with Ada
 a process of its own that waits while the others have their turn, so that whatever else the machine
 does slows all. `tensorflow` and `jax` are the engines' own steps; JAX draws its masks in the step,
 TensorFlow's are drawn beforehand. `pytorch` and `compiled` are RobertaForMaskedLM of transformers 5
-with its own loss, from .venv-pytorch (tests/pytorch/make_environment.sh), without and with
+with its own loss, from .venv-pytorch (tests/make_environment.sh pytorch), without and with
 torch.compile. --against adds the same sides from the benchmarks/train_step.py of another checkout.
 Figures are medians over the turns; ratios are of a turn's seconds to those of the first side in
 that turn.
@@ -204,7 +204,7 @@ def start(side: str, root: Path, arguments: list[str], threads: int) -> subproce
     pytorch = ROOT / ".venv-pytorch" / "bin" / "python"
     if side in ("pytorch", "compiled") and not pytorch.exists():
         sys.exit(
-            f"{side}: {pytorch} is missing. Make it with tests/pytorch/make_environment.sh, or "
+            f"{side}: {pytorch} is missing. Make it with tests/make_environment.sh pytorch, or "
             "leave PyTorch out: --with tensorflow jax"
         )
     worker = subprocess.Popen(

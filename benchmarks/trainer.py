@@ -4,7 +4,7 @@
     python benchmarks/trainer.py [--threads 2] [--seed 0]
 
 The default run trains first, with its start and its export. Then RobertaForMaskedLM of its size
-trains for as many seconds in PyTorch (.venv-pytorch, from tests/pytorch/make_environment.sh) with
+trains for as many seconds in PyTorch (.venv-pytorch, from tests/make_environment.sh pytorch) with
 Trainer and DataCollatorForLanguageModeling: AdamW at 1e-3, batches of 32, 15 % masked, dropout of
 0.1, a linear schedule that follows the clock. Both see the same samples of the same tokenizer, on
 the same threads, and the workflow evaluates both models on the same masked tokens of the test

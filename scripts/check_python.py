@@ -6,8 +6,11 @@ Any Python 3.8 runs it: no newer syntax here.
 """
 
 import importlib.util
+import os
 import platform
+import shutil
 import sys
+import sysconfig
 
 from mlm.foundations.supported_python import unsuitable
 
@@ -28,12 +31,23 @@ def problem() -> str:
     wrong = unsuitable(sys.version_info)
     if not wrong and importlib.util.find_spec("ensurepip") is None:
         wrong = "This Python comes without ensurepip (on Debian and Ubuntu: python3-venv)"
+    if not wrong and sys.version_info >= (3, 14) and not _builds_packages():
+        wrong = (
+            "For Python 3.14 one package, immutables, is built from its source, which needs a C "
+            "compiler and Python's headers (on Debian and Ubuntu: gcc and python3-dev)"
+        )
     if not wrong:
         return ""
     return (
         f"{wrong} ({sys.executable}). Run the same lines with another in the place of python3. To "
         f"install one for yourself, ~/.local/bin/python3.13:\n  {UV}"
     )
+
+
+def _builds_packages() -> bool:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    return shutil.which(compiler) is not None and os.path.exists(header)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ PYTHON = ROOT / ".venv-preflight-gpu" / "bin" / "python"
 def with_gpu_compiler(monkeypatch):
     """`compile_for` starts the Python that has the compiler of GPUs."""
     if not PYTHON.exists():
-        not_here("no .venv-preflight-gpu; make it with tests/preflight/make_gpu_environment.sh")
+        not_here("no .venv-preflight-gpu; make it with tests/make_environment.sh preflight-gpu")
     monkeypatch.setattr(sys, "executable", str(PYTHON))
 
 

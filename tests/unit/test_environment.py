@@ -14,30 +14,41 @@ from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.working_directory import check_dates, check_place
 
-REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_pinned_environment_passes():
-    check_environment(REQUIREMENTS)
+    check_environment()
 
 
-def test_missing_and_other_versions_are_told_together(monkeypatch):
-    installed = environment.pinned_versions(REQUIREMENTS) | {"pyarrow": None, "numpy": "1.0"}
+@pytest.mark.parametrize(
+    ("lock", "tensorflow"),
+    [
+        ("requirements.txt", "tensorflow"),
+        ("requirements-jax.txt", None),
+        ("requirements-tpu-tensorflow.txt", "tensorflow-tpu"),
+    ],
+)
+def test_missing_and_other_versions_are_told_together(monkeypatch, lock, tensorflow):
+    installed = environment.pinned_versions(ROOT / "envs" / lock)
+    installed["tensorflow"] = installed.get(tensorflow)
     monkeypatch.setattr(environment, "installed_version", installed.get)
-    text = refusal(check_environment, REQUIREMENTS)
+    check_environment()
+    installed |= {"pyarrow": None, "numpy": "1.0"}
+    text = refusal(check_environment)
     assert "pyarrow is missing" in text and "numpy 1.0 is installed" in text
-    assert "--require-hashes -r " in text and "envs/requirements.txt\n" in text
+    assert "--require-hashes -r " in text and f"envs/{lock}\n" in text
 
 
-@pytest.mark.parametrize("version", [(3, 10, 9), (3, 14, 0)])
+@pytest.mark.parametrize("version", [(3, 10, 9), (3, 15, 0)])
 def test_a_python_that_does_not_suit_is_named(monkeypatch, version):
     monkeypatch.setattr(environment.sys, "version_info", version)
-    with pytest.raises(MlmError, match=r"Python 3\.1. .* 3\.11 to 3\.13"):
-        check_environment(REQUIREMENTS)
+    with pytest.raises(MlmError, match=r"Python 3\.1. .* 3\.11 to 3\.14"):
+        check_environment()
 
 
 def test_a_locale_that_has_not_all_characters_is_told_at_once():
-    how = {"cwd": REQUIREMENTS.parents[1], "env": os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}}
+    how = {"cwd": ROOT, "env": os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}}
     ran = ended(sys.executable, "scripts/fill.py", "a [MASK]", status=1, **how)
     assert "Traceback" not in ran.stderr and "PYTHONUTF8=1" in ran.stderr
 
@@ -46,9 +57,12 @@ def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
     check = loaded("check_python")
     assert check.problem() == ""
     monkeypatch.setattr(check.sys, "version_info", (3, 9, 18))
-    assert "3.11 to 3.13" in check.problem()
+    assert "3.11 to 3.14" in check.problem()
+    monkeypatch.setattr(check.sys, "version_info", (3, 14, 0))
+    monkeypatch.setattr(check.shutil, "which", lambda _: None)
+    assert "C compiler" in check.problem()
     for file in ("check_python.py", "mlm/foundations/supported_python.py"):
-        text = (REQUIREMENTS.parents[1] / "scripts" / file).read_text()
+        text = (ROOT / "scripts" / file).read_text()
         ast.parse(text, feature_version=(3, 8))
 
 

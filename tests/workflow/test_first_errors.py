@@ -66,7 +66,7 @@ def test_a_preflight_without_its_packages(tmp_path):
     answer = snakemake(tmp_path, "preflight", before="import sys; sys.modules['libtpu'] = None")
     assert "The preflight needs libtpu, the TPU compiler, which is not installed in " in answer
     assert "-m pip install --no-deps --no-compile --require-hashes -r " in answer
-    assert f"{ROOT}/envs/requirements-preflight.txt" in answer
+    assert f"{ROOT}/envs/requirements-tpu.txt" in answer
 
 
 def test_a_result_of_the_future(tmp_path):

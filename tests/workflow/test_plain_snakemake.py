@@ -35,9 +35,9 @@ def plain(tmp_path_factory) -> Path:
     """The `bin` of an environment with Snakemake and what it depends on."""
     place = tmp_path_factory.mktemp("plain")
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    lock = ROOT / "envs" / "requirements-plan.txt"
-    pip = [place / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", lock]
-    subprocess.run(pip, check=True)
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", place / "bin/python"]
+    versions = ROOT / "envs" / "requirements-jax.txt"
+    subprocess.run([*uv, "--constraints", versions, "snakemake[reports]"], check=True)
     return place / "bin"
 
 

@@ -71,7 +71,7 @@ _NOISE = re.compile(r"I\d{4} |WARNING: All log messages before")
 _ANSWER = "answer: "
 
 #: The locks that have the compilers.
-_LOCK, _GPU_LOCK = "requirements-preflight.txt", "requirements-preflight-gpu.txt"
+_LOCK, _GPU_LOCK = "requirements-tpu.txt", "requirements-preflight-gpu.txt"
 #: The packages of the GPU's: XLA's backend, ptxas and the library of its attention.
 GPU_COMPILER = (
     *("jax-cuda12-pjrt", "jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12", "nvidia-cudnn-cu12"),

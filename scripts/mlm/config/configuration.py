@@ -16,7 +16,7 @@ from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining, engine_for
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
-from mlm.foundations.environment import missing_frameworks
+from mlm.foundations.environment import NO_TENSORFLOW, installed_version
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -110,7 +110,10 @@ class Configuration(Section):
                 "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
                 "have. Set engine: jax, or leave it out"
             )
-        yield from missing_frameworks(engines)
+        # An environment for plans alone has neither.
+        jax_alone = installed_version("jax") and not installed_version("tensorflow")
+        if "tensorflow" in engines and jax_alone:
+            yield NO_TENSORFLOW
         for name, run in runs.items():
             if run.pretraining.continue_from.run is not None:
                 where = f"runs.{name}: pretraining.continue_from."

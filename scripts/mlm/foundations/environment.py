@@ -5,7 +5,7 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,18 +16,15 @@ from mlm.foundations.supported_python import unsuitable
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 _LIBRARY = Path(__file__).parents[2]
 
-#: The packages that the workflow itself imports, whichever framework trains.
+#: The packages that the workflow itself imports, beside TensorFlow, which its engine alone needs.
 PACKAGES = (
-    *("datasets", "google-crc32c", "huggingface-hub", "jinja2", "matplotlib", "numpy", "orjson"),
-    *("pandas", "pyarrow", "safetensors", "scipy", "sentencepiece", "tokenizers", "transformers"),
-    "zstandard",
+    *("datasets", "google-crc32c", "huggingface-hub", "jax", "jaxlib", "jinja2", "matplotlib"),
+    *("numpy", "orjson", "pandas", "pyarrow", "safetensors", "scipy", "sentencepiece"),
+    *("tokenizers", "transformers", "zstandard"),
 )
-#: By engine, what computes: one of the two is needed. On a TPU VM tensorflow has another name.
-FRAMEWORKS = {"jax": ("jax", "jaxlib"), "tensorflow": ("tensorflow", "tf-keras")}
 NO_JAX = (
-    "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It comes with "
-    "envs/requirements.txt; on a TPU VM it wants an environment of its own (pip install "
-    "'jax[tpu]'), since TensorFlow's there needs an older libtpu"
+    "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. Install the "
+    "packages of envs/requirements-jax.txt"
 )
 NO_TENSORFLOW = (
     "TensorFlow is not installed here, which pretraining.engine: tensorflow needs. It comes with "
@@ -46,18 +43,29 @@ def install_command(lock: str) -> str:
 
 
 def pinned_versions(requirements: Path) -> dict[str, str]:
-    """Package versions that a requirements file pins with `==`."""
-    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(), re.MULTILINE)
-    return {name.lower().replace("_", "-"): version for name, version in pins}
+    """Package versions that a lock, and those that it names, pin with `==`."""
+    text = requirements.read_text()
+    versions: dict[str, str] = {}
+    for other in re.findall(r"^-r (\S+)", text, re.MULTILINE):
+        versions |= pinned_versions(requirements.with_name(other))
+    return versions | dict(re.findall(r"^([a-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE))
 
 
 @cache
 def installed_version(package: str) -> str | None:
-    """The installed version of `package` or of what stands in for it, else None."""
-    for name in (package, f"{package}-tpu", f"{package}-cpu"):
+    """The installed version of `package`, of any build of TensorFlow, or None."""
+    builds = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")
+    for name in builds if package == "tensorflow" else (package,):
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
     return None
+
+
+def lock_of_this_environment() -> str:
+    """The name of the lock whose versions are expected here."""
+    if installed_version("tensorflow-tpu"):
+        return "requirements-tpu-tensorflow.txt"
+    return "requirements.txt" if installed_version("tensorflow") else "requirements-jax.txt"
 
 
 def check_encoding() -> None:
@@ -70,7 +78,7 @@ def check_encoding() -> None:
         )
 
 
-def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") -> None:
+def check_environment() -> None:
     """Raise MlmError if Python or its encoding does not suit, or a package or its version."""
     check_encoding()
     if wrong := unsuitable(sys.version_info):
@@ -78,13 +86,10 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
             f"{wrong}. This one is {sys.executable}. Remove the environment and make it with "
             "another Python: python3 scripts/check_python.py says which"
         )
-    problems = []
-    pins = pinned_versions(requirements)
-    optional = (p for packages in FRAMEWORKS.values() for p in packages if installed_version(p))
-    if not any(map(installed_version, FRAMEWORKS)):
-        problems.append("neither jax nor tensorflow is installed; one of them is expected")
-    for package in (*PACKAGES, *optional):
-        found, wanted = installed_version(package), pins.get(package)
+    lock, problems = lock_of_this_environment(), []
+    pins = pinned_versions(ENVIRONMENTS / lock)
+    for package in (*PACKAGES, *(["tensorflow"] if installed_version("tensorflow") else [])):
+        found, wanted = installed_version(package), pins.get(package) or pins[f"{package}-tpu"]
         if found is None:
             problems.append(f"{package} is missing; {package}=={wanted} is expected")
         elif found.split("+")[0] != wanted:
@@ -92,23 +97,14 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
     if problems:
         raise MlmError(
             f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
-            f"Install what is pinned: {install_command(requirements.name)}\n"
+            f"Install what is pinned: {install_command(lock)}\n"
             "Or let Snakemake make an environment for the jobs: add --sdm conda to the same command"
         )
 
 
-def missing_frameworks(engines: Collection[str]) -> list[str]:
-    """A line for each of `engines` whose framework is missing here. Without any framework, this is
-    an environment for plans alone, and jobs have another."""
-    if not any(map(installed_version, FRAMEWORKS)):
-        return []
-    lines = {"jax": NO_JAX, "tensorflow": NO_TENSORFLOW}
-    return [line for e, line in lines.items() if e in engines and not installed_version(e)]
-
-
 def package_versions(packages: Iterable[str]) -> dict[str, str]:
     """Installed versions of `packages` by name."""
-    return {p: v for p in packages if (v := installed_version(p)) is not None}
+    return {p: v for p in sorted(packages) if (v := installed_version(p)) is not None}
 
 
 def child_environment(*places: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The Pythons that the pinned packages are for. Any Python 3.8 reads this: no newer syntax here."""
 
 OLDEST_PYTHON = (3, 11)
-NEWEST_PYTHON = (3, 13)
+NEWEST_PYTHON = (3, 14)
 
 
 def unsuitable(version: tuple) -> str:

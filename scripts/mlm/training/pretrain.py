@@ -11,7 +11,7 @@ from mlm.config.resolution import RunConfiguration
 from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.environment import FRAMEWORKS, PACKAGES, package_versions
+from mlm.foundations.environment import PACKAGES, package_versions
 from mlm.foundations.errors import listed
 from mlm.foundations.terminal import show
 from mlm.model.export import ExportedModel
@@ -219,7 +219,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
             tokenizer=file_sha256(files.tokenizer),
             manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         ),
-        packages=package_versions((*PACKAGES, *FRAMEWORKS[devices.framework])),
+        packages=package_versions({*PACKAGES, devices.framework}),
         shuffle_window=section.shuffle_window,
         deterministic=devices.arithmetic.get("deterministic"),
         processes=devices.arithmetic.get("processes"),
