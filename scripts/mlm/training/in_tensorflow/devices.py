@@ -8,8 +8,8 @@ from mlm.training.devices import Devices
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 _GPU_ADVICE = (
-    "Check the driver with nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
-    "or set accelerator.kind: cpu"
+    "Train with pretraining.engine: jax and the packages of envs/requirements-gpu.txt, check the "
+    "driver with nvidia-smi, or set accelerator.kind: cpu"
 )
 
 
@@ -82,6 +82,6 @@ def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
             f"No TPU can be used. Tried a TPU of this machine ({found}). TensorFlow "
             f"{tf.__version__} says: {first_line(error)}. Rehearse here with "
             "accelerator.virtual_replicas: 8, set accelerator.kind: cpu, or run on a TPU VM with "
-            "the packages of envs/requirements-tpu.txt (docs/tpu.md)."
+            "the packages of envs/requirements-tpu-tensorflow.txt (docs/tpu.md)."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
