@@ -211,7 +211,7 @@ rule corpus:
     params:
         files={
             part: identities(paths)
-            for part, paths in (CORPUS_FILES | {"filters": FILTER_FILES}).items()
+            for part, paths in dict(**CORPUS_FILES, filters=FILTER_FILES).items()
         },
         corpus=CORPUS.as_param(),
         file_counts=settings.corpus.count.as_param(),

@@ -9,7 +9,7 @@ REPORTED_FILES = {
     **({"preflight": "preflight.json"} if settings.preflight.enabled else {}),
     **({"finetune": "finetune/metrics.json"} if settings.finetune.enabled else {}),
 }
-REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if settings.finetune.enabled else {})
+REPORT_FIGURES = {**FIGURES, **(FINETUNING_FIGURES if settings.finetune.enabled else {})}
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = sorted(f for f in (BASE / "report").rglob("*.*") if f.suffix != ".rst")
 
