@@ -5,7 +5,7 @@ from functools import partial
 from mlm.config.fields import SPLITS, canonical
 from mlm.config.finetune import label_of
 from mlm.config.memory import tokens_of
-from mlm.config.named_files import all_named_files
+from mlm.config.named_files import all_named_files, files_of_other_runs
 from mlm.config.resolution import corpus_configuration, trainings
 from mlm.config.sources import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
@@ -15,7 +15,6 @@ from mlm.foundations.artefacts import NotCompared, portable
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.model.checkpoints import checkpoint_files
-from mlm.report.other_runs import files_of_other_runs
 from mlm.tokenizer.pretrained import source_files
 
 # Jobs read the rules as well, and need not print the same lines again.

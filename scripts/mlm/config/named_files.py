@@ -3,7 +3,8 @@ results of a missing file as up to date, whatever else changed."""
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mlm.config.configuration import Configuration
@@ -79,3 +80,22 @@ def _named(settings: Configuration) -> Iterator[tuple[str, str, bool]]:
         yield "tokenizer.pretrained.path", settings.tokenizer.pretrained.path, False
     for name, place in settings.report.also.items():
         yield f"report.also.{name}", place, False
+
+
+def files_of_other_runs(also: Mapping[str, str]) -> list[Path]:
+    """The files that are read of the directories of `report.also`, by name; MlmError with every
+    directory that lacks one or is of this working directory."""
+    problems, files = [], []
+    for name, directory in also.items():
+        place, key = Path(directory), f"report.also.{name}: {directory}"
+        of_run = [place / "training.json", place / "evaluation.json"]
+        if Path("results").resolve() in place.resolve().parents:
+            problems.append(f"{key} is of this working directory itself")
+        elif missing := [file.name for file in of_run if not file.is_file()]:
+            near = sorted(place.glob("results/runs/*/evaluation.json"))
+            hint = near[0].parent if near else "../other/results/runs/base"
+            problems.append(f"{key} lacks {' and '.join(missing)}; expected such as {hint}")
+        files += of_run
+    if problems:
+        raise MlmError(f"Runs of other directories:\n{listed(problems)}")
+    return files

@@ -1,6 +1,5 @@
 """Runs of other working directories that join the report (`report.also`), read only."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -8,7 +7,7 @@ from typing import Self
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import HOW_TO_REMAKE, MlmError, listed
+from mlm.foundations.errors import HOW_TO_REMAKE, MlmError
 from mlm.training.artefacts import Training
 
 #: What is read of each.
@@ -48,22 +47,3 @@ class OtherRun:
             )
         digests = {f"report.also.{name}: {f.name}": file_sha256(f) for f in files.values()}
         return cls(name, digests, **made)
-
-
-def files_of_other_runs(also: Mapping[str, str]) -> list[Path]:
-    """The files that are read of the directories of `also`, by name; MlmError with every directory
-    that lacks one or is of this working directory."""
-    problems, files = [], []
-    for name, directory in also.items():
-        place, key = Path(directory), f"report.also.{name}: {directory}"
-        own = [place / f"{stage}.json" for stage in OTHER_FILES]
-        if Path("results").resolve() in place.resolve().parents:
-            problems.append(f"{key} is of this working directory itself")
-        elif missing := [file.name for file in own if not file.is_file()]:
-            near = sorted(place.glob("results/runs/*/evaluation.json"))
-            hint = near[0].parent if near else "../other/results/runs/base"
-            problems.append(f"{key} lacks {' and '.join(missing)}; expected such as {hint}")
-        files += own
-    if problems:
-        raise MlmError(f"Runs of other directories:\n{listed(problems)}")
-    return files
