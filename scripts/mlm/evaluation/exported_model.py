@@ -19,8 +19,8 @@ def load_tokenizer(directory: str | Path):
     from mlm.foundations.transformers_setup import transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
-        return transformers.AutoTokenizer.from_pretrained(
-            directory, local_files_only=True, use_fast=True
+        return transformers.PreTrainedTokenizerFast.from_pretrained(
+            directory, local_files_only=True
         )
 
 

@@ -64,11 +64,15 @@ class Encoder:
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
         """Load a saved tokenizer. Raises MlmError if one of its files is missing or damaged."""
         path = Path(tokenizer_json)
-        tokens = path.with_name("special_tokens_map.json")
+        tokens, config = (
+            path.with_name(f"{name}.json") for name in ("special_tokens_map", "tokenizer_config")
+        )
+        if not tokens.exists() and config.exists():
+            # transformers 5 writes them there alone.
+            tokens = config
         with reading(tokens, "the special tokens of a tokenizer"):
             content = _read(tokens)
             texts = {name: content[f"{name}_token"] for name in SPECIAL_NAMES}
-        config = path.with_name("tokenizer_config.json")
         literal = _read(config).get("unknown_literal") if config.exists() else None
         with reading(path, "a tokenizer"):
             return cls(_read(path), texts, literal)
