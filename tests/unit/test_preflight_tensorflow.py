@@ -35,6 +35,10 @@ def test_a_planted_fault_is_refused_in_xlas_words(fault, words):
     assert xla_refusal(total, BATCH) is None
 
 
-def test_the_step_that_trains_compiles(tmp_path):
+@pytest.mark.parametrize(
+    "optimizer, accumulated", [("adamw", 1), pytest.param("muon", 2, marks=pytest.mark.slow)]
+)
+def test_the_step_that_trains_compiles(tmp_path, optimizer, accumulated):
     devices = Devices("tensorflow", tf.distribute.get_strategy(), "cpu", "float32", 1, {"lanes": 1})
-    assert xla_refusal_of(small_pretraining(tmp_path, accumulated=2), devices) is None
+    run = small_pretraining(tmp_path, optimizer, accumulated)
+    assert xla_refusal_of(run, devices) is None

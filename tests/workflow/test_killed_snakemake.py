@@ -16,7 +16,7 @@ COMMAND = ("--cores=1", "-s", str(ROOT / "Snakefile"), TARGET)
 def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one(tmp_path):
     # A corpus that takes seconds.
     lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
-    (tmp_path / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(4)))
+    (tmp_path / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(2)))
     project = Project(tmp_path)
     project.write_config(TINY | {"corpus": {"source": "files", "files": {"train": ["train.txt"]}}})
     run = start(project, *COMMAND, log="first")
