@@ -27,6 +27,9 @@ def _as_if_missing(*names: str) -> Iterator[None]:
 with _as_if_missing("jax", "pandas", "scipy"):
     import tensorflow as tf
 
+# It warns of functions that are compiled for several shapes, as `in_one_pass` does on purpose.
+tf.get_logger().setLevel("ERROR")
+
 __all__ = ["as_written", "in_one_pass", "tf"]
 
 #: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
