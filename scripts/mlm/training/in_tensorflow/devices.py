@@ -23,6 +23,8 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     # The order in which a CPU adds up depends on its number of threads, so that this number
     # is part of the result and never what the scheduler happens to give.
     tf.config.experimental.enable_op_determinism()
+    # TensorFlow asks for it then; nothing here is drawn by it.
+    tf.random.set_seed(1)
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     strategy = _strategy(kind, settings)
