@@ -24,6 +24,7 @@ ORDER = (
 COMPUTES_NO_BITS = {
     f"mlm.{module}": reason
     for reason, modules in {
+        "when what is logged": "training.loop",
         "messages": "model.architecture foundations.errors "
         "foundations.interrupts foundations.terminal "
         "foundations.phrasing foundations.environment foundations.supported_python "

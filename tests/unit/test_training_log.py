@@ -6,6 +6,7 @@ import report_artefacts
 
 from mlm.config.optimizers import OptimizerSection
 from mlm.training.console import Console
+from mlm.training.loop import Schedule
 from mlm.training.periodic_actions import Logging
 from mlm.training.training_log import Row, TrainingLog
 
@@ -14,15 +15,9 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     """Compilation, as after a resume one step before a row, is no measure of what is to come."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("mlm.training.console.time.monotonic", lambda: clock.now)
-    section = SimpleNamespace(
-        optimizer=OptimizerSection().scheduled(1040),
-        validation=SimpleNamespace(every=1000),
-        log_every=20,
-    )
-    train = SimpleNamespace(num_samples=100, sequence_length=16)
-    run = SimpleNamespace(name="base", steps=1040, batch_size=4, train=train, pretraining=section)
-    log, console = TrainingLog(), Console(run)
-    logging = Logging(run, log, console)
+    schedule = Schedule("base", 1040, 4, 100, 16, OptimizerSection().scheduled(1040), 20, 1000)
+    log, console = TrainingLog(), Console(schedule)
+    logging = Logging(schedule, log, console)
     for step, now in ((20, 100.0), (40, 110.0)):
         clock.now = now
         log.sums.add({"loss": 400.0, "accuracy": 10.0, "predictions": 100.0, "overflow": 0.0})
@@ -45,8 +40,7 @@ def test_a_row_is_a_mean_over_predictions_and_of_none_no_figure(capsys):
     first, second = (row.cells() for row in rows)
     assert first[2:4] == ["4.666667", "0.333333"] and second[2:4] == ["", ""]
     assert (log.predictions, log.overflow) == (3.0, 4.0)
-    run = SimpleNamespace(name="base", steps=20)
-    console = Console(run)
+    console = Console(Schedule("base", 20, 1, 1, 1, OptimizerSection().scheduled(20), 20, 20))
     console._compiled = 0.0, 1
     console.write(rows[1])
     assert "step 20/20, no prediction, learning rate" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from mlm.foundations.terminal import answer
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.engine import start_from_counts
 from mlm.training.frameworks import engine_of, open_devices
 from mlm.training.gfile import bytes_below
 from mlm.training.run import RunFiles, read_manifests, run_of
@@ -314,9 +315,10 @@ def rehearse_steps(
         )
         return None
     begin = time.monotonic()
-    engine = engine_of(run_of(timed, files, manifests, devices.replicas), devices)
+    timed_run = run_of(timed, files, manifests, devices.replicas)
+    engine = engine_of(timed_run, devices)
     if run.model.initialisation.embeddings == "cooccurrence":
-        engine.start_from_counts()
+        start_from_counts(engine, timed_run)
     engine.advance(1)
     begun, made = time.monotonic(), 0
     while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import psutil
 
 from mlm.foundations.terminal import Progress
-from mlm.training.run import Run
+from mlm.training.loop import Schedule
 from mlm.training.training_log import Row
 
 #: Seconds between two lines on stderr.
@@ -18,8 +18,8 @@ class Console:
     """Progress and speed of a training, without its first execution, which compiles and says
     nothing of the ones to come."""
 
-    def __init__(self, run: Run):
-        self._run, self._figure = run, ""
+    def __init__(self, schedule: Schedule):
+        self._schedule, self._figure = schedule, ""
         self._began, self._last_line = time.monotonic(), 0.0
         #: Time and step of the first execution, and of the last row.
         self._compiled: tuple[float, int] | None = None
@@ -30,8 +30,8 @@ class Console:
         if self._compiled is None:
             self._compiled = self._window = time.monotonic(), step
             took = timedelta(seconds=round(self._compiled[0] - self._began))
-            print(f"{self._run.name}: compiled in {took}", file=sys.stderr)
-            self._progress = Progress("training", self._run.steps, "steps", step)
+            print(f"{self._schedule.name}: compiled in {took}", file=sys.stderr)
+            self._progress = Progress("training", self._schedule.steps, "steps", step)
         else:
             self._progress.to(step, self._figure)
 
@@ -39,13 +39,13 @@ class Console:
         """The speed since the last call; None at the step that compiled."""
         now = time.monotonic()
         (then, at), self._window = self._window, (now, step)
-        tokens = (step - at) * self._run.batch_size * self._run.train.sequence_length
+        tokens = (step - at) * self._schedule.batch_size * self._schedule.sequence_length
         return tokens / max(now - then, 1e-9) if step > at else None
 
     def write(self, row: Row) -> None:
         """Print a line about the row, unless the last one is recent."""
         self._figure = "no prediction" if row.loss is None else f"loss {row.loss:.3f}"
-        (then, at), steps, now, pace = self._compiled, self._run.steps, time.monotonic(), ""
+        (then, at), steps, now, pace = self._compiled, self._schedule.steps, time.monotonic(), ""
         if now - self._last_line < _BETWEEN_LINES and row.step < steps:
             return
         self._last_line = now
@@ -56,7 +56,7 @@ class Console:
         right = "" if row.accuracy is None else f", accuracy {row.accuracy:.1%}"
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(
-            f"{self._run.name}: step {row.step}/{steps}, {self._figure}{seen}{right}, "
+            f"{self._schedule.name}: step {row.step}/{steps}, {self._figure}{seen}{right}, "
             f"learning rate {row.learning_rate:.2e}, {memory:.1f} GB{pace}",
             file=sys.stderr,
         )

@@ -1,18 +1,15 @@
-"""A run on the devices of a framework: all that the training loop, states and export know of it."""
+"""A training on the devices of a framework: all that the loop, states and export know of it."""
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import numpy as np
 
+from mlm.config.optimizers import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import initialise_from_counts
-from mlm.model.export import ExportedModel
-from mlm.model.initialisation import StartingWeights, neighbour_heads
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
-from mlm.model.sampled_softmax import head_in_words
+from mlm.model.initialisation import StartingWeights
 from mlm.model.warm_start import Begun
-from mlm.model.weights import initial_parameters
 from mlm.training.devices import Devices
 from mlm.training.gfile import read_bytes, write_bytes
 from mlm.training.optimizers import first_moments, hidden_parts
@@ -22,51 +19,49 @@ from mlm.training.train_step import Computation, OfEachStep
 _FILE = "state.safetensors"
 
 
+class Task(Protocol):
+    """What is trained: a run of pretraining, or a fold of a fine-tuning."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def optimizer(self) -> Optimizer: ...
+
+    def computation(self, devices: Devices) -> Computation:
+        """Return the network, for these devices, and its loss."""
+        ...
+
+    def starting_weights(
+        self, architecture: Architecture
+    ) -> tuple[dict[str, np.ndarray], Begun | None]:
+        """Return the weights before the first step, and what a checkpoint gave of them."""
+        ...
+
+
 class Engine(ABC):
-    """A run at its start, or where `read` and then setting `step` have put it.
+    """A task at its start, or where `read` and then setting `step` have put it.
 
     The state is a dictionary of `parameters` and `moments` by name, and `step`, int32. States are
     written in one format, whatever framework computes them.
     """
 
-    def __init__(self, run: Run, devices: Devices):
-        section = run.pretraining
-        self.step, self._run, self._devices = 0, run, devices
-        self._architecture = a = Architecture.of(run.model_config.to_dict())
-        #: How the vocabulary is predicted, in words.
-        self.head = head_in_words(a.vocabulary, section.softmax_classes)
-        attention = devices.arithmetic.get("attention", "xla")
-        how = devices.precision, attention, section.rematerialise
-        network = Network(a, ops_of(devices.framework), *how)
-        begins_document, classes = run.model_config.cls_token_id, section.softmax_classes
-        self._computation = Computation(network, section.attend, begins_document, classes)
-        parts = section.optimizer.gradient_accumulation_steps
-        self._beside = OfEachStep(self._computation, run.seed, run.replicas, parts)
-        weights = initial_parameters(a, run.seed)
-        #: What a warm start gave.
-        self.begun: Begun | None = None
-        if run.warm_start is not None:
-            weights, self.begun = run.warm_start.over(weights, a)
-        elif run.model.initialisation.attention == "neighbour_heads":
-            neighbour_heads(StartingWeights(weights, a), run.seed)
+    def __init__(self, task: Task, devices: Devices):
+        self.step, self.devices = 0, devices
+        self._optimizer, self._computation = task.optimizer, task.computation(devices)
+        self.architecture = self._computation.network.architecture
+        parts = self._optimizer.gradient_accumulation_steps
+        self._beside = OfEachStep(self._computation, task.seed, devices.replicas, parts)
+        weights, self.begun = task.starting_weights(self.architecture)
         #: Trainable numbers.
         self.parameters = sum(value.size for value in weights.values())
-        self._begin_with(weights)
+        self.begin_with(weights)
 
-    def start_from_counts(self) -> None:
-        """`mlm.model.cooccurrence.initialise_from_counts` of the model."""
-        weights = self.exported().weights
-        if self._devices.group.is_rank0:
-            roles = StartingWeights(weights, self._architecture)
-            initialise_from_counts(roles, self._run, self.begun)
-        self._begin_with(weights)
-
-    def exported(self) -> ExportedModel:
-        """The model now, copied to the host."""
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the weights now, copied to the host."""
         prefix = "parameters/"
         arrays = {n: a for n, a in self._arrays().items() if n.startswith(prefix)}
-        weights = {name.removeprefix(prefix): np.array(a) for name, a in arrays.items()}
-        return ExportedModel(weights, self._run.model_config)
+        return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items()}
 
     def write(self, place: str) -> None:
         """Write the state below `place`, a directory or gs:// prefix that is there."""
@@ -78,13 +73,12 @@ class Engine(ABC):
         """Take the state from there, read by rank 0."""
         from safetensors.numpy import load
 
-        is_rank0 = self._devices.group.is_rank0
+        is_rank0 = self.devices.group.is_rank0
         self._put(load(read_bytes(f"{place}/{_FILE}")) if is_rank0 else None)
 
-    def _begin_with(self, weights: dict[str, np.ndarray]) -> None:
+    def begin_with(self, weights: dict[str, np.ndarray]) -> None:
         """Begin at these, those of rank 0: another's processor may have rounded otherwise."""
-        optimizer, hidden = self._run.pretraining.optimizer, hidden_parts(self._architecture)
-        moments = first_moments(_zeros, weights, optimizer, hidden)
+        moments = first_moments(_zeros, weights, self._optimizer, hidden_parts(self.architecture))
         self._put(flat({"parameters": weights, "moments": moments, "step": np.int32(0)}))
 
     @abstractmethod
@@ -107,6 +101,14 @@ class Engine(ABC):
     @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
         """The state on the host, by the names of `flat`."""
+
+
+def start_from_counts(engine: Engine, run: Run) -> None:
+    """Begin with `mlm.model.cooccurrence.initialise_from_counts` of the model."""
+    weights = engine.weights()
+    if engine.devices.group.is_rank0:
+        initialise_from_counts(StartingWeights(weights, engine.architecture), run, engine.begun)
+    engine.begin_with(weights)
 
 
 def _zeros(array: np.ndarray) -> np.ndarray:

@@ -4,9 +4,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mlm.config.optimizers import Optimizer
 from mlm.foundations.errors import MlmError
 from mlm.foundations.interrupts import noted_signals
 from mlm.training.processes import Peers
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The updates of a training, the data that they go through, and the steps at which it is logged
+    and validated. `section` is that of the configuration that sets them."""
+
+    name: str
+    steps: int
+    batch_size: int
+    num_samples: int
+    sequence_length: int
+    optimizer: Optimizer
+    log_every: int
+    validate_every: int
+    section: str = "pretraining"
+
+    def epoch(self, step: int) -> float:
+        """Passes over the data after `step` updates."""
+        return step * self.batch_size / self.num_samples
 
 
 @dataclass

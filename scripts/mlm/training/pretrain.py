@@ -1,6 +1,5 @@
 """One pretraining, from files and settings to an exported model and its record."""
 
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -15,16 +14,16 @@ from mlm.foundations.environment import PACKAGES, package_versions
 from mlm.foundations.errors import listed
 from mlm.foundations.terminal import show
 from mlm.model.export import ExportedModel
+from mlm.model.sampled_softmax import head_in_words
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
 from mlm.training.branching import Branch, branch_of
-from mlm.training.console import Console
 from mlm.training.devices import Devices
-from mlm.training.engine import Engine
+from mlm.training.engine import Engine, start_from_counts
 from mlm.training.frameworks import engine_of, open_devices
-from mlm.training.loop import PeriodicAction, updates
+from mlm.training.loop import PeriodicAction
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import Logging, Saving, check_finite
+from mlm.training.periodic_actions import train
 from mlm.training.run import Run, RunFiles, check_validation, read_checked_manifests, run_of
 from mlm.training.state_basis import state_basis
 from mlm.training.states import StateDirectory
@@ -95,8 +94,8 @@ def pretrain(
     Raises MlmError when stopped by a signal (after saving), on a loss that is not finite, and if
     the state cannot be written.
     """
-    run, devices, states = prepared.run, prepared.devices, prepared.states
-    group = devices.group
+    config, run, states = prepared.config, prepared.run, prepared.states
+    devices, group = prepared.devices, prepared.devices.group
     _say(
         run,
         f"{run.model_config.model_type}, {devices.name} with {devices.replicas} replica(s), "
@@ -106,15 +105,10 @@ def pretrain(
         # All processes act at the same steps; one writes.
         with states.held():
             engine = engine_of(run, devices)
-            log, console = _restored_or_started(prepared, engine), Console(run)
-            saving = Saving(run, prepared.config.operation.checkpoint, states, log)
-            actions = [Logging(run, log, console), saving, *further]
-            at_once = run.pretraining.steps_per_execution
-            for step in updates(engine, run.steps, actions, log.sums, saving, at_once, group):
-                console.advanced(step)
-                finite = math.isfinite(log.sums.by_name["loss"])
-                check_finite(finite, "The loss is", run, step, states)
-        exported = engine.exported()
+            log = _restored_or_started(prepared, engine)
+            checkpoint, at_once = config.operation.checkpoint, run.pretraining.steps_per_execution
+            train(engine, run.schedule, checkpoint, states, log, at_once, further)
+        exported = ExportedModel(engine.weights(), run.model_config)
         group.leave()
     if results is not None:
         _write_results(prepared, results, engine, exported, log)
@@ -140,7 +134,7 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     log = TrainingLog()
     if run.model.initialisation.embeddings == "cooccurrence":
         begun = time.monotonic()
-        engine.start_from_counts()
+        start_from_counts(engine, run)
         log.initialisation_seconds = time.monotonic() - begun
         _say(
             run,
@@ -202,7 +196,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         model_type=run.model_config.model_type,
         attend=section.attend,
         initialisation=run.model.initialisation.model_dump(),
-        head=engine.head,
+        head=head_in_words(run.model_config.vocab_size, section.softmax_classes),
         slots=run.plan.slots,
         predictions=round(log.predictions),
         overflow=round(log.overflow),

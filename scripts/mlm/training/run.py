@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from mlm.config.model import ModelOfRun
+from mlm.config.optimizers import Optimizer
 from mlm.config.pretraining import Recipe
 from mlm.config.resolution import RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture
+from mlm.model.initialisation import StartingWeights, neighbour_heads
 from mlm.model.model_configuration import model_configuration
-from mlm.model.warm_start import WarmStart
+from mlm.model.network import Network
+from mlm.model.ops import ops_of
+from mlm.model.warm_start import Begun, WarmStart
+from mlm.model.weights import initial_parameters
 from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, project_root
 from mlm.samples.masking import (
     VALIDATION_MASKING,
@@ -26,6 +32,9 @@ from mlm.samples.masking import (
 from mlm.samples.split_samples import ShardFiles, decoded, validation_samples
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.devices import Devices
+from mlm.training.loop import Schedule
+from mlm.training.train_step import Computation
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,42 @@ class Run:
     @property
     def seed(self) -> int:
         return self.pretraining.seed
+
+    @property
+    def optimizer(self) -> Optimizer:
+        return self.pretraining.optimizer
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(
+            name=self.name,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            num_samples=self.train.num_samples,
+            sequence_length=self.train.sequence_length,
+            optimizer=self.optimizer,
+            log_every=self.pretraining.log_every,
+            validate_every=self.pretraining.validation.every,
+        )
+
+    def computation(self, devices: Devices) -> Computation:
+        """Return the network, for these devices, and the loss of masked language modelling."""
+        section, fields = self.pretraining, self.model_config
+        attention = devices.arithmetic.get("attention", "xla")
+        how = devices.precision, attention, section.rematerialise
+        network = Network(Architecture.of(fields.to_dict()), ops_of(devices.framework), *how)
+        return Computation(network, section.attend, fields.cls_token_id, section.softmax_classes)
+
+    def starting_weights(
+        self, architecture: Architecture
+    ) -> tuple[dict[str, np.ndarray], Begun | None]:
+        """Return the weights before the first step, and what a warm start gave of them."""
+        weights = initial_parameters(architecture, self.seed)
+        if self.warm_start is not None:
+            return self.warm_start.over(weights, architecture)
+        if self.model.initialisation.attention == "neighbour_heads":
+            neighbour_heads(StartingWeights(weights, architecture), self.seed)
+        return weights, None
 
     @property
     def batch_size(self) -> int:

@@ -32,6 +32,11 @@ class Computation:
         starts, sizes = strata(vocabulary, self.softmax_classes)
         return None if len(starts) == vocabulary else (starts, sizes)
 
+    @property
+    def dropping_layers(self) -> int:
+        """Layers that have keys of their own for what they drop."""
+        return self.network.architecture.layers
+
     def weighted_sums(
         self, parameters, batch: dict, dropout_keys=None, drawn=None, lane: int = 0
     ) -> tuple:
@@ -72,12 +77,12 @@ class OfEachStep:
         model drops anything, `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys` uint32
         [replicas, parts, layers, 4, 2], and if classes are drawn, `classes` int32 [replicas,
         classes]."""
-        arrays, architecture = {}, self.computation.network.architecture
-        if architecture.drops:
+        arrays = {}
+        if self.computation.network.architecture.drops:
             replicas = np.arange(self.replicas)
             key = fold_in(key_of(self.seed), np.array([step]))
             keys = fold_in(fold_in(key, replicas)[:, None], np.arange(self.parts))
-            places = fold_in(keys[:, :, None], np.arange(architecture.layers + 1))
+            places = fold_in(keys[:, :, None], np.arange(self.computation.dropping_layers + 1))
             arrays["embedding_keys"] = places[:, :, -1]
             arrays["layer_keys"] = fold_in(places[:, :, :-1, None], np.arange(4))
         if self.computation.strata:

@@ -53,14 +53,15 @@ class TrainingLog:
     first_loss: float | None = None
 
     def take_means(self) -> tuple[float | None, float | None]:
-        """Mean loss and accuracy of the predictions since the last call, None without any; the sums
-        start anew."""
+        """Mean loss and accuracy of the predictions since the last call, None without any, or if
+        not measured; the sums start anew."""
         sums = self.sums.taken()
         self.overflow += sums["overflow"]
         self.predictions += sums["predictions"]
         if not sums["predictions"]:
             return None, None
-        return sums["loss"] / sums["predictions"], sums["accuracy"] / sums["predictions"]
+        accuracy = sums["accuracy"] / sums["predictions"] if "accuracy" in sums else None
+        return sums["loss"] / sums["predictions"], accuracy
 
     @classmethod
     def of(cls, saved: dict) -> "TrainingLog":

@@ -1,5 +1,6 @@
-"""The engine of a run in JAX: its state, batches and steps, on a mesh of devices."""
+"""Engines in JAX: state, batches and steps, on a mesh of devices."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,31 +9,32 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from mlm.samples.masking import VALIDATION_SEED
+from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.samples.split_samples import decoded, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
-from mlm.training.engine import Engine, flat, nested
+from mlm.training.engine import Engine, Task, flat, nested
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.train_step import on_mesh, packed, train_step, validation_step
 from mlm.training.run import Run
 
 
-class JaxEngine(Engine):
-    """`mlm.training.engine.Engine` in JAX."""
+class MeshEngine(Engine):
+    """A task in JAX, which says what its batches are; they are masked on the device by a `plan`."""
 
-    def __init__(self, run: Run, devices: Devices):
+    def __init__(self, task: Task, devices: Devices, plan: MaskingPlan | None = None):
         mesh = devices.strategy
         self._whole, self._divided = shardings(mesh)
-        super().__init__(run, devices)
-        computation, optimizer = self._computation, run.pretraining.optimizer
-        train = train_step(self._beside, run.plan, optimizer)
-        validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
+        super().__init__(task, devices)
+        train = train_step(self._beside, plan, task.optimizer)
         self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
-        self._validate = jax.jit(on_mesh(validate, mesh))
         self._finite = jax.jit(_all_finite)
         self._batches: Iterator[dict] | None = None
-        self._validation_batches: list[dict] | None = None
+
+    @abstractmethod
+    def _training_batches(self) -> Iterator[dict]:
+        """The rows on the devices of this process of each batch from update `step` on, and what
+        the step needs beside."""
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
@@ -51,12 +53,6 @@ class JaxEngine(Engine):
                 sums[name] += float(np.float32(value) * (predictions if is_mean else 1))
         return sums
 
-    def validate(self) -> tuple[float, float]:
-        sums = np.zeros(3)
-        for batch in self._ahead(self._validation_samples()):
-            sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
-        return sums[0] / sums[2], sums[1] / sums[2]
-
     def weights_are_finite(self) -> bool:
         return bool(self._finite(self._state["parameters"]))
 
@@ -74,13 +70,59 @@ class JaxEngine(Engine):
         # On a CPU these are no copies.
         return {name: np.asarray(value) for name, value in flat(self._state).items()}
 
+    def _beside_batch(self, step: int) -> dict[str, np.ndarray]:
+        """The arrays of this process's replicas that update number `step` needs."""
+        replicas = self._own_rows(self.devices.replicas)
+        return {name: x[replicas] for name, x in self._beside.arrays(step).items()}
+
+    def _own_rows(self, rows: int) -> np.ndarray:
+        """Those of `rows`, divided over all devices, that are on those of this process."""
+        places = self._divided.addressable_devices_indices_map((rows,)).values()
+        return np.sort(np.concatenate([np.arange(rows)[place] for place in places]))
+
+    def _ahead(self, batches: Iterator[dict]) -> Iterator[dict]:
+        """Each batch, of which `batches` have the own rows, over all devices, read one ahead."""
+
+        replicas = self.devices.replicas
+        processes = replicas // len(self._own_rows(replicas))
+
+        def whole(own: np.ndarray):
+            shape = (len(own) * processes, *own.shape[1:])
+            return jax.make_array_from_process_local_data(self._divided, own, shape)
+
+        def read() -> dict:
+            return {name: whole(own) for name, own in next(batches, {}).items()}
+
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(read)
+            while batch := coming.result():
+                coming = reader.submit(read)
+                yield batch
+
+
+class JaxEngine(MeshEngine):
+    """A run of pretraining."""
+
+    def __init__(self, run: Run, devices: Devices):
+        self._run = run
+        super().__init__(run, devices, run.plan)
+        validate = validation_step(self._computation, run.validation_plan, VALIDATION_SEED)
+        self._validate = jax.jit(on_mesh(validate, devices.strategy))
+        self._validation_batches: list[dict] | None = None
+
+    def validate(self) -> tuple[float, float]:
+        sums = np.zeros(3)
+        for batch in self._ahead(self._validation_samples()):
+            sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
+        return sums[0] / sums[2], sums[1] / sums[2]
+
     def _training_batches(self) -> Iterator[dict]:
-        rows, replicas = (self._own_rows(n) for n in (self._run.batch_size, self._run.replicas))
+        rows = self._own_rows(self._run.batch_size)
         stored = stored_batches(self._run.train, self._run.order_from(self.step))
         for step, whole in enumerate(stored, start=self.step):
             epochs, indices, records = (x[rows] for x in whole)
-            beside = {k: x[replicas] for k, x in self._beside.arrays(step).items()}
-            yield self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)} | beside
+            batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
+            yield batch | self._beside_batch(step)
 
     def _validation_samples(self) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
@@ -100,31 +142,8 @@ class JaxEngine(Engine):
 
     def _stored(self, indices: np.ndarray, records: np.ndarray) -> dict:
         ids, attention = decoded(indices, records, self._run.train.sequence_length)
-        tokens = packed(ids, attention, self._architecture.vocabulary)
+        tokens = packed(ids, attention, self.architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
-
-    def _own_rows(self, rows: int) -> np.ndarray:
-        """Those of `rows`, divided over all devices, that are on those of this process."""
-        places = self._divided.addressable_devices_indices_map((rows,)).values()
-        return np.sort(np.concatenate([np.arange(rows)[place] for place in places]))
-
-    def _ahead(self, batches: Iterator[dict]) -> Iterator[dict]:
-        """Each batch, of which `batches` have the own rows, over all devices, read one ahead."""
-
-        processes = self._run.replicas // len(self._own_rows(self._run.replicas))
-
-        def whole(own: np.ndarray):
-            shape = (len(own) * processes, *own.shape[1:])
-            return jax.make_array_from_process_local_data(self._divided, own, shape)
-
-        def read() -> dict:
-            return {name: whole(own) for name, own in next(batches, {}).items()}
-
-        with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(read)
-            while batch := coming.result():
-                coming = reader.submit(read)
-                yield batch
 
 
 def _all_finite(parameters: dict):

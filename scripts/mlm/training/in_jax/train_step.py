@@ -40,14 +40,14 @@ def _flag(kind: type) -> int:
     return 8 * kind().itemsize - 1
 
 
-def train_step(beside: OfEachStep, plan: MaskingPlan, settings: Optimizer) -> Callable:
+def train_step(beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer) -> Callable:
     """The function (state, stored) -> (state, sums) of one update, on each device's share of the
     batch.
 
     `state` is that of `mlm.training.train_step`; `stored` has `tokens` [batch, sequence] of
-    `packed`, `index` and `epoch`, uint32 [batch], and the arrays of `beside`. The sums are float32:
-    the mean loss of the predictions, the share that is right (both 0 without any), the predictions,
-    the overflow.
+    `packed`, `index` and `epoch`, uint32 [batch], or, without a `plan` of masks, the batch itself,
+    and the arrays of `beside`. The sums are float32: the mean loss of the predictions, the share
+    that is right (both 0 without any), the predictions, the overflow.
     """
     update = steps.train_step(beside.computation, settings, _over_devices)
     vocabulary = beside.computation.network.architecture.vocabulary
@@ -55,10 +55,12 @@ def train_step(beside: OfEachStep, plan: MaskingPlan, settings: Optimizer) -> Ca
     def step(state, stored):
         stored = dict(stored)
         taken = beside.taken(stored)
-        batch = _masked(vocabulary, stored, plan, beside.seed, stored["epoch"])
+        batch = stored
+        if plan is not None:
+            batch = _masked(vocabulary, stored, plan, beside.seed, stored["epoch"])
         predictions = _over_devices(jnp.sum(batch["weights"]))
         batch["weights"] /= jnp.maximum(predictions, 1.0)
-        overflow = _over_devices(jnp.sum(batch.pop("overflow")).astype(jnp.float32))
+        overflow = _over_devices(jnp.sum(batch.pop("overflow", 0)).astype(jnp.float32))
         state, loss, right = update(state, batch, *taken)
         sums = {"loss": loss, "accuracy": right, "predictions": predictions, "overflow": overflow}
         return state, sums

@@ -23,7 +23,7 @@ class TensorFlowEngine(Engine):
     """`mlm.training.engine.Engine` in TensorFlow."""
 
     def __init__(self, run: Run, devices: Devices):
-        optimizer = run.pretraining.optimizer
+        self._run, optimizer = run, run.optimizer
         if optimizer.gradient_accumulation_steps > 1:
             # It rewrites the sum of a large gradient in the loop over the parts into temporary
             # variables, two of which may have one name: AlreadyExistsError, from a width of
