@@ -9,33 +9,24 @@ from job_adapter import Done, limit_tokenizer_threads, run_as_job
 def write_one_shard(job):
     limit_tokenizer_threads(job.threads)
     from mlm.config.tokenizer import Shards
-    from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
 
-    wildcards, tokenizer = job.wildcards, job.input.tokenizer
-    section = Shards.model_validate(job.params.shards)
-    documents = SplitDocuments.described(job.input.described)
-    place = wildcards.split, int(wildcards.shard), int(wildcards.shards)
-    encoder = Encoder.load(tokenizer)
-    shard = write_shard(*place, section, encoder, tokenizer, documents, job.output.shard)
+    tokenizer, share = job.input.tokenizer, (int(job.wildcards.shard), int(job.wildcards.shards))
+    section, encoder = Shards.model_validate(job.params.shards), Encoder.load(tokenizer)
+    shard = write_shard(job.output.shard, share, job.input.described, section, encoder, tokenizer)
     return Done(f"{shard.num_samples:,} samples, {shard.num_tokens:,} tokens")
 
 
 @run_as_job("manifest", unread=("shards",))
 def write_manifest(job):
     from mlm.corpus.artefacts import CorpusSplit
-    from mlm.samples.artefacts import ShardSummary
-    from mlm.samples.manifest_merging import merged_manifest
-    from mlm.samples.manifests import project_root
+    from mlm.samples.manifests import Manifest, project_root
+    from mlm.samples.sharding import merged_manifest
 
-    root = project_root(job.output[0])
-    summaries = [
-        (Path(shard).relative_to(root).as_posix(), ShardSummary.read(summary))
-        for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
-    ]
+    parts = [Manifest.read(path) for path in job.input.summaries]
     corpus = CorpusSplit.read(job.input.described)
-    manifest = merged_manifest(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
+    manifest = merged_manifest(parts, corpus, project_root(job.output[0]))
     manifest.write(job.output[0])
     return Done(f"{manifest.num_samples:,} samples, {manifest.num_tokens:,} tokens")
 

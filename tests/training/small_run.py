@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, models
 from mlm.config.resolution import resolve
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
-from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.manifests import Manifest
 from mlm.samples.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH = 500, 16
@@ -65,26 +65,22 @@ def write_split(
     paths."""
     if samples is None:
         samples = small_samples(sum(counts))
-    entries, first = [], 0
+    shards, first = [], 0
     directory.mkdir(parents=True, exist_ok=True)
-    written = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
     for i, count in enumerate(counts):
         path = directory / f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
-        writer = SampleWriter(path)
-        writer.write(samples[first : first + count], np.full(count, LENGTH))
-        writer.close()
+        with SampleWriter(path) as writer:
+            writer.write(samples[first : first + count], np.full(count, LENGTH))
         first += count
-        of_writer = (getattr(writer, field) for field in written)
-        entries.append(ShardEntry(path.name, str(path), *of_writer))
-    return Manifest(
+        shards.append(writer.shard(path))
+    return Manifest.of(
+        shards,
         split=split,
         sequence_length=LENGTH,
         tokenizer_sha256=tokenizer_sha256,
         corpus_sha256="0" * 64,
         documents=0,
         special_literals=0,
-        shards=tuple(entries),
-        **totals(tuple(entries)),
     )
 
 

@@ -99,7 +99,7 @@ def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
 
 def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path):
     shards = ShardFiles.of(write_split(tmp_path, "train", COUNTS))
-    for file in (Path(shard.path) for shard in shards.blocks):
+    for file in (Path(shard.path) for shard in shards.shards):
         data = bytearray(file.read_bytes())
         data[40] ^= 1
         file.write_bytes(data)

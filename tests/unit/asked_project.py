@@ -16,12 +16,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from mlm.config.resolution import resolve, trainings
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.samples.manifest_merging import merged_manifest
-from mlm.samples.sharding import write_shard
+from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run import RunFiles, read_manifests, run_of
 
@@ -150,12 +148,10 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
         count, made = getattr(settings.shards.count, split), []
         for number in range(count):
             file = Path(f"results/shards/{split}/{split}-{number:05d}-of-{count:05d}.tfrecord")
-            documents = SplitDocuments.described(described[split])
-            section = Shards(sequence_length=LENGTH)
-            one = write_shard(split, number, count, section, encoder, tokenizer, documents, file)
-            made.append((str(file), one))
+            share, section = (number, count), Shards(sequence_length=LENGTH)
+            made.append(write_shard(file, share, described[split], section, encoder, tokenizer))
         corpus = CorpusSplit.read(described[split])
-        merged_manifest(split, made, corpus, tokenizer).write(f"results/manifests/{split}.json")
+        merged_manifest(made, corpus).write(f"results/manifests/{split}.json")
 
 
 def the_run(settings, replicas: int = 1):

@@ -10,12 +10,11 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
-from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.manifests import Manifest
 from mlm.samples.tfrecord import SampleWriter
 
 LENGTH = 16
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
-WRITTEN = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
 SAMPLES = {"train": 60, "validation": 20, "test": 70}
 
 
@@ -66,7 +65,7 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
     """The split's shards and its manifest below `root`. With `groups`, each sample holds tokens of
     two of so many: one for the first half of its real tokens, and the next for the rest."""
     rows, real = samples(split, directory)
-    entries = []
+    shards = []
     for shard, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
         path = f"shards/{split}-{shard}.tfrecord"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -74,18 +73,16 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
         with SampleWriter(root / path) as writer:
             of_tokens = (part[:, None] + later) % groups if groups else None
             writer.write(rows[part], real[part], of_tokens)
-        sums = {name: getattr(writer, name) for name in WRITTEN}
-        entries.append(ShardEntry(name=Path(path).name, path=path, **sums))
-    manifest = Manifest(
+        shards.append(writer.shard(path))
+    manifest = Manifest.of(
+        shards,
         split=split,
         sequence_length=LENGTH,
         tokenizer_sha256=file_sha256(directory / "tokenizer.json"),
         corpus_sha256="0" * 64,
         documents=len(rows),
         special_literals=0,
-        shards=tuple(entries),
         group_by="speech" if groups else None,
-        **totals(tuple(entries)),
     )
     manifest.write(root / f"{split}.json")
 

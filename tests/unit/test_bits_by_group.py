@@ -9,14 +9,11 @@ from test_corpus_parts import in_parts
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Shards
-from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.metrics import group_sums
 from mlm.evaluation.predictions import Scored, Scores, positions_of
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifest_merging import merged_manifest
 from mlm.samples.sharding import write_shard
 from mlm.samples.split_samples import spread_samples
 
@@ -49,11 +46,8 @@ def made(request, tmp_path, monkeypatch):
     in_parts(RECORD.parent, resolve({"corpus": {"source": "mix", "mix": mix}}), 1)
     tokenizer, shard = Path("tokenizer.json"), "test-00000-of-00001.tfrecord"
     tokenizer.write_text("{}")
-    documents, section = SplitDocuments.described(RECORD), Shards(sequence_length=32)
-    encoder = CharacterTokenizer()
-    summary = write_shard("test", 0, 1, section, encoder, tokenizer, documents, shard)
-    corpus = CorpusSplit.read(RECORD)
-    return request.param, merged_manifest("test", [(shard, summary)], corpus, tokenizer)
+    section, encoder = Shards(sequence_length=32), CharacterTokenizer()
+    return request.param, write_shard(shard, (0, 1), RECORD, section, encoder, tokenizer)
 
 
 def _scored(samples, name="", by=100) -> Scored:

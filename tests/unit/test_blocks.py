@@ -2,13 +2,14 @@
 
 import dataclasses
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.split_samples import ShardBlocks
+from mlm.samples.split_samples import read_block
 from mlm.samples.tfrecord import SampleWriter, read_records
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300
@@ -22,31 +23,32 @@ def shard(tmp_path):
         for start in range(0, SAMPLES, 700):
             part = ids[start : start + 700]
             writer.write(part, np.full(len(part), 8))
-    return ShardBlocks(path, path.name, SAMPLES, writer.block_offsets)
+    return writer.shard(path)
 
 
 def test_blocks_one_after_the_other_are_the_whole_file(shard):
-    whole = list(read_records(io.BytesIO(shard.path.read_bytes()), shard.name))
+    whole = list(read_records(io.BytesIO(Path(shard.path).read_bytes()), shard.name))
     assert len(whole) == SAMPLES
-    blocks = [shard.read(number) for number in range(shard.num_blocks)]
+    blocks = [read_block(shard, number) for number in range(len(shard.block_offsets))]
     assert [len(block) for block in blocks] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 300]
     assert [record for block in blocks for record in block] == whole
 
 
 def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):
-    data = bytearray(shard.path.read_bytes())
-    data[shard.offsets[1] + 40] ^= 1
-    shard.path.write_bytes(data)
+    path = Path(shard.path)
+    data = bytearray(path.read_bytes())
+    data[shard.block_offsets[1] + 40] ^= 1
+    path.write_bytes(data)
     with pytest.raises(MlmError, match=r"a\.tfrecord: block 1, from byte \d+ on: .*Delete it"):
-        shard.read(1)
-    assert len(shard.read(2)) == 300
-    shard.path.unlink()
+        read_block(shard, 1)
+    assert len(read_block(shard, 2)) == 300
+    path.unlink()
     with pytest.raises(MlmError, match=r"a\.tfrecord: block 0.*cannot be read"):
-        shard.read(0)
+        read_block(shard, 0)
 
 
 def test_a_block_with_another_number_of_records_is_refused(shard):
     with pytest.raises(MlmError, match="300 records, expected 301"):
-        dataclasses.replace(shard, num_samples=SAMPLES + 1).read(2)
-    with pytest.raises(MlmError, match=f"{SAMPLES} records, expected 1"):
-        dataclasses.replace(shard, num_samples=1).read(0)
+        read_block(dataclasses.replace(shard, num_samples=SAMPLES + 1), 2)
+    with pytest.raises(MlmError, match=f"{BLOCK_SAMPLES} records, expected 1"):
+        read_block(dataclasses.replace(shard, num_samples=1), 0)

@@ -99,9 +99,9 @@ def test_what_python_imports_has_a_digest(rule):
 
 
 def test_a_rule_depends_on_no_function_of_an_adapter_that_other_rules_run():
-    of_shard, of_manifest = (job_digests("samples", rule) for rule in ("shard", "manifest"))
-    assert "mlm.samples.sharding" in of_shard and "mlm.samples.sharding" not in of_manifest
-    assert of_shard["jobs.samples"] != of_manifest["jobs.samples"]
+    masked, manifest = (job_digests("samples", rule) for rule in ("masked_samples", "manifest"))
+    assert "mlm.samples.preview" in masked and "mlm.samples.preview" not in manifest
+    assert masked["jobs.samples"] != manifest["jobs.samples"]
 
 
 def test_every_adapter_has_a_function_for_each_of_its_rules():

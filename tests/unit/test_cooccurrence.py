@@ -20,7 +20,7 @@ from mlm.model.initialisation import StartingWeights, neighbour_heads
 from mlm.model.network import Network
 from mlm.model.ops import ops_of
 from mlm.model.weights import initial_parameters
-from mlm.samples.split_samples import ShardBlocks, ShardFiles
+from mlm.samples.split_samples import ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens
 
@@ -41,8 +41,7 @@ def speeches(tmp_path_factory):
     path = tmp_path_factory.mktemp("speeches") / "train"
     with SampleWriter(path) as writer:
         writer.write(rows, np.full(len(rows), LENGTH))
-    shard = ShardBlocks(path, path.name, len(rows), writer.block_offsets)
-    return ShardFiles((shard,), LENGTH)
+    return ShardFiles((writer.shard(path),), LENGTH)
 
 
 def found_in(shards):

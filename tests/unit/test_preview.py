@@ -1,8 +1,10 @@
 import numpy as np
-from test_manifests import made  # noqa: F401
+import pytest
+from test_sharding import made  # noqa: F401
 
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.preview import preview_samples
+from mlm.samples.sharding import merged_manifest
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 
@@ -30,14 +32,19 @@ def order_of(manifest) -> SampleOrder:
     return SampleOrder(tuple(s.num_samples for s in manifest.shards), seed=0, window=100)
 
 
-def samples_of(made):  # noqa: F811
-    directory, _, manifest = made
-    return preview_samples(manifest, PLAN, order_of(manifest), OneCharacter(), 1000, directory)
+@pytest.fixture
+def manifest(made):  # noqa: F811
+    _, parts, split = made
+    return merged_manifest(parts, split)
 
 
-def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(made):  # noqa: F811
-    samples = samples_of(made)
-    assert [s.index for s in samples] == list(range(made[2].num_samples))
+def samples_of(manifest):
+    return preview_samples(manifest, PLAN, order_of(manifest), OneCharacter(), 1000)
+
+
+def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(manifest):
+    samples = samples_of(manifest)
+    assert [s.index for s in samples] == list(range(manifest.num_samples))
     text = "".join(s.text for s in samples)
     assert text == "".join(f"[CLS]document number {i}[SEP]" for i in range(10))
     for sample in samples:
@@ -47,11 +54,11 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(made):  # 
     assert sum("[MASK]" in s.masked for s in samples) > len(samples) / 2
 
 
-def test_masks_and_turns_are_those_of_the_first_epoch_of_training(made):  # noqa: F811
-    read = spread_samples(made[2], made[0])
+def test_masks_and_turns_are_those_of_the_first_epoch_of_training(manifest):
+    read = spread_samples(manifest)
     index, ids, mask = read.index, read.input_ids, read.attention_mask
     batch = mask_batch(ids, mask, index, PLAN, 0, 0)
-    every = {s.index: s for s in samples_of(made)}
+    every = {s.index: s for s in samples_of(manifest)}
     for row, number in enumerate(index.tolist()):
         length = int(mask[row].sum())
         shown = OneCharacter().decode(batch["input_ids"][row, :length].tolist())
@@ -59,5 +66,5 @@ def test_masks_and_turns_are_those_of_the_first_epoch_of_training(made):  # noqa
         chosen = np.flatnonzero([t.masked is not None for t in every[number].tokens])
         weights = batch["weights"][row]
         assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
-    _, used = order_of(made[2]).samples(np.arange(len(index)))
+    _, used = order_of(manifest).samples(np.arange(len(index)))
     assert [every[number].turn for number in used.tolist()] == list(range(1, len(index) + 1))

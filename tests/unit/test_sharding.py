@@ -1,3 +1,5 @@
+import dataclasses
+import json
 from pathlib import Path
 from unittest import mock
 
@@ -7,35 +9,40 @@ import pytest
 from fake_tokenizer import CharacterTokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from report_artefacts import corpus
 
 from mlm.config.tokenizer import Shards
-from mlm.corpus.artefacts import document_range, overlapping
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.artefacts import CorpusSplit, document_range, overlapping
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.sharding import write_shard
+from mlm.samples.manifests import Manifest, check_shards
+from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.samples.tfrecord import decode_samples, read_records
 
 LENGTH = 8
 
 
 def corpus_of(directory: Path, texts, row_group_size=3, groups=None) -> Path:
+    """A Parquet file of `texts` and its record; the record's path."""
     path = directory / "train.parquet"
     groups = range(len(texts)) if groups is None else groups
     table = pa.table({"text": pa.array(texts, pa.string()), "group": groups})
     pq.write_table(table, path, row_group_size=row_group_size)
-    return path
+    file = {"name": path.name, "documents": len(texts), "bytes": path.stat().st_size}
+    files = [file | {"sha256": file_sha256(path)}]
+    split = corpus("train", documents=len(texts), group_by="document", files=files)
+    split.write(path.with_suffix(".json"))
+    return path.with_suffix(".json")
 
 
-def make(directory: Path, corpus: Path, shard=0, shards=1, batch=2):
+def make(directory: Path, record: Path, shard=0, shards=1, batch=2):
     tokenizer = directory / "tokenizer.json"
     tokenizer.write_text("{}")
     section = Shards(sequence_length=LENGTH)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
-    encoder = CharacterTokenizer()
-    documents = SplitDocuments([(corpus, pq.read_metadata(corpus).num_rows)])
-    with mock.patch("mlm.samples.packing.DOCUMENTS_AT_A_TIME", batch):
-        made = write_shard("train", shard, shards, section, encoder, tokenizer, documents, file)
-    return file, made
+    with mock.patch("mlm.samples.sharding.DOCUMENTS_AT_A_TIME", batch):
+        share = shard, shards
+        return file, write_shard(file, share, record, section, CharacterTokenizer(), tokenizer)
 
 
 def read(file: Path, grouped=False):
@@ -69,23 +76,31 @@ def test_tokens_into_packing_are_the_tokens_out_of_the_shards(tmp_path, data):
     texts = data.draw(st.lists(text, min_size=1, max_size=20))
     shards = data.draw(st.integers(1, len(texts)))
     batch = data.draw(st.integers(1, 7))
-    corpus = corpus_of(tmp_path, texts, data.draw(st.integers(1, 9)))
-    out, summaries = [], []
+    record = corpus_of(tmp_path, texts, data.draw(st.integers(1, 9)))
+    out, manifests = [], []
     for shard in range(shards):
-        file, summary = make(tmp_path, corpus, shard, shards, batch=batch)
+        file, manifest = make(tmp_path, record, shard, shards, batch=batch)
         out += tokens_of(file)
-        summaries.append(summary)
+        manifests.append(manifest)
     assert out == [t for document in CharacterTokenizer().encode(texts) for t in document]
-    assert sum(s.num_tokens for s in summaries) == len(out) == sum(s.tokens_in for s in summaries)
-    assert sum(s.documents for s in summaries) == len(texts)
+    assert sum(m.num_tokens for m in manifests) == len(out)
+    assert sum(m.documents for m in manifests) == len(texts)
+
+
+def test_a_shard_that_lacks_tokens_of_its_text_is_not_written(tmp_path):
+    record = corpus_of(tmp_path, ["a text that fills several samples"])
+    with mock.patch("mlm.samples.tfrecord.SampleWriter.write"), pytest.raises(MlmError) as caught:
+        make(tmp_path, record)
+    assert "has 0 of the 35 tokens" in str(caught.value)
+    assert not list(tmp_path.glob("*.tfrecord"))
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_every_token_has_the_group_of_its_document_whatever_the_shards(tmp_path, shards):
     texts = ["one", "two words", "three", "and four", "five", "and then six"]
     groups = ["speech a", "speech b", "speech b", "speech a", "speech a", "speech c"]
-    corpus = corpus_of(tmp_path, texts, groups=groups)
-    files = [make(tmp_path, corpus, i, shards)[0] for i in range(shards)]
+    record = corpus_of(tmp_path, texts, groups=groups)
+    files = [make(tmp_path, record, i, shards)[0] for i in range(shards)]
     found = [g for file in files for g in read(file, grouped=True)[2].flat if g >= 0]
     lengths = [len(ids) for ids in CharacterTokenizer().encode(texts)]
     expected = [g for g, n in zip(groups, lengths, strict=True) for _ in range(n)]
@@ -94,10 +109,53 @@ def test_every_token_has_the_group_of_its_document_whatever_the_shards(tmp_path,
 
 
 def test_what_cannot_be_divided_is_refused_and_special_strings_are_counted(tmp_path):
-    corpus = corpus_of(tmp_path, ["a [MASK] b", "[MASK][MASK]"])
-    assert make(tmp_path, corpus)[1].special_literals == 3
+    record = corpus_of(tmp_path, ["a [MASK] b", "[MASK][MASK]"])
+    assert make(tmp_path, record)[1].special_literals == 3
     with pytest.raises(MlmError, match=r"shards\.count\.train to at most 2"):
-        make(tmp_path, corpus, 0, 3)
-    pq.write_table(pa.table({"text": ["a", "b"]}), corpus)
+        make(tmp_path, record, 0, 3)
+    pq.write_table(pa.table({"text": ["a", "b"]}), record.with_suffix(".parquet"))
     with pytest.raises(MlmError, match="no column 'group'"):
-        make(tmp_path, corpus)
+        make(tmp_path, record)
+
+
+@pytest.fixture
+def made(tmp_path):
+    record = corpus_of(tmp_path, texts := [f"document number {i}" for i in range(10)])
+    parts = [make(tmp_path, record, i, 3)[1] for i in range(3)]
+    return texts, parts, CorpusSplit.read(record)
+
+
+def test_the_manifest_has_the_totals_of_the_shards(made, tmp_path):
+    texts, parts, split = made
+    merged_manifest(parts, split).write(tmp_path / "manifest.json")
+    check_shards(Manifest.read(tmp_path / "manifest.json"))
+    found = json.loads((tmp_path / "manifest.json").read_text())
+    for key in ("num_samples", "num_tokens", "num_padding"):
+        assert found[key] == sum(s[key] for s in found["shards"]) > 0
+    assert found["num_tokens"] == sum(len(t) + 2 for t in texts)
+    assert found["num_tokens"] + found["num_padding"] == found["num_samples"] * LENGTH
+    assert found["documents"] == 10 and found["format_version"] == 1
+
+
+def test_a_changed_shard_is_noticed_and_named(made):
+    _, parts, split = made
+    file = Path(parts[1].shards[0].path)
+    data = bytearray(file.read_bytes())
+    data[40] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(MlmError, match=rf"{file.name}: its content changed") as caught:
+        check_shards(merged_manifest(parts, split))
+    assert parts[0].shards[0].name not in str(caught.value)
+
+
+def test_shards_that_do_not_belong_together_are_no_manifest(made):
+    _, (first, part, last), split = made
+    short = (dataclasses.replace(part.shards[0], num_bytes=1),)
+    for change, problem in (
+        ({"tokenizer_sha256": "0"}, "tokenizer_sha256 is 0"),
+        ({"corpus_sha256": "0"}, "corpus_sha256 is 0"),
+        ({"shards": short}, "num_bytes is 1"),
+        ({"documents": 1}, "8 of the corpus's 10 documents"),
+    ):
+        with pytest.raises(MlmError, match=problem):
+            merged_manifest([first, dataclasses.replace(part, **change), last], split)

@@ -25,8 +25,7 @@ from mlm.corpus.formats import file_format
 from mlm.corpus.parts import SplitFiles
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.phrasing import in_bytes
-from mlm.samples.artefacts import ShardSummary
-from mlm.samples.manifest_merging import merged_manifest
+from mlm.samples.manifests import Manifest
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
@@ -92,24 +91,20 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     enough = _make_tokenizer(settings, corpora, tokenizer, whole)
     times.append(time.monotonic())
     encoder = Encoder.load(tokenizer)
-    manifests, shards = {}, {}
+    manifests: dict[str, Manifest] = {}
     for split in SPLITS:
-        name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
-        (directory / name).parent.mkdir(parents=True)
-        shards[split] = write_shard(
-            split, 0, 1, settings.shards, encoder, tokenizer, corpora[split], directory / name
+        file = results / "shards" / split / f"{split}-00000-of-00001.tfrecord"
+        manifests[split] = write_shard(
+            file, (0, 1), described[split], settings.shards, encoder, tokenizer
         )
-        manifests[split] = str(results / "manifests" / f"{split}.json")
-        merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
-            manifests[split]
-        )
+        manifests[split].write(results / "manifests" / f"{split}.json")
     times.append(time.monotonic())
     sizes = {
         split: Size(
             text=made[split].bytes * scale[split],
             documents=made[split].documents * scale[split],
-            tokens=shards[split].num_tokens * scale[split],
-            samples=math.ceil(shards[split].num_samples * scale[split]),
+            tokens=manifests[split].num_tokens * scale[split],
+            samples=math.ceil(manifests[split].num_samples * scale[split]),
         )
         for split in SPLITS
     }
@@ -118,8 +113,10 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
         source=source,
         whole=whole,
         sizes=sizes,
-        stages=_stages_of_data(settings, sizes, made, shards, seconds),
-        files=RunFiles(str(tokenizer), {s: manifests[s] for s in ("train", "validation")}),
+        stages=_stages_of_data(settings, sizes, made, manifests, seconds),
+        files=RunFiles(
+            str(tokenizer), {s: str(results / "manifests" / f"{s}.json") for s in SPLITS[:2]}
+        ),
         vocabulary=encoder.vocabulary_size,
         enough=enough,
     )
@@ -151,7 +148,7 @@ def _stages_of_data(
     settings: Configuration,
     sizes: dict[str, Size],
     made: Mapping[str, CorpusSplit],
-    shards: Mapping[str, ShardSummary],
+    manifests: Mapping[str, Manifest],
     seconds: Sequence[float],
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
@@ -161,7 +158,7 @@ def _stages_of_data(
     trained_on = min(text, section.max_training_bytes)
     words = max(1.0, trained_on / made["train"].bytes) ** 0.6
     read = sum(file.bytes for split in made.values() for file in split.files)
-    packed = sum(shard.num_bytes for shard in shards.values())
+    packed = sum(s.num_bytes for manifest in manifests.values() for s in manifest.shards)
     count = settings.shards.count
     beside = min(usable_cores(), sum(getattr(count, split) for split in SPLITS))
     return [

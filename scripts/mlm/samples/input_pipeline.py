@@ -8,51 +8,9 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import as_written, tf
-from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import BatchOrder, stored_batches
-
-#: What `mask_batch` gives of each sample: the kind, and one number for what.
-_MASKED = {
-    "input_ids": (tf.int32, "sequence"),
-    "attention_mask": (tf.int32, "sequence"),
-    "positions": (tf.int32, "slots"),
-    "labels": (tf.int32, "slots"),
-    "weights": (tf.float32, "slots"),
-    "overflow": (tf.int32, "sample"),
-}
-
-
-def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`input_ids` and `attention_mask`, int32 [batch, sequence], of serialized records [batch]."""
-    feature = tf.io.FixedLenFeature((sequence_length,), tf.int64)
-    parsed = tf.io.parse_example(serialized, {"input_ids": feature, "attention_mask": feature})
-    return tf.cast(parsed["input_ids"], tf.int32), tf.cast(parsed["attention_mask"], tf.int32)
-
-
-def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
-    """The batches as stored: (epoch, sample index, ids, attention), [batch] and [batch,
-    sequence]."""
-    shape = (order.global_batch_size,)
-    stored = tf.data.Dataset.from_generator(
-        partial(_stored, stored_batches, shards, order),
-        output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.int64, tf.string)),
-    )
-
-    @as_written
-    def parsed(epoch, index, serialized):
-        return epoch, index, *parse_records(serialized, shards.sequence_length)
-
-    return _deterministic(stored.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
-
-
-def _stored(read: Callable, *asked) -> Iterator[tuple]:
-    try:
-        yield from read(*asked)
-    except MlmError as error:
-        _failures.append(error)
-        raise
-
 
 #: What went wrong in reading, of which TensorFlow hands on no more than the text.
 _failures: list[MlmError] = []
@@ -73,45 +31,26 @@ def training_batches(
     shards: ShardFiles,
     plan: MaskingPlan,
     order: BatchOrder,
-    beside: Callable[[int], dict[str, np.ndarray]] | None = None,
+    beside: Callable[[int], dict[str, np.ndarray]] = lambda step: {},
 ) -> tf.data.Dataset:
     """The batches of `mask_batch`, and arrays of one shape that each step needs `beside` them, a
     function of its number from 0; `weights` are divided by the number of predictions in the whole
     batch, so that the sum of the replicas' losses is the batch's mean."""
-    example = beside(0) if beside else {}
 
-    def on_host(step):
-        return list(beside(int(step)).values())
+    def numbered() -> Iterator[tuple]:
+        for step, batch in enumerate(stored_batches(shards, order), order.start_step):
+            yield step, *batch
 
-    @as_written
-    def masked(step, stored):
-        epoch, index, ids, attention = stored
-        batch = _masked(ids, attention, index, plan, order.seed, epoch)
-        total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
-        batch["weights"] /= total
-        if example:
-            kinds = [tf.as_dtype(array.dtype) for array in example.values()]
-            values = tf.numpy_function(on_host, [step], kinds, stateful=False)
-            for (name, array), value in zip(example.items(), values, strict=True):
-                batch[name] = tf.ensure_shape(value, array.shape)
-        return batch
+    def masked(step, epoch, index, ids, attention) -> dict[str, np.ndarray]:
+        batch = mask_batch(ids, attention, index, plan, order.seed, epoch)
+        batch["weights"] /= np.maximum(batch["weights"].sum(), 1)
+        return batch | beside(int(step))
 
-    batches = read_batches(shards, order).enumerate(order.start_step)
-    return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
-
-
-def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[str, tf.Tensor]:
-    def on_host(*arrays):
-        found = mask_batch(*arrays[:3], plan, seed, arrays[3])
-        return [found[name] for name in _MASKED]
-
-    kinds = [kind for kind, _ in _MASKED.values()]
-    values = tf.numpy_function(on_host, [ids, attention, index, epoch], kinds, stateful=False)
-    sizes = {"sequence": (plan.sequence_length,), "slots": (plan.slots,), "sample": ()}
-    return {
-        name: tf.ensure_shape(value, [ids.shape[0], *sizes[size]])
-        for (name, (_, size)), value in zip(_MASKED.items(), values, strict=True)
-    }
+    size = (order.global_batch_size,)
+    stored = _stored(
+        numbered, ((), tf.int64), (size, tf.int64), (size, tf.int64), (size, tf.string)
+    )
+    return _on_host(stored, shards.sequence_length, masked)
 
 
 def validation_batches(
@@ -120,22 +59,58 @@ def validation_batches(
     """Batches of all samples, or of `samples` at equal distances kept in memory, with masks that
     depend on (seed, sample index) alone and `sample_index` [batch] int64. The last batch is filled
     up with rows of index -1 and weight 0."""
-    shape = (batch_size,)
-    stored = tf.data.Dataset.from_generator(
-        partial(_stored, validation_samples, shards, batch_size, samples),
-        output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.string)),
-    )
-    if samples is not None:
-        stored = stored.cache()
 
-    @as_written
-    def masked(index, serialized):
-        ids, attention = parse_records(serialized, shards.sequence_length)
-        batch = _masked(ids, attention, tf.maximum(index, 0), plan, seed, [FIXED_EPOCH])
-        batch["weights"] *= tf.cast(index >= 0, tf.float32)[:, tf.newaxis]
+    def masked(index, ids, attention) -> dict[str, np.ndarray]:
+        batch = mask_batch(ids, attention, np.maximum(index, 0), plan, seed)
+        batch["weights"] *= (index >= 0)[:, None]
         return batch | {"sample_index": index}
 
-    return _deterministic(stored.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
+    size, read = (batch_size,), partial(validation_samples, shards, batch_size, samples)
+    stored = _stored(read, (size, tf.int64), (size, tf.string))
+    if samples is not None:
+        stored = stored.cache()
+    return _on_host(stored, shards.sequence_length, masked)
+
+
+def _stored(read: Callable[[], Iterator[tuple]], *parts: tuple) -> tf.data.Dataset:
+    """The batches that `read` yields, of `parts` with these shapes and types."""
+
+    def yielded() -> Iterator[tuple]:
+        try:
+            yield from read()
+        except MlmError as error:
+            _failures.append(error)
+            raise
+
+    signature = tuple(tf.TensorSpec(*part) for part in parts)
+    return tf.data.Dataset.from_generator(yielded, output_signature=signature)
+
+
+def _on_host(
+    stored: tf.data.Dataset, length: int, function: Callable[..., dict[str, np.ndarray]]
+) -> tf.data.Dataset:
+    """`function`, in NumPy, of the parts of each batch, the last, of records, as their `input_ids`
+    and `attention_mask`, int32 [batch, length]."""
+    *before, records = stored.element_spec
+    zeros = [np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in before]
+    example = function(*zeros, *np.zeros((2, *records.shape, length), np.int32))
+    feature = tf.io.FixedLenFeature((length,), tf.int64)
+    features = {"input_ids": feature, "attention_mask": feature}
+
+    def called(*arrays) -> list[np.ndarray]:
+        return list(function(*arrays).values())
+
+    @as_written
+    def mapped(*parts):
+        *before, serialized = parts
+        parsed = tf.io.parse_example(serialized, features)
+        tokens = [tf.cast(parsed[name], tf.int32) for name in features]
+        kinds = [tf.as_dtype(array.dtype) for array in example.values()]
+        values = tf.numpy_function(called, [*before, *tokens], kinds, stateful=False)
+        arrays = zip(example.items(), values, strict=True)
+        return {name: tf.ensure_shape(value, array.shape) for (name, array), value in arrays}
+
+    return _deterministic(stored.map(mapped, num_parallel_calls=tf.data.AUTOTUNE))
 
 
 def replica_shares(

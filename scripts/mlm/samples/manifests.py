@@ -1,8 +1,11 @@
-"""A split's manifest, `results/manifests/{split}.json`, and whether its shards are as it says."""
+"""The manifest of a split, `results/manifests/{split}.json`, or of one shard, which is beside it;
+and whether shards are as it says."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
@@ -13,9 +16,8 @@ SHARDS_REMEDY = "Delete the shards named here and run again, so that they are re
 
 
 @dataclass(frozen=True)
-class ShardEntry:
-    """A shard: `path` is relative to the project's root; `num_tokens` counts mask
-    1."""
+class Shard:
+    """A shard: `path` is relative to the project's root; `num_tokens` counts mask 1."""
 
     name: str
     path: str
@@ -26,10 +28,25 @@ class ShardEntry:
     sha256: str
     block_offsets: tuple[int, ...]
 
+    def problem(self, root: str | os.PathLike) -> str | None:
+        """What is wrong with the file below `root`, or None."""
+        file = Path(root) / self.path
+        if not file.is_file():
+            return f"{self.path}: is missing"
+        if (size := file.stat().st_size) != self.num_bytes:
+            return f"{self.path}: has {size} bytes; the manifest says {self.num_bytes}"
+        if (digest := file_sha256(file)) != self.sha256:
+            return (
+                f"{self.path}: its content changed since the manifest was written (sha256 "
+                f"{digest[:12]}…, expected {self.sha256[:12]}…)"
+            )
+        return None
+
 
 @dataclass(frozen=True)
 class Manifest(Artefact):
-    """A split's shards, in order, and totals; `group_by` is None if there are no groups."""
+    """Shards of a split, in order, the `documents` in them and totals; `group_by` is None if there
+    are no groups."""
 
     split: str
     sequence_length: int
@@ -40,8 +57,15 @@ class Manifest(Artefact):
     num_samples: int
     num_tokens: int
     num_padding: int
-    shards: tuple[ShardEntry, ...]
+    shards: tuple[Shard, ...]
     group_by: str | None = None
+
+    @classmethod
+    def of(cls, shards: Iterable[Shard], **fields) -> Self:
+        """The manifest of `shards`, with their totals and the other `fields`."""
+        shards, names = tuple(shards), ("num_samples", "num_tokens", "num_padding")
+        totals = {name: sum(getattr(shard, name) for shard in shards) for name in names}
+        return cls(shards=shards, **totals, **fields)
 
 
 def project_root(path: str | os.PathLike) -> Path:
@@ -60,32 +84,11 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
         )
 
 
-def shard_problem(shard: ShardEntry, root: str | os.PathLike) -> str | None:
-    """What is wrong with a shard's file below `root`, or None."""
-    file = Path(root) / shard.path
-    if not file.is_file():
-        return f"{shard.path}: is missing"
-    if (size := file.stat().st_size) != shard.num_bytes:
-        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
-    if (digest := file_sha256(file)) != shard.sha256:
-        return (
-            f"{shard.path}: its content changed since the manifest was written (sha256 "
-            f"{digest[:12]}…, expected {shard.sha256[:12]}…)"
-        )
-    return None
-
-
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
     """Raise MlmError, naming every shard below `root` that is not what the manifest says."""
-    found = [shard_problem(shard, root) for shard in manifest.shards]
-    if problems := [problem for problem in found if problem]:
+    problems = [shard.problem(root) for shard in manifest.shards]
+    if problems := [problem for problem in problems if problem]:
         raise MlmError(
             f"The {manifest.split} shards are not those of their manifest:\n{listed(problems)}\n"
             f"{SHARDS_REMEDY}"
         )
-
-
-def totals(entries: tuple[ShardEntry, ...]) -> dict[str, int]:
-    """The sums over shards that a manifest states."""
-    keys = ("num_samples", "num_tokens", "num_padding")
-    return {key: sum(getattr(e, key) for e in entries) for key in keys}

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import PreviewSample, PreviewToken
-from mlm.samples.manifests import SHARDS_REMEDY, Manifest, shard_problem
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import evenly_spread, joined, read_samples
@@ -27,7 +27,7 @@ def preview_samples(
     places = evenly_spread(manifest.num_samples, count)
     ends = np.cumsum([shard.num_samples for shard in manifest.shards])
     for number in np.unique(np.searchsorted(ends, places, "right")).tolist():
-        if problem := shard_problem(manifest.shards[number], root):
+        if problem := manifest.shards[number].problem(root):
             raise MlmError(f"{problem}. {SHARDS_REMEDY}")
     if not (parts := list(read_samples(manifest, root, places))):
         return []

@@ -1,54 +1,134 @@
-"""Shards of a split, each of its own range of documents."""
+"""Documents packed into samples of equal length, across their ends: RoBERTa's FULL-SENTENCES
+without the limit of a document (Liu et al., 2019, section 4.2); and their manifest."""
 
+import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from mlm.config.tokenizer import Shards
-from mlm.corpus.artefacts import document_range
+from mlm.corpus.artefacts import CorpusSplit, document_range
+from mlm.corpus.document_groups import group_ids
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.artefacts import portable
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import Progress
-from mlm.samples.artefacts import MEASURED, ShardSummary
-from mlm.samples.packing import write_packed
-from mlm.samples.tfrecord import SampleWriter
+from mlm.samples.manifests import Manifest
+from mlm.samples.tfrecord import NO_GROUP, SampleWriter
 from mlm.tokenizer.encoding import Encoder
+
+#: Documents read, and characters given to the tokenizer, at a time: they bound the memory.
+DOCUMENTS_AT_A_TIME, _CHARACTERS_AT_A_TIME = 1000, 2_000_000
 
 
 def write_shard(
-    split: str,
-    number: int,
-    shards: int,
+    shard_file: str | os.PathLike,
+    share: tuple[int, int],
+    record: str | os.PathLike,
     section: Shards,
     encoder: Encoder,
     tokenizer_json: str | os.PathLike,
-    corpus: SplitDocuments,
-    shard_file: str | os.PathLike,
-) -> ShardSummary:
-    """Write shard `number` of `shards` and its summary beside it (.json). Raises MlmError if there
-    are fewer documents than shards."""
-    if len(corpus) < shards:
+) -> Manifest:
+    """Write shard number `share[0]` of `share[1]` of the split that results/corpus/{split}.json,
+    `record`, describes, and its manifest beside it (.json). MlmError if there are fewer documents
+    than shards."""
+    corpus, texts = CorpusSplit.read(record), SplitDocuments.described(record)
+    if len(texts) < share[1]:
         raise MlmError(
-            f"{corpus.named}: {len(corpus)} documents cannot fill {shards} shards. Set "
-            f"shards.count.{split} to at most {len(corpus)}."
+            f"{texts.named}: {len(texts)} documents cannot fill {share[1]} shards. Set "
+            f"shards.count.{corpus.split} to at most {len(texts)}."
         )
-    documents = document_range(len(corpus), number, shards)
-    progress = Progress("packing", len(documents), "documents")
-    with replacing(shard_file) as temporary, SampleWriter(temporary) as writer:
-        tokens_in, literals = write_packed(section, encoder, corpus, documents, writer, progress.to)
-    summary = ShardSummary(
-        split=split,
-        shard=number,
-        shards=shards,
-        first_document=documents.start,
-        documents=len(documents),
-        corpus_documents=len(corpus),
-        sequence_length=section.sequence_length,
-        tokens_in=tokens_in,
-        **{name: getattr(writer, name) for name in MEASURED},
-        special_literals=literals,
+    documents = document_range(len(texts), *share)
+    length = section.sequence_length
+    with replacing(shard_file) as temporary:
+        with SampleWriter(temporary) as writer:
+            tokens, literals = _write_packed(length, encoder, texts, documents, writer)
+        if tokens != writer.num_tokens:
+            raise MlmError(
+                f"{shard_file}: has {writer.num_tokens} of the {tokens} tokens of its text"
+            )
+    manifest = Manifest.of(
+        [writer.shard(portable(shard_file))],
+        split=corpus.split,
+        sequence_length=length,
         tokenizer_sha256=file_sha256(tokenizer_json),
+        corpus_sha256=corpus.sha256,
+        documents=len(documents),
+        special_literals=literals,
+        group_by=corpus.group_by,
     )
-    summary.write(Path(shard_file).with_suffix(".json"))
-    return summary
+    manifest.write(Path(shard_file).with_suffix(".json"))
+    return manifest
+
+
+def merged_manifest(
+    parts: Sequence[Manifest], corpus: CorpusSplit, root: str | os.PathLike = "."
+) -> Manifest:
+    """The manifest of a split from those of its shards, in order. MlmError if they were not made
+    alike, if a file below `root` has another size, or if documents of `corpus` are missing."""
+    common = {"split": corpus.split, "corpus_sha256": corpus.sha256, "group_by": corpus.group_by}
+    common |= {name: getattr(parts[0], name) for name in ("sequence_length", "tokenizer_sha256")}
+    problems = []
+    for part in parts:
+        (shard,) = part.shards
+        recorded = {name: getattr(part, name) for name in common} | {"num_bytes": shard.num_bytes}
+        expected = common | {"num_bytes": (Path(root) / shard.path).stat().st_size}
+        problems += [
+            f"{shard.path}: {name} is {recorded[name]}; {value} is expected"
+            for name, value in expected.items()
+            if recorded[name] != value
+        ]
+    documents = sum(part.documents for part in parts)
+    if documents != corpus.documents:
+        problems.append(f"the shards hold {documents} of the corpus's {corpus.documents} documents")
+    if problems:
+        raise MlmError(
+            f"The {corpus.split} shards do not belong together:\n{listed(problems)}\n"
+            f"Delete results/shards/{corpus.split} and run again."
+        )
+    literals = sum(part.special_literals for part in parts)
+    shards = (shard for part in parts for shard in part.shards)
+    return Manifest.of(shards, documents=documents, special_literals=literals, **common)
+
+
+def _write_packed(
+    length: int, encoder: Encoder, texts: SplitDocuments, documents: range, writer: SampleWriter
+) -> tuple[int, int]:
+    """Write `documents` in samples of `length` tokens, the last padded; return the number of their
+    tokens, and of special tokens that the text spells."""
+    progress = Progress("packing", len(documents), "documents")
+    done, tokens_in, literals = 0, 0, 0
+    # Tokens, and their groups, that do not fill a sample yet.
+    waiting = [np.empty(0, np.int32), np.empty(0, np.int64)]
+    for rows in texts.batches(["text", "group"], DOCUMENTS_AT_A_TIME, documents):
+        batch, groups = rows.column("text").to_pylist(), group_ids(rows.column("group"))
+        # Runs of texts of about so many characters.
+        ends = np.cumsum(list(map(len, batch))) // _CHARACTERS_AT_A_TIME
+        for run in np.split(np.arange(len(batch)), np.flatnonzero(np.diff(ends)) + 1):
+            portion = batch[run[0] : run[-1] + 1]
+            literals += encoder.count_special_literals(portion)
+            encoded = encoder.encode(portion)
+            tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32)
+            token_groups = np.repeat(groups[run], list(map(len, encoded)))
+            streams = zip(waiting, (tokens, token_groups), strict=True)
+            waiting = [np.append(*stream) for stream in streams]
+            full = len(waiting[0]) // length * length
+            ids, sample_groups = (stream[:full].reshape(-1, length) for stream in waiting)
+            writer.write(ids, np.full(len(ids), length), sample_groups)
+            waiting = [stream[full:] for stream in waiting]
+            tokens_in += len(tokens)
+            done += len(portion)
+            progress.to(done)
+    if left := len(waiting[0]):
+        padding = encoder.special_ids.pad, NO_GROUP
+        padded = (
+            np.pad(stream, (0, length - left), constant_values=fill)[None]
+            for stream, fill in zip(waiting, padding, strict=True)
+        )
+        ids, sample_groups = padded
+        writer.write(ids, np.array([left]), sample_groups)
+    return tokens_in, literals

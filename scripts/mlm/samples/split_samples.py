@@ -12,7 +12,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
-from mlm.samples.manifests import Manifest
+from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
@@ -24,45 +24,12 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
-class ShardBlocks:
-    """A shard at `path`, `name` in messages; its blocks start at `offsets`."""
-
-    path: Path
-    name: str
-    num_samples: int
-    offsets: tuple[int, ...]
-
-    @property
-    def num_blocks(self) -> int:
-        return -(-self.num_samples // BLOCK_SAMPLES)
-
-    def read(self, number: int) -> list[bytes]:
-        """The records of block `number`; MlmError if it cannot be read or is not what it was."""
-        start, *end = self.offsets[number : number + 2]
-        name = f"{self.name}: block {number}, from byte {start} on"
-        try:
-            # A last block ends with the file.
-            end = end[0] if number + 1 < self.num_blocks else None
-            with self.path.open("rb") as stream:
-                stream.seek(start)
-                content = stream.read(-1 if end is None else end - start)
-            records = list(read_records(io.BytesIO(content), name))
-        except OSError as error:
-            raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
-        except MlmError as error:
-            raise MlmError(f"{error}. {_REMEDY}") from None
-        expected = min(BLOCK_SAMPLES, self.num_samples - number * BLOCK_SAMPLES)
-        if len(records) != expected:
-            raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
-        return records
-
-
-@dataclass(frozen=True)
 class ShardFiles:
-    """The shards of one split as the reader needs them."""
+    """The shards of one split below `root`, as the reader needs them."""
 
-    blocks: tuple[ShardBlocks, ...]
+    shards: tuple[Shard, ...]
     sequence_length: int
+    root: Path = Path()
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> Self:
@@ -72,24 +39,41 @@ class ShardFiles:
                 f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
                 "32-bit sample index. Use a longer sequence length or fewer documents."
             )
-        blocks = tuple(
-            ShardBlocks(Path(root) / shard.path, shard.path, shard.num_samples, shard.block_offsets)
-            for shard in manifest.shards
-        )
-        return cls(blocks, manifest.sequence_length)
+        return cls(manifest.shards, manifest.sequence_length, Path(root))
 
-    @property
+    @cached_property
     def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self.blocks)
+        return sum(shard.num_samples for shard in self.shards)
 
     @cached_property
     def _first_blocks(self) -> np.ndarray:
-        return np.cumsum([0, *(shard.num_blocks for shard in self.blocks)])
+        return np.cumsum([0, *(len(shard.block_offsets) for shard in self.shards)])
 
     def read(self, block: int) -> list[bytes]:
-        """The records of a block of the split; MlmError as for `ShardBlocks`."""
+        """The records of a block of the split; MlmError as for `read_block`."""
         shard = int(np.searchsorted(self._first_blocks, block, "right")) - 1
-        return self.blocks[shard].read(block - int(self._first_blocks[shard]))
+        return read_block(self.shards[shard], block - int(self._first_blocks[shard]), self.root)
+
+
+def read_block(shard: Shard, number: int, root: Path = Path()) -> list[bytes]:
+    """The records of block `number` of a shard below `root`; MlmError if it is damaged or cannot be
+    read."""
+    start, *end = shard.block_offsets[number : number + 2]
+    name = f"{shard.path}: block {number}, from byte {start} on"
+    try:
+        with (root / shard.path).open("rb") as stream:
+            stream.seek(start)
+            # A last block ends with the file.
+            content = stream.read(end[0] - start if end else -1)
+        records = list(read_records(io.BytesIO(content), name))
+    except OSError as error:
+        raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
+    except MlmError as error:
+        raise MlmError(f"{error}. {_REMEDY}") from None
+    expected = min(BLOCK_SAMPLES, shard.num_samples - number * BLOCK_SAMPLES)
+    if len(records) != expected:
+        raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
+    return records
 
 
 class Rows:
@@ -135,13 +119,13 @@ def samples_in_order(
     """Indices and records [samples] block by block: of all, or of those `chosen`, ascending."""
     first = 0
     chosen = np.arange(shards.num_samples) if chosen is None else chosen
-    for shard in shards.blocks:
-        for block in range(shard.num_blocks):
+    for shard in shards.shards:
+        for block in range(len(shard.block_offsets)):
             samples = min(BLOCK_SAMPLES, shard.num_samples - block * BLOCK_SAMPLES)
             start, end = np.searchsorted(chosen, [first, first + samples])
             if start < end:
                 records = np.empty(samples, object)
-                records[:] = shard.read(block)
+                records[:] = read_block(shard, block, shards.root)
                 yield chosen[start:end], records[chosen[start:end] - first]
             first += samples
 

@@ -22,7 +22,7 @@ class BatchOrder:
     steps: int
 
     def of_samples(self, shards: ShardFiles) -> SampleOrder:
-        samples = tuple(shard.num_samples for shard in shards.blocks)
+        samples = tuple(shard.num_samples for shard in shards.shards)
         return SampleOrder(samples, self.seed, self.shuffle_window)
 
     def updates_of(self, places: np.ndarray) -> np.ndarray:

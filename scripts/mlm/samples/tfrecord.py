@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import chain
+from pathlib import Path
 from typing import BinaryIO
 
 import google_crc32c
@@ -24,6 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.samples.manifests import Shard
 from mlm.samples.shuffling import BLOCK_SAMPLES
 
 #: The group of padding.
@@ -128,6 +130,12 @@ class SampleWriter(AbstractContextManager):
     def close(self) -> None:
         self._file.close()
         self.num_bytes, self.sha256 = os.stat(self._path).st_size, file_sha256(self._path)
+
+    def shard(self, path: str | os.PathLike) -> Shard:
+        """The closed file as a manifest names it, at `path`."""
+        counts = self.num_samples, self.num_tokens, self.num_padding
+        written = self.num_bytes, self.sha256, self.block_offsets
+        return Shard(Path(path).name, str(path), *counts, *written)
 
     def __exit__(self, *_) -> None:
         self.close()
