@@ -9,6 +9,7 @@ import argparse
 import shlex
 from pathlib import Path
 
+from mlm.foundations.artefacts import as_json
 from mlm.foundations.command import (
     chosen_run,
     enter_directory,
@@ -18,7 +19,6 @@ from mlm.foundations.command import (
     text_argument,
 )
 from mlm.foundations.errors import SAME_COMMAND, MlmError, printable
-from mlm.foundations.typed_artefacts import as_json
 
 BASE = Path(__file__).resolve().parents[1]
 

@@ -12,8 +12,8 @@ import shutil
 import sys
 import sysconfig
 
-from mlm.foundations.supported_python import unsuitable
-
+#: The Pythons that the pinned packages are for.
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 PLATFORMS = (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64"))
 
 UV = "curl -LsSf https://astral.sh/uv/install.sh | sh && ~/.local/bin/uv python install 3.13"
@@ -28,7 +28,12 @@ def problem() -> str:
             "macOS on Apple silicon, is needed. On Windows, install WSL ('wsl --install') and run "
             "the same lines in it"
         )
-    wrong = unsuitable(sys.version_info)
+    wrong = ""
+    if not OLDEST_PYTHON <= tuple(sys.version_info[:2]) <= NEWEST_PYTHON:
+        words = [
+            ".".join(map(str, v[:2])) for v in (sys.version_info, OLDEST_PYTHON, NEWEST_PYTHON)
+        ]
+        wrong = "Python {} does not suit; the pinned packages are for {} to {}".format(*words)
     if not wrong and importlib.util.find_spec("ensurepip") is None:
         wrong = "This Python comes without ensurepip (on Debian and Ubuntu: python3-venv)"
     if not wrong and sys.version_info >= (3, 14) and not _builds_packages():

@@ -1,6 +1,6 @@
 """One environment for every test, whichever others share its process and whatever their order.
 
-TensorFlow, JAX and transformers read these variables once, when they are imported. Without them,
+TensorFlow and JAX read these variables once, when they are imported. Without them,
 the first test that imports JAX would decide for all: JAX asks every device that it knows, and
 libtpu then leaves the variables of a TPU machine behind, for which later trainings look. What a
 test starts as a user would does not see them.
@@ -18,15 +18,9 @@ import pytest
 
 _GIVEN = dict(os.environ)
 _SET = {
-    "FORCE_TF_AVAILABLE": "1",
     "JAX_PLATFORMS": "cpu",
     "NPROC": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_USE_LEGACY_KERAS": "1",
-    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "USE_TF": "0",
-    "USE_TORCH": "0",
 }
 os.environ.update(_SET)
 # Hundreds of processes would each compile the library anew.

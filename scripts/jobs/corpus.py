@@ -84,7 +84,7 @@ def build(job):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.config.fields import SPLITS
     from mlm.corpus.corpus_building import build_corpus, remove_other_parts, take_over
-    from mlm.foundations.phrasing import in_bytes
+    from mlm.foundations.terminal import in_bytes
 
     parquet = {split: list(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}

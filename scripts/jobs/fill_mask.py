@@ -5,7 +5,7 @@ from pathlib import Path
 from job_adapter import Done, run_as_job
 from mlm.evaluation.artefacts import FillMask
 from mlm.evaluation.fill_mask import answers, use_cpu
-from mlm.foundations.phrasing import plural
+from mlm.foundations.terminal import plural
 
 
 @run_as_job("fill_mask")

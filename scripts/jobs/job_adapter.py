@@ -8,8 +8,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
-from mlm.foundations.interrupts import end_by_signals
 from mlm.foundations.job import Done, begin, run
+from mlm.foundations.terminal import end_by_signals
 
 __all__ = ["Done", "limit_tokenizer_threads", "run_as_job"]
 

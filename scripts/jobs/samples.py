@@ -33,8 +33,9 @@ def write_manifest(job):
 
 @run_as_job("masked_samples")
 def decode_masked_samples(job):
+    import transformers
+
     from mlm.config.pretraining import Recipe
-    from mlm.foundations.transformers_setup import transformers
     from mlm.samples.artefacts import Preview
     from mlm.samples.manifests import Manifest, check_sequence_length, project_root
     from mlm.samples.masking import masking_plan

@@ -19,8 +19,8 @@ from mlm.evaluation.fill_mask import answers
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
+from mlm.foundations.artefacts import as_json
 from mlm.foundations.errors import MlmError
-from mlm.foundations.typed_artefacts import as_json
 from mlm.model.weights import read_exported
 from mlm.samples.manifests import Manifest
 

@@ -26,14 +26,10 @@ COMPUTES_NO_BITS = {
     for reason, modules in {
         "when what is logged": "training.loop",
         "messages": "model.architecture foundations.errors "
-        "foundations.interrupts foundations.terminal "
-        "foundations.phrasing foundations.environment foundations.supported_python "
-        "foundations.transformers_setup",
+        "foundations.terminal foundations.environment",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
-        "foundations.hub_snapshots "
-        "foundations.typed_artefacts samples.artefacts training.gfile",
-        "what a state is compared by": "foundations.code_digests foundations.differences "
-        "foundations.digests",
+        "samples.artefacts training.gfile",
+        "what a state is compared by": "foundations.code_digests foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
         "training.devices training.in_tensorflow.devices training.local_devices "
         "training.processes",

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from loaded_script import loaded
 from tests.conftest import ended
 
 from mlm.foundations.environment import PACKAGES, pinned_versions
-from mlm.foundations.supported_python import NEWEST_PYTHON, OLDEST_PYTHON
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "envs"
 PINS = pinned_versions(ENVS / "requirements.txt")
 LOCKS = sorted(ROOT.glob("[eb]*/requirements*.txt"))
 
-PYTHONS = [f"3.{minor}" for minor in range(OLDEST_PYTHON[1], NEWEST_PYTHON[1] + 1)]
+CHECK = loaded("check_python")
+PYTHONS = [f"3.{minor}" for minor in range(CHECK.OLDEST_PYTHON[1], CHECK.NEWEST_PYTHON[1] + 1)]
 #: As uv calls the platforms that the README names.
 PLATFORMS = ["x86_64-manylinux_2_31", "aarch64-manylinux_2_31", "aarch64-apple-darwin"]
 

@@ -7,7 +7,7 @@ from tests.conftest import refusal
 
 from mlm.config.named_files import files_of_other_runs
 from mlm.config.resolution import resolve
-from mlm.foundations.typed_artefacts import as_json
+from mlm.foundations.artefacts import as_json
 from mlm.report.other_runs import OtherRun
 from mlm.report.report_inputs import RunResults
 from mlm.report.run_comparison import (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mlm.config.global_batch import GlobalBatch
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 ERROR, WARNING = "error", "warning"
 #: The steps that are compiled.

@@ -31,7 +31,7 @@ from mlm.config.targets import (
 )
 from mlm.foundations.environment import child_environment, install_command, installed_version
 from mlm.foundations.errors import MlmError
-from mlm.foundations.phrasing import in_binary_bytes
+from mlm.foundations.terminal import in_binary_bytes
 
 #: Environment that lets libtpu load where there is no TPU and no metadata server. The first
 #: one alone would leave a lock file that a second process stumbles over.

@@ -38,7 +38,7 @@ from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import RunConfiguration
 from mlm.config.targets import hosts_of, memory_of_a_replica
 from mlm.foundations.errors import MlmError
-from mlm.foundations.phrasing import in_binary_bytes
+from mlm.foundations.terminal import in_binary_bytes
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 

@@ -3,8 +3,7 @@
 from mlm.accelerators.artefacts import ForwardReport, PreflightVerdict, Target, failed
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
-from mlm.foundations.phrasing import in_binary_bytes, in_exact_time
-from mlm.foundations.terminal import answer
+from mlm.foundations.terminal import answer, in_binary_bytes, in_exact_time
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (

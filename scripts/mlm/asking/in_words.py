@@ -7,7 +7,7 @@ from mlm.asking.answer import Answer, Passage
 from mlm.asking.passages import Masked, Part
 from mlm.asking.past_run import TrainingSoFar
 from mlm.foundations.errors import on_one_line
-from mlm.foundations.phrasing import plural
+from mlm.foundations.terminal import plural
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
-from mlm.foundations.differences import differences
-from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
+from mlm.foundations.digests import FileMemory, differences, file_sha256, value_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.training.artefacts import Training
 from mlm.training.run import Run, RunFiles

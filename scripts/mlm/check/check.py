@@ -20,8 +20,7 @@ from mlm.config.resolution import RunConfiguration, trainings
 from mlm.finetuning.artefacts import ExamplesSummary
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
-from mlm.foundations.phrasing import in_bytes, in_time
-from mlm.foundations.terminal import answer
+from mlm.foundations.terminal import answer, in_bytes, in_time
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder

@@ -24,7 +24,7 @@ from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.formats import file_format
 from mlm.corpus.parts import SplitFiles
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.phrasing import in_bytes
+from mlm.foundations.terminal import in_bytes
 from mlm.samples.manifests import Manifest
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.digests import value_sha256
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 #: Samples of what a rule took, by split, and characters of each.
 SAMPLES, SAMPLE_CHARACTERS = 3, 300

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from mlm.config.fields import MaskedShares
-from mlm.foundations.artefacts import write_artefact
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
+from mlm.foundations.artefacts import OPTIONAL, Artefact, as_json, write_artefact
 from mlm.training.artefacts import ACCURACY, LOSS
 
 #: Significant digits of every number in the files. A loss of 10 nats is then right to 1e-6,

@@ -8,7 +8,7 @@ from mlm.foundations.errors import reading
 
 def read_model_configuration(directory: str | Path):
     """The configuration in `directory`, as transformers' class; MlmError if it is damaged."""
-    from mlm.foundations.transformers_setup import transformers
+    import transformers
 
     with reading(Path(directory) / "config.json", "a model's configuration"):
         return transformers.AutoConfig.from_pretrained(directory, local_files_only=True)
@@ -16,7 +16,7 @@ def read_model_configuration(directory: str | Path):
 
 def load_tokenizer(directory: str | Path):
     """The tokenizer in `directory`, as transformers' fast class."""
-    from mlm.foundations.transformers_setup import transformers
+    import transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
         return transformers.PreTrainedTokenizerFast.from_pretrained(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 
 @dataclass(frozen=True)

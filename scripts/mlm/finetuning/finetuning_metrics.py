@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mlm.evaluation.artefacts import Interval, Verdict
 from mlm.finetuning.artefacts import ExampleData, RidgeChoice
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 #: The models that are always compared, in words; the others are published encoders.
 NAMES = {

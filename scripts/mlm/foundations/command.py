@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from mlm.foundations.artefacts import as_json
 from mlm.foundations.environment import check_encoding
 from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
-from mlm.foundations.typed_artefacts import as_json
 
 
 def command_parser(name: str, doc: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The identity of files and values: their sha256."""
+"""The identity of files and values, by their sha256; and how two nested values differ."""
 
 import hashlib
 import json
@@ -18,15 +18,18 @@ LARGEST_READ = 1_000_000_000
 #: its dates as they are, as far as the file system's clock can tell.
 _SETTLED_SECONDS = 2.0
 
+#: In the place of a value that one of two nested values lacks.
+ABSENT = "(absent)"
+
 
 def file_sha256(path: str | os.PathLike) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
+    """Return the sha256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def value_sha256(value: Any) -> str:
-    """The sha256 of a JSON-like value in its canonical form, in hexadecimal."""
+    """Return the sha256 of a JSON-like value in its canonical form, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
 
 
@@ -46,28 +49,28 @@ class FileMemory:
             self._known = {key: [same, value] for key, (same, value) in known.items()}
 
     def value(self, kind: str, path: str | os.PathLike, compute: Callable[[Path], Any]) -> Any:
-        """`compute(path)`, a JSON-like value, or what it gave before for the same file."""
-        found = os.stat(path)
-        same = [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+        """Return `compute(path)`, a JSON-like value, or what it gave before for the same file."""
+        stat = os.stat(path)
+        same = [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns]
         key = f"{kind} {os.path.abspath(path)}"
         known = self._known.get(key)
         if known is not None and known[0] == same:
             return known[1]
         value = compute(Path(path))
-        if time.time() - max(found.st_mtime, found.st_ctime) > _SETTLED_SECONDS:
+        if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_SECONDS:
             self._known[key] = [same, value]
             self._changed = True
         return value
 
     def sha256(self, path: str | os.PathLike) -> str:
-        """`file_sha256` of `path`."""
+        """Return `file_sha256` of `path`."""
         return self.value("sha256", path, file_sha256)
 
     def identity(self, path: str | os.PathLike) -> str:
-        """The sha256 of a source file; above LARGEST_READ bytes, its size and modification date."""
-        found = os.stat(path)
-        if found.st_size > LARGEST_READ:
-            return f"{found.st_size} bytes of {found.st_mtime_ns}"
+        """Return the sha256 of a source file; above LARGEST_READ bytes, its size and date."""
+        stat = os.stat(path)
+        if stat.st_size > LARGEST_READ:
+            return f"{stat.st_size} bytes of {stat.st_mtime_ns}"
         return self.sha256(path)
 
     def save(self) -> None:
@@ -76,3 +79,31 @@ class FileMemory:
             with suppress(OSError):
                 write_text(self._path, json.dumps(self._known))
                 self._changed = False
+
+
+def differing_leaves(before: Any, now: Any, keys: tuple[str, ...] = ()) -> list[tuple]:
+    """Return the keys that lead to each leaf in which two nested values differ, and its values."""
+    if before == now:
+        return []
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return [(keys, before, now)]
+    return [
+        leaf
+        for key in sorted(before.keys() | now.keys())
+        for leaf in differing_leaves(
+            before.get(key, ABSENT), now.get(key, ABSENT), (*keys, str(key))
+        )
+    ]
+
+
+def differences(before: Any, now: Any) -> list[str]:
+    """Return a line for each leaf in which the settings of a saved state and those of now differ.
+
+    Digests of modules, manifests and tokenizers are not shown.
+    """
+    return [
+        f"{'.'.join(keys).replace('code.', 'code ', 1)} is another"
+        if keys[0] in ("code", "manifests", "tokenizer")
+        else f"{'.'.join(keys)}: {old!r} then, {new!r} now"
+        for keys, old, new in differing_leaves(before, now)
+    ]

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError, listed
-from mlm.foundations.supported_python import unsuitable
 
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 _LIBRARY = Path(__file__).parents[2]
@@ -79,13 +78,8 @@ def check_encoding() -> None:
 
 
 def check_environment() -> None:
-    """Raise MlmError if Python or its encoding does not suit, or a package or its version."""
+    """Raise MlmError unless every package of this environment has the version of its lock."""
     check_encoding()
-    if wrong := unsuitable(sys.version_info):
-        raise MlmError(
-            f"{wrong}. This one is {sys.executable}. Remove the environment and make it with "
-            "another Python: python3 scripts/check_python.py says which"
-        )
     lock, problems = lock_of_this_environment(), []
     pins = pinned_versions(ENVIRONMENTS / lock)
     for package in (*PACKAGES, *(["tensorflow"] if installed_version("tensorflow") else [])):

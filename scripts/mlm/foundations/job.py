@@ -14,9 +14,7 @@ from typing import Any, TextIO
 from mlm.foundations.abandoned_locks import alone
 from mlm.foundations.artefacts import check_inputs, record_job
 from mlm.foundations.errors import error_in_words
-from mlm.foundations.interrupts import end_by_signals
-from mlm.foundations.phrasing import in_exact_time
-from mlm.foundations.terminal import set_job, show
+from mlm.foundations.terminal import end_by_signals, in_exact_time, set_job, show
 
 
 def stage_name(rule: str, wildcards: Mapping[str, str]) -> str:

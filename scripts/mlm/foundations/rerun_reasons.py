@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mlm.foundations.differences import ABSENT, differing_leaves
+from mlm.foundations.digests import ABSENT, differing_leaves
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards): (.*)")

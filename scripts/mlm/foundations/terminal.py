@@ -1,19 +1,23 @@
-"""What a process shows at the terminal.
+"""The process at the terminal: its lines, its progress, and how SIGINT and SIGTERM end it.
 
-Outside of a job, that is standard error. In a job, standard error is the log, which has the details
-as well, and the terminal is another stream.
+Outside of a job, lines go to standard error. In a job, standard error is the log, which has the
+details as well, and the terminal is another stream.
 """
 
 import contextlib
+import ctypes
+import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from typing import TextIO
 
 from mlm.foundations.errors import printable
-from mlm.foundations.phrasing import in_bytes, in_time
 
-#: What is written to may be closed, or a file on a full disk.
-_UNWRITABLE = (OSError, ValueError)
+#: Time that a job has to clean up after SIGTERM.
+_CLEAN_UP_SECONDS = 15.0
 
 
 class _Job:
@@ -24,8 +28,8 @@ class _Job:
 
 
 def set_job(stream: TextIO | None, stage: str) -> None:
-    """From now on, lines go to `stream` as well as to standard error, and progress names `stage`;
-    None ends that."""
+    """Send lines to `stream` as well as to standard error, and name `stage` in progress, from now
+    on; None ends that."""
     _Job.stream, _Job.stage = stream, stage
 
 
@@ -38,7 +42,7 @@ def show(text: str) -> None:
 
 
 def answer(text: str) -> None:
-    """Print what a target is asked for on standard output and, in a job, in its log."""
+    """Print the answer of a target on standard output and, in a job, in its log."""
     print(printable(text), flush=True)
     if _Job.stream is not None:
         _write(sys.stderr, f"{printable(text)}\n")
@@ -52,27 +56,25 @@ def note(line: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(*_UNWRITABLE):
+    with contextlib.suppress(OSError, ValueError):  # a full disk; a closed stream
         stream.write(text)
         stream.flush()
 
 
-#: Seconds between two lines at least.
-_PRINTED = 30.0
-
-
 class Progress:
-    """A line now and then, more rarely the longer it takes; none for work that is done sooner.
+    """A line now and then, more rarely the longer it takes; none for work that ends sooner.
     `total` is None if it is not known; `done` was done before."""
+
+    _LEAST_SECONDS = 30.0
 
     def __init__(self, label: str, total: int | None, unit: str, done: int = 0):
         self._label, self._total, self._unit, self._first = label, total, unit, done
         self._start = self._printed = time.monotonic()
 
     def to(self, done: int, figure: str = "") -> None:
-        """`done` of the total are done, and `figure` is the latest result."""
+        """Report that `done` of the total are done, and that `figure` is the latest result."""
         now = time.monotonic()
-        if now - self._printed >= max(_PRINTED, (now - self._start) / 10):
+        if now - self._printed >= max(self._LEAST_SECONDS, (now - self._start) / 10):
             self._printed = now
             note(self._line(done, now, figure))
 
@@ -85,3 +87,81 @@ class Progress:
         latest = f", {figure}" if figure else ""
         of_total = f" of {shown(self._total)}" if self._total else ""
         return f"{self._label}: {shown(done)}{of_total}{unit}, {speed}{unit}/s{left}{latest}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a whole number with its noun, such as "3 runs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_bytes(size: float) -> str:
+    """Return a size in kB, MB, GB or TB."""
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= least:
+            return f"{size / least:.3g} {unit}"
+    return f"{size / 1e3:.0f} kB"
+
+
+def in_binary_bytes(size: float) -> str:
+    """Return a size in MiB or GiB, as memory is made."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def in_time(seconds: float) -> str:
+    """Return a time in the unit that suits it, roughly; 1 s at least."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return "1 s"
+
+
+def in_exact_time(seconds: float) -> str:
+    """Return a time in the unit that suits it, also below a second."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.2g} ms"
+
+
+def end_by_signals() -> None:
+    """Let SIGTERM and SIGINT end the process as an error does, so that its files are cleaned up."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+
+def _end(number: int, _frame) -> None:
+    for other in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    with contextlib.suppress(RuntimeError):  # in the middle of a line
+        show(f"\nStopped by {signal.Signals(number).name}. The same command continues.")
+    # Python drops an exception that a signal raises inside a garbage collector's callback.
+    force = threading.Timer(_CLEAN_UP_SECONDS, os._exit, [128 + number])
+    force.daemon = True
+    force.start()
+    sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def noted_signals(message: str | None = None) -> Iterator[list[str]]:
+    """Collect the names of SIGTERM and SIGINT instead of ending; each prints the `message`."""
+    names: list[str] = []
+
+    def note_signal(number: int, _frame) -> None:
+        names.append(signal.Signals(number).name)
+        if message is not None:
+            print(f"{names[-1]}: {message}", file=sys.stderr)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, note_signal) for number in numbers}
+    try:
+        yield names
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """Have Linux send SIGTERM to this process when the one that started it ends."""
+    libc, set_death_signal = ctypes.CDLL(None), 1
+    if hasattr(libc, "prctl"):
+        libc.prctl(set_death_signal, signal.SIGTERM)

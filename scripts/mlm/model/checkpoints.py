@@ -16,8 +16,7 @@ from mlm.config.fields import hub_id
 from mlm.config.model import INDEX, content_of, weight_files
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.foundations.hub_snapshots import snapshot
-from mlm.tokenizer.pretrained import SOURCE_FILES
+from mlm.tokenizer.pretrained import SOURCE_FILES, snapshot
 
 if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
     import numpy as np

@@ -15,7 +15,7 @@ _NOT_THE_MODEL = (
 def model_configuration(model: ModelOfRun, tokenizer: Encoder, sequence_length: int):
     """The transformers configuration of the model, a PretrainedConfig. Raises ConfigError with
     everything that does not fit: vocabulary, pad id, heads, fields."""
-    from mlm.foundations.transformers_setup import transformers
+    import transformers
 
     family, fields = model.model_type, model.overrides()
     stored = model.architecture() or FAMILIES[family].required_fields

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from huggingface_hub.utils import disable_progress_bars, logging
 from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.evaluation.artefacts import METRICS, EvaluationFigures
-from mlm.foundations.artefacts import MadeFrom, portable
+from mlm.foundations.artefacts import MadeFrom, as_json, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
-from mlm.foundations.typed_artefacts import as_json
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
 from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.tokenizer_and_dataset_cards import dataset_card, tokenizer_card

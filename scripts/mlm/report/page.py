@@ -9,10 +9,9 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from mlm.foundations.artefacts import write_artefact
+from mlm.foundations.artefacts import as_json, write_artefact
 from mlm.foundations.atomic import write_text
-from mlm.foundations.phrasing import plural
-from mlm.foundations.typed_artefacts import as_json
+from mlm.foundations.terminal import plural
 from mlm.report import template_filters
 from mlm.report.other_runs import OTHER_FILES
 from mlm.report.plots import Figure, figures

@@ -11,10 +11,9 @@ from mlm.config.configuration import Configuration
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.foundations.artefacts import portable
+from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed, remedy
-from mlm.foundations.typed_artefacts import Artefact
 from mlm.report.other_runs import OtherRun
 from mlm.report.template_filters import value
 from mlm.samples.artefacts import Preview

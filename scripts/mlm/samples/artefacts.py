@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mlm.foundations.typed_artefacts import Artefact
+from mlm.foundations.artefacts import Artefact
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from mlm.foundations.artefacts import Artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
-from mlm.foundations.typed_artefacts import Artefact
 
 #: What to do about shards that are not those of their manifests.
 SHARDS_REMEDY = "Delete the shards named here and run again, so that they are remade."

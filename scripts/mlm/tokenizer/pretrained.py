@@ -1,12 +1,12 @@
 """A ready tokenizer from a directory, or from the Hub at a pinned commit; its code is never run."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.config.families import first_position
 from mlm.config.fields import is_commit
 from mlm.foundations.errors import MlmError
-from mlm.foundations.hub_snapshots import snapshot
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
 #: Files of tokenizers, and the configuration that names their class.
@@ -38,7 +38,7 @@ def load_pretrained(
     setting `key` names. Raises MlmError if there is none, or none with a fast form."""
     directory = path if Path(path).is_dir() else _download(path, revision)
     source_files(directory, key)
-    from mlm.foundations.transformers_setup import transformers
+    import transformers
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
@@ -84,3 +84,22 @@ def _download(name: str, revision: str | None) -> str:
             "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits"
         )
     return snapshot("tokenizer.pretrained.path", name, revision, SOURCE_FILES)
+
+
+def snapshot(key: str, name: str, commit: str, files: Sequence[str]) -> str:
+    """Return the directory with those of `files` (patterns) that the Hub's repository `name`, which
+    the setting `key` names, has at `commit`: from the local cache if there. Raises MlmError if they
+    cannot be had."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    try:
+        return huggingface_hub.snapshot_download(name, revision=commit, allow_patterns=list(files))
+    except (errors.HFValidationError, errors.HfHubHTTPError, OSError) as error:
+        raise MlmError(
+            f"{key}: {name} at commit {commit} is no directory here, not in the local cache, nor "
+            f"did the Hub give it ({type(error).__name__}). A private one needs your token in the "
+            "environment variable HF_TOKEN. Without a network here, run "
+            f"`hf download {name} --revision {commit}` elsewhere with the same HF_HOME, or name a "
+            f"directory in {key}."
+        ) from None

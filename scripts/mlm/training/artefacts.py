@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 #: What loss and accuracy are called on a model's card.
 LOSS, ACCURACY = "Masked cross-entropy, nats", "Masked accuracy"

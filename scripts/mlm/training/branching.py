@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.foundations.differences import differences
+from mlm.foundations.digests import differences
 from mlm.foundations.errors import MlmError
 from mlm.training.learning_rate import learning_rate
 from mlm.training.run import Run

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from mlm.config.optimizers import Optimizer
 from mlm.foundations.errors import MlmError
-from mlm.foundations.interrupts import noted_signals
+from mlm.foundations.terminal import noted_signals
 from mlm.training.processes import Peers
 
 

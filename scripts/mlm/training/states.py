@@ -15,8 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mlm.foundations.differences import differences
-from mlm.foundations.digests import value_sha256
+from mlm.foundations.digests import differences, value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
 from mlm.training.gfile import (

@@ -26,10 +26,6 @@ _CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 _DETERMINISTIC = "--xla_gpu_deterministic_ops="
 
-os.environ.setdefault("USE_TF", "0")
-os.environ.setdefault("USE_TORCH", "0")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
