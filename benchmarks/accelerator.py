@@ -110,8 +110,7 @@ class InJax:
         from mlm.accelerators.product_flops import product_flops
         from mlm.config.optimizers import OptimizerSection
         from mlm.model.architecture import Architecture
-        from mlm.model.network import Network
-        from mlm.model.ops import ops_of
+        from mlm.model.network import Network, ops_of
         from mlm.samples.masking import MaskingPlan
         from mlm.training.in_jax.train_step import on_mesh, packed, train_step
         from mlm.training.train_step import Computation, OfEachStep

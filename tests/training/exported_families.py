@@ -9,8 +9,8 @@ from tiny_encoder import logits
 
 from mlm.config.model import ModelOfRun
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.export import ExportedModel
 from mlm.model.model_configuration import model_configuration
+from mlm.model.weights import ExportedModel
 from mlm.tokenizer.encoding import Encoder
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

@@ -159,10 +159,10 @@ def small_job(
 
 def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **how):
     """(Run, RunFiles) of a run below `root`, resolved; `how` is for `run_of`."""
-    from mlm.training.run import read_checked_manifests, run_of
+    from mlm.training.run import read_manifests, run_of
 
     config, files = small_job(root, overrides=overrides)
-    manifests = read_checked_manifests(files, config.sequence_length)
+    manifests = read_manifests(files, config.sequence_length)
     return run_of(config, files, manifests, replicas, **how), files
 
 
@@ -202,17 +202,15 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     was raised, whose text is in {name}.stderr.
 
     A `fault` kills it at the `write`-th write of a state's file, or sends a `signal` (SIGKILL)
-    after `step`, or `seconds` after the first; its `environment` is set before, and `lease` are
-    the renewal and rest of leases.
+    after `step`, or `seconds` after the first; its `environment` is set before.
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.training import state_locks, states
+    from mlm.training import states
     from mlm.training.pretrain import prepare, pretrain
 
     os.environ.update(fault.get("environment", {}))
-    state_locks.Lease.__init__.__defaults__ = fault.get("lease", (20.0, 70.0))
     if "write" in fault:
         count, real = iter(range(1000)), states.write_bytes
 

@@ -6,7 +6,7 @@ import pytest
 from small_run import result, run_child, small_run, told
 
 from mlm.foundations.errors import MlmError
-from mlm.training.branching import branch_of
+from mlm.training.state_basis import branch_of
 
 STEADY = {"warmup_steps": 4, "decay_steps": 0}
 STABLE = {"pretraining": {"steps": 24, "optimizer": STEADY, "checkpoint": {"keep_steps": [13]}}}

@@ -30,7 +30,7 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
     """Train a run that drops and draws classes in both engines, each in its own state below
     {root}/{name}, and let each read the other's; TensorFlow and JAX are set up once in this
     process."""
-    from mlm.training.frameworks import engine_of, open_devices
+    from mlm.training.pretrain import engine_of, open_devices
 
     # Compiling takes longer than what is compiled.
     quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -19,7 +19,7 @@ from tests.conftest import users_environment, waited_for
 
 from mlm.foundations.atomic import read_json
 from mlm.training.processes import COORDINATOR, INDEX
-from mlm.training.state_locks import file_lock
+from mlm.training.state_files import file_lock
 
 # Each of them starts processes that import and compile: run with -m slow.
 pytestmark = pytest.mark.slow

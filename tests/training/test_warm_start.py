@@ -16,7 +16,7 @@ from small_run import (
 
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.errors import MlmError
-from mlm.training.frameworks import engine_of, open_devices
+from mlm.training.pretrain import engine_of, open_devices
 
 #: The special tokens of a BERT's tokenizer, which its class knows.
 ROLES = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny_encoder import QUICKLY
 
-from mlm.model.ops import ops_of
+from mlm.model.network import ops_of
 
 FRAMEWORKS = ("jax", "tensorflow")
 each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)

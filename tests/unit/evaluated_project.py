@@ -92,8 +92,7 @@ def export(directory: Path) -> Path:
     from transformers import BertConfig
 
     from mlm.model.architecture import Architecture
-    from mlm.model.export import ExportedModel
-    from mlm.model.weights import initial_parameters
+    from mlm.model.weights import ExportedModel, initial_parameters
 
     write_word_tokenizer(directory)
     sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}

@@ -150,7 +150,7 @@ def test_the_last_saved_state_before_the_first_use_of_a_document_is_named(projec
     # One that no training can continue from is not named: of other code, or damaged.
     (marker,) = Path("state").glob(f"*/*/step-{first - 1:08d}/complete.json")
     content = json.loads(marker.read_text())
-    content["basis"]["code"]["mlm.training.learning_rate"] = "0" * 16
+    content["basis"]["code"]["mlm.training.optimizers"] = "0" * 16
     write_json(marker, content)
     assert asked(text).passages[0].state_before == SavedState("base", first - 3)
     (marker,) = Path("state").glob(f"*/*/step-{first - 3:08d}/complete.json")

@@ -17,8 +17,7 @@ from mlm.model.cooccurrence import (
     word_vectors,
 )
 from mlm.model.initialisation import StartingWeights, neighbour_heads
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.model.weights import initial_parameters
 from mlm.samples.split_samples import ShardFiles
 from mlm.samples.tfrecord import SampleWriter

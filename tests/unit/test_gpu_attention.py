@@ -12,7 +12,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.model import jax_ops
 from mlm.model.network import document_numbers
 from mlm.training.devices import Devices
-from mlm.training.in_jax.attention import attention_on, with_attention
+from mlm.training.in_jax.train_step import reason_for_xla, with_attention
 from mlm.training.processes import Peers
 
 FAST = {"precision": "bfloat16", "deterministic": False}
@@ -44,7 +44,8 @@ def mesh_of(kind="NVIDIA A100-SXM4-40GB", capability="8.0"):
     ],
 )
 def test_cudnn_computes_attention_where_it_can_and_may(settings, kind, run, taken):
-    assert attention_on(Accelerator(**settings), kind, run_of(**run)) == taken
+    reason = reason_for_xla(Accelerator(**settings), kind, run_of(**run))
+    assert ("xla" if reason else "cudnn") == taken
 
 
 def test_what_computes_attention_is_part_of_a_saved_state():

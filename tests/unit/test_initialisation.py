@@ -10,8 +10,7 @@ from mlm.model.initialisation import (
     neighbour_heads,
     positions_apart_from_words,
 )
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.model.weights import initial_parameters
 
 LENGTH = 64

@@ -27,11 +27,11 @@ COMPUTES_NO_BITS = {
         "when what is logged": "training.loop",
         "messages": "model.architecture foundations.errors "
         "foundations.terminal foundations.environment",
-        "reads and writes files": "foundations.artefacts foundations.atomic model.export "
-        "samples.artefacts training.gfile",
+        "reads and writes files": "foundations.artefacts foundations.atomic "
+        "samples.artefacts training.state_files",
         "what a state is compared by": "foundations.code_digests foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
-        "training.devices training.in_tensorflow.devices training.local_devices "
+        "training.devices training.in_tensorflow.devices "
         "training.processes",
         "the digests of manifests and tokenizer are part of the state": "samples.manifests "
         "samples.tfrecord tokenizer.encoding tokenizer.pieces tokenizer.pretrained",

@@ -1,6 +1,6 @@
 import pytest
 
-from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
+from mlm.training.devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 
 def machine(root, pci=(), nodes=()):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from both_frameworks import computed, each_framework, in_framework, with_gradients
 
-from mlm.model.masked_loss import masked_cross_entropy
-from mlm.model.ops import ops_of
-from mlm.model.sampled_softmax import strata
+from mlm.model.masked_loss import masked_cross_entropy, strata
+from mlm.model.network import ops_of
 
 WIDTH, VOCABULARY = 8, 30
 

@@ -10,8 +10,7 @@ from mlm.config.families import FAMILIES
 from mlm.config.model_fields import ACTIVATIONS, in_numbers, unbuilt_fields, unknown_fields
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 
 
 @pytest.mark.parametrize("family", FAMILIES)

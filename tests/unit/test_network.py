@@ -22,8 +22,7 @@ from mlm.config.families import FAMILIES
 from mlm.foundations.atomic import write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.model.weights import initial_parameters, read_parameters
 
 #: Compiling takes seconds a network: by default those that differ most.

@@ -8,7 +8,7 @@ import pytest
 from both_frameworks import FRAMEWORKS, alike, computed, with_gradients
 
 from mlm.model import jax_ops, tensorflow_ops
-from mlm.model.ops import ops_of
+from mlm.model.network import ops_of
 from mlm.samples import random_bits
 
 

@@ -11,9 +11,16 @@ from mlm.config.families import FAMILIES
 from mlm.config.optimizers import Optimizer, OptimizerSection
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.ops import ops_of
-from mlm.training.learning_rate import learning_rate, rate_of_step
-from mlm.training.optimizers import OPTIMIZERS, clipped, first_moments, hidden_parts, updated
+from mlm.model.network import ops_of
+from mlm.training.optimizers import (
+    OPTIMIZERS,
+    clipped,
+    first_moments,
+    hidden_parts,
+    learning_rate,
+    rate_of_step,
+    updated,
+)
 
 #: Matrices of one shape, of that transposed, of two parts, and what is no matrix of a layer.
 SHAPES = {"wide": (4, 6), "tall": (6, 4), "two": (8, 6), "words": (9, 4), "bias": (5,)}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlm.model.sampled_softmax import drawn_classes, strata
+from mlm.model.masked_loss import drawn_classes, strata
 
 VOCABULARY = 30
 

@@ -5,10 +5,8 @@ import pytest
 from fake_bucket import fake_bucket
 from tests.conftest import refusal
 
-from mlm.foundations.errors import MlmError
-from mlm.training import gfile
-from mlm.training.gfile import make_directory, read_bytes, remove_file, write_bytes
-from mlm.training.state_locks import Lease
+from mlm.training import state_files
+from mlm.training.state_files import make_directory, read_bytes, write_bytes
 from mlm.training.states import StateDirectory
 
 
@@ -34,9 +32,14 @@ def place(request, tmp_path, monkeypatch):
     with fake_bucket() as (_, environment):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        gfile.cloud_storage.cache_clear()
+        state_files.cloud_storage.cache_clear()
         yield "gs://bucket/state"
-    gfile.cloud_storage.cache_clear()
+    state_files.cloud_storage.cache_clear()
+
+
+def remove_file(path: str) -> None:
+    system, base = state_files._located(path)
+    system.delete_file(base)
 
 
 def saved(place, steps=(5, 10, 15), keep=2, rate=0.1) -> StateDirectory:
@@ -106,11 +109,10 @@ def test_a_state_of_another_training_is_refused_with_what_differs(place):
 def test_states_of_the_run_with_other_settings_are_named(place):
     saved(f"{place}/base/aaaa", steps=(5,))
     make_directory(f"{place}/base/cccc")
-    states = saved(f"{place}/base/bbbb", steps=(5,))
-    assert states.others() == [f"{place}/base/aaaa"]
+    saved(f"{place}/base/bbbb", steps=(5,))
     (words,) = saved(f"{place}/base/bbbb", rate=0.2).abandoned()
     assert f"{place}/base/aaaa" in words and "settings.rate: 0.1 then, 0.2 now" in words
-    assert StateDirectory(f"{place}/new/dddd", 2).others() == []
+    assert StateDirectory(f"{place}/new/dddd", 2).abandoned() == []
 
 
 def test_a_full_disk_leaves_the_states_before_it(tmp_path):
@@ -133,25 +135,3 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]
         assert "in use" in refusal(hold, StateDirectory(str(tmp_path), 2))
     hold(StateDirectory(str(tmp_path), 2))
-
-
-def test_a_lease_in_a_bucket_keeps_a_second_writer_away_until_it_rests(tmp_path):
-    place = str(tmp_path)
-    write_bytes(f"{place}/lease.json", b'{"owner": "killed", "renewed": 7}')
-    first = Lease(place, renewal=0.1, rest=0.5)
-    assert b"killed" not in read_bytes(f"{place}/lease.json")
-    with pytest.raises(MlmError):
-        Lease(place, renewal=0.1, rest=1.0)
-    first.release()
-    assert not list(tmp_path.iterdir())
-
-
-def test_who_lost_its_lease_writes_no_more(tmp_path):
-    states = StateDirectory(str(tmp_path), 2)
-    lease = states._lease = Lease(str(tmp_path), renewal=0.05, rest=0.5)
-    write_bytes(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
-    lease._thread.join(timeout=30)
-    with pytest.raises(MlmError):
-        states.save(5, Counter(), {})
-    lease.release()
-    assert b"another" in read_bytes(f"{tmp_path}/lease.json")

@@ -5,7 +5,6 @@ import pytest
 import report_artefacts
 
 from mlm.config.optimizers import OptimizerSection
-from mlm.training.console import Console
 from mlm.training.loop import Schedule
 from mlm.training.periodic_actions import Logging
 from mlm.training.training_log import Row, TrainingLog
@@ -14,14 +13,14 @@ from mlm.training.training_log import Row, TrainingLog
 def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys):
     """Compilation, as after a resume one step before a row, is no measure of what is to come."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("mlm.training.console.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("mlm.training.periodic_actions.time.monotonic", lambda: clock.now)
     schedule = Schedule("base", 1040, 4, 100, 16, OptimizerSection().scheduled(1040), 20, 1000)
-    log, console = TrainingLog(), Console(schedule)
-    logging = Logging(schedule, log, console)
+    log = TrainingLog()
+    logging = Logging(schedule, log)
     for step, now in ((20, 100.0), (40, 110.0)):
         clock.now = now
         log.sums.add({"loss": 400.0, "accuracy": 10.0, "predictions": 100.0, "overflow": 0.0})
-        console.advanced(step)
+        logging.advanced(step)
         logging.act(step, None)
     compiled, first, second = capsys.readouterr().err.splitlines()
     assert compiled == "base: compiled in 0:01:40"
@@ -40,9 +39,10 @@ def test_a_row_is_a_mean_over_predictions_and_of_none_no_figure(capsys):
     first, second = (row.cells() for row in rows)
     assert first[2:4] == ["4.666667", "0.333333"] and second[2:4] == ["", ""]
     assert (log.predictions, log.overflow) == (3.0, 4.0)
-    console = Console(Schedule("base", 20, 1, 1, 1, OptimizerSection().scheduled(20), 20, 20))
-    console._compiled = 0.0, 1
-    console.write(rows[1])
+    schedule = Schedule("base", 20, 1, 1, 1, OptimizerSection().scheduled(20), 20, 20)
+    logging = Logging(schedule, log)
+    logging.advanced(1)
+    logging._print(rows[1])
     assert "step 20/20, no prediction, learning rate" in capsys.readouterr().err
 
 

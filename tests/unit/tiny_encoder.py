@@ -7,8 +7,7 @@ import numpy as np
 
 from mlm.config.families import FAMILIES
 from mlm.model.architecture import Architecture
-from mlm.model.network import DropoutKeys, Network
-from mlm.model.ops import ops_of
+from mlm.model.network import DropoutKeys, Network, ops_of
 from mlm.model.weights import initial_parameters
 from mlm.samples.random_bits import fold_in, key_of
 

@@ -22,12 +22,17 @@ from mlm.evaluation.opened_model import masked_answers
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
-from mlm.training.in_jax.attention import attention_on, has_cudnn_attention
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.train_step import on_mesh, token_type, train_step, validation_step
+from mlm.training.in_jax.train_step import (
+    has_cudnn_attention,
+    on_mesh,
+    reason_for_xla,
+    token_type,
+    train_step,
+    validation_step,
+)
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run
 from mlm.training.train_step import Computation, OfEachStep
@@ -71,7 +76,7 @@ def described_train_step(run: Run, accelerator: Accelerator, target: str) -> dic
         "attend": section.attend,
         "rematerialise": section.rematerialise,
         "precision": accelerator.precision_on(kind),
-        "attention": attention_on(accelerator, kind, run),
+        "attention": "xla" if reason_for_xla(accelerator, kind, run) else "cudnn",
         "begins_document": run.model_config.cls_token_id,
         "samples": run.batch_size,
         "seed": run.seed,

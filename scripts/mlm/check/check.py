@@ -25,9 +25,9 @@ from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.engine import start_from_counts
-from mlm.training.frameworks import engine_of, open_devices
-from mlm.training.gfile import bytes_below
+from mlm.training.pretrain import engine_of, open_devices
 from mlm.training.run import RunFiles, read_manifests, run_of
+from mlm.training.state_files import bytes_below
 
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000

@@ -14,8 +14,7 @@ from mlm.evaluation.exported_model import (
     read_model_configuration,
 )
 from mlm.foundations.errors import MlmError, listed
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.model.weights import read_exported
 
 

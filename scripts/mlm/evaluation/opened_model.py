@@ -7,8 +7,7 @@ import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.model.network import Network, document_numbers
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, document_numbers, ops_of
 from mlm.model.weights import read_exported
 
 

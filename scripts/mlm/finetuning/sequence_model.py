@@ -19,8 +19,7 @@ from mlm.foundations.atomic import write_json, write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.checkpoints import Checkpoint
-from mlm.model.network import DropoutKeys, Network, Parameters
-from mlm.model.ops import ops_of
+from mlm.model.network import DropoutKeys, Network, Parameters, ops_of
 from mlm.model.weights import fitting, initial_parameters, normal
 
 #: Streams of random numbers beyond those of the encoder's weights.

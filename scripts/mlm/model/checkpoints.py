@@ -5,7 +5,6 @@ AutoModelForMaskedLM.
 """
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,11 @@ class Checkpoint:
         that would have to be unpickled or bring its own code."""
         directory = directory_of(place, key)
         fields = _fields(directory, key, place)
-        files = _weight_files(directory, key, place)
+        try:
+            names = weight_files(directory)
+        except ValueError as error:
+            raise MlmError(f"{key}: {place} {error}") from None
+        files = [directory / name for name in names if name != INDEX]
         weights: dict[str, np.ndarray] = {}
         for file in files:
             weights |= _tensors(file)
@@ -76,39 +79,31 @@ def directory_of(place: str, key: str) -> Path:
     """Where the files of `place` are: downloaded if it is a Hub id. MlmError if it is neither."""
     if Path(place).is_dir():
         return Path(place)
-    if not (found := hub_id(place)):
+    if not (revision := hub_id(place)):
         raise MlmError(
             f"{key}: {place} is no directory here, and no Hub id with its commit: owner/name@ and "
             "the 40 hexadecimal digits of a commit are expected, since a branch or a tag can move"
         )
-    return Path(snapshot(key, *found, _ON_HUB))
+    return Path(snapshot(key, *revision, _ON_HUB))
 
 
 def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
+    file = f"{key}: {place}/{_CONFIG}"
     try:
         fields = content_of(str(directory / _CONFIG))
     except ValueError as error:
         raise MlmError(
-            f"{key}: {place}/config.json: {error}. Name the directory of one model in the Hugging "
-            "Face layout: config.json and model.safetensors"
+            f"{file}: {error}. Name the directory of one model in the Hugging Face layout: "
+            "config.json and model.safetensors"
         ) from None
     if fields.get("auto_map"):
         raise MlmError(
-            f"{key}: {place} brings its own code (auto_map in config.json), which is never run. "
-            "Choose a checkpoint of a family that transformers has"
+            f"{file} names code of its own (auto_map), which is never run. Choose a checkpoint of "
+            "a family that transformers has"
         )
     if reason := unfit_family(fields["model_type"]):
-        raise MlmError(f"{key}: {place}/config.json: model_type: {reason}")
+        raise MlmError(f"{file}: model_type: {reason}")
     return fields
-
-
-def _weight_files(directory: Path, key: str, place: str) -> list[Path]:
-    """Its safetensors files: the one, or the parts that the index names."""
-    try:
-        names = weight_files(directory)
-    except ValueError as error:
-        raise MlmError(f"{key}: {place} {error}") from None
-    return [directory / name for name in names if name != INDEX]
 
 
 def _tensors(file: Path) -> dict[str, "np.ndarray"]:
@@ -116,9 +111,8 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
     import numpy as np
     from safetensors import SafetensorError, deserialize
 
-    numbers = {"F64": np.float64, "F32": np.float32, "F16": np.float16}
+    numbers, arrays = {"F64": np.float64, "F32": np.float32, "F16": np.float16}, {}
     try:
-        found = {}
         for name, tensor in deserialize(file.read_bytes()):
             if tensor["dtype"] == "BF16":
                 # The upper half of a float32.
@@ -129,16 +123,15 @@ def _tensors(file: Path) -> dict[str, "np.ndarray"]:
             else:
                 continue  # Buffers, such as position_ids, are no weights.
             with np.errstate(over="ignore"):
-                found[name] = value.astype(np.float32).reshape(tensor["shape"])
-            if not np.isfinite(found[name]).all():
+                arrays[name] = value.astype(np.float32).reshape(tensor["shape"])
+            if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name} has values that are not finite in float32")
     except (SafetensorError, ValueError) as error:
-        said = " ".join(str(error).split())
         raise MlmError(
-            f"{file} is damaged: it cannot be read as safetensors of finite numbers ({said}). "
-            "Download it again"
+            f"{file} is damaged: it cannot be read as safetensors of finite numbers "
+            f"({' '.join(str(error).split())}). Download it again"
         ) from None
-    return found
+    return arrays
 
 
 def _named_as_saved(weights: dict[str, "np.ndarray"], family: str) -> dict[str, "np.ndarray"]:
@@ -146,28 +139,24 @@ def _named_as_saved(weights: dict[str, "np.ndarray"], family: str) -> dict[str, 
     prefix, norms of old files their names of today, and what a decoder shares is left out."""
     prefix, heads = FAMILIES[family].encoder_prefix, FAMILIES[family].beside_encoder
     decoder = FAMILIES[family].names.decoder_bias.removesuffix("bias") + "weight"
-    bare = not any(name.startswith(prefix) for name in weights)
-
-    def renamed() -> Iterator[tuple[str, "np.ndarray"]]:
-        for name, value in weights.items():
-            own = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-            yield (prefix + own if bare and own.partition(".")[0] not in heads else own), value
-
-    found = dict(renamed())
-    for name in [n for n in found if n.endswith((decoder, "decoder.weight"))]:
-        del found[name]
+    bare, renamed = not any(name.startswith(prefix) for name in weights), {}
+    for name, value in weights.items():
+        name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+        name = prefix + name if bare and name.partition(".")[0] not in heads else name
+        if not name.endswith((decoder, "decoder.weight")):
+            renamed[name] = value
     # Older files hold one bias under both names.
-    for name in [n for n in found if n.endswith(".decoder.bias")]:
-        value = found.pop(name)
-        found.setdefault(name.replace(".decoder.bias", ".bias"), value)
-    return dict(sorted(found.items()))
+    for name in [n for n in renamed if n.endswith(".decoder.bias")]:
+        value = renamed.pop(name)
+        renamed.setdefault(name.replace(".decoder.bias", ".bias"), value)
+    return dict(sorted(renamed.items()))
 
 
 def _licence(card: Path) -> str | None:
     from huggingface_hub import metadata_load
 
     try:
-        found = (metadata_load(card) or {}).get("license") if card.is_file() else None
+        licence = (metadata_load(card) or {}).get("license") if card.is_file() else None
     except Exception:  # a card is any text
         return None
-    return found if isinstance(found, str) else None
+    return licence if isinstance(licence, str) else None

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, NamedTuple, Self
 
 from mlm.foundations.errors import MlmError
@@ -21,6 +22,15 @@ LONG = 512
 _QUERIES = 128
 #: The share of tokens that ESM's trainings replaced by the mask.
 _ESM_MASKED = 0.15 * 0.8
+
+
+def ops_of(framework: str) -> Any:
+    """Import the module of operations in "jax" or in "tensorflow".
+
+    Network, loss, optimizers and steps are written once, on functions that both modules have: under
+    the names of NumPy or of `jax.lax` where these have them, with what makes each framework fast.
+    """
+    return import_module(f"mlm.model.{framework}_ops")
 
 
 class Tokens(NamedTuple):
@@ -45,8 +55,7 @@ class DropoutKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """An encoder with the head of masked language modelling, computed by `ops`, a module of
-    `mlm.model.ops`.
+    """An encoder with the head of masked language modelling, computed by `ops`, of `ops_of`.
 
     Products are in `dtype`; attention to whole rows is by "xla" or by "cudnn"; `rematerialise`
     keeps only each layer's input for the gradient (Chen et al., 2016).

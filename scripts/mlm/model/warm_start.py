@@ -65,10 +65,6 @@ class WarmStart:
         name = place.name if place.is_dir() else model.start_from
         return cls(name, checkpoint)
 
-    def basis(self) -> str:
-        """The sha256 of all that the weights that it gives follow from."""
-        return self.checkpoint.sha256
-
     def over(
         self, fresh: dict[str, np.ndarray], architecture: Architecture
     ) -> tuple[dict[str, np.ndarray], Begun]:
@@ -76,7 +72,7 @@ class WarmStart:
         another shape."""
         family, names = architecture.family, architecture.names
         words, bias = f"{names.words}.weight", names.decoder_bias
-        stored, found = self.checkpoint.weights, dict(fresh)
+        stored, weights = self.checkpoint.weights, dict(fresh)
         missing = sorted(fresh.keys() - stored.keys())
         prefix = FAMILIES[family].encoder_prefix
         if lost := [name for name in missing if name.startswith(prefix)]:
@@ -107,9 +103,6 @@ class WarmStart:
                     f"model.start_from: {self.name}: {name}: found {value.shape}, expected "
                     f"{fresh[name].shape}. Give weights and config.json of one model"
                 )
-            found[name] = value
-        return found, Begun(
-            missing=missing,
-            unexpected=sorted(stored.keys() - fresh.keys()),
-            biased=bias not in missing,
-        )
+            weights[name] = value
+        unexpected = sorted(stored.keys() - fresh.keys())
+        return weights, Begun(missing, unexpected, biased=bias not in missing)

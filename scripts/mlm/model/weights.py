@@ -1,14 +1,19 @@
-"""The weights of an encoder: how they begin, and how they are read."""
+"""The weights of an encoder: how they begin, and how they are written and read, in PyTorch's names
+and layout, which all three frameworks open."""
 
+import copy
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlm.config.families import FAMILIES
-from mlm.foundations.atomic import read_json
+from mlm.config.model_fields import in_numbers
+from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.errors import MlmError, reading
 from mlm.model.architecture import Architecture, parameter_shapes
 
@@ -84,3 +89,29 @@ def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.nda
         fields = read_json(file)
     architecture = Architecture.of(fields)
     return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """Weights float32 by PyTorch's names, and the configuration, transformers' class."""
+
+    weights: dict[str, np.ndarray]
+    config: Any
+
+    def write(self, directory: str | Path) -> None:
+        """Write model.safetensors and config.json."""
+        write_weights(self.weights, f"{directory}/model.safetensors")
+        write_configuration(self.config, f"{directory}/config.json")
+
+
+def write_configuration(config: Any, path: str | Path) -> None:
+    """Write `config.json` with the architecture's name in PyTorch, as readers expect it."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    config = copy.deepcopy(config)
+    config.architectures = [MODEL_FOR_MASKED_LM_MAPPING_NAMES[config.model_type]]
+    config.dtype = "float32"
+    fields = config.to_dict()
+    fields.pop("_name_or_path", None)
+    # For transformers 5, and in numbers for version 4.
+    write_json(path, fields | in_numbers(fields))

@@ -1,6 +1,7 @@
 """What `results/runs/{run}/training.json` says of a training."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 
@@ -22,6 +23,12 @@ class FinalFigures:
     accuracy: float | None
     validation_loss: float
     validation_accuracy: float
+
+    @classmethod
+    def of(cls, row: Any) -> Self:
+        """The figures of a `mlm.training.training_log.Row`."""
+        values = {f.name: getattr(row, f.name) for f in fields(cls)}
+        return cls(**{name: x if x is None else round(x, 6) for name, x in values.items()})
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.initialisation import StartingWeights
 from mlm.model.warm_start import Begun
 from mlm.training.devices import Devices
-from mlm.training.gfile import read_bytes, write_bytes
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run
+from mlm.training.state_files import read_bytes, write_bytes
 from mlm.training.train_step import Computation, OfEachStep
 
 _FILE = "state.safetensors"

@@ -23,7 +23,7 @@ class Schedule:
     optimizer: Optimizer
     log_every: int
     validate_every: int
-    section: str = "pretraining"
+    section: str = "pretraining.optimizer"
 
     def epoch(self, step: int) -> float:
         """Passes over the data after `step` updates."""

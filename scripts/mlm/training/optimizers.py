@@ -1,4 +1,4 @@
-"""AdamW and Muon as functions of gradients and moments by weight, for every framework.
+"""AdamW, Muon and the schedule of the learning rate, for every framework.
 
 AdamW is that of Loshchilov and Hutter (2019). Muon is that of Jordan et al., 2024
 (https://kellerjordan.github.io/posts/muon/), with the scale and decay of Liu et al., 2025 (arXiv
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mlm.config.optimizers import Optimizer, updates_of
 from mlm.model.architecture import Architecture
-from mlm.training.learning_rate import decays, learning_rate
 
 #: Jordan's quintic: so many iterations bring singular values from 0.01 to 1 to between 0.7 and 1.2.
 _COEFFICIENTS, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
@@ -20,6 +21,31 @@ _COEFFICIENTS, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 _RMS = 0.2
 
 Weights = dict[str, Any]
+
+
+def learning_rate(optimizer: Optimizer, step, xp: Any):
+    """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak:
+    linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
+
+    `step` is float32 of any shape, from 0, and `xp` NumPy, JAX or TensorFlow.
+    """
+    s = optimizer
+    progress = (step - float(s.schedule_steps - s.decay_steps)) / float(max(s.decay_steps, 1))
+    progress = xp.minimum(xp.maximum(progress, 0.0), 1.0)
+    if s.decay == "cosine":
+        falling = 0.5 * (1.0 + xp.cos(math.pi * progress))
+    elif s.decay == "1-sqrt":
+        falling = 1.0 - xp.sqrt(progress)
+    else:
+        falling = 1.0 - progress
+    falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
+    rising = (step + 1.0) / float(max(s.warmup_steps, 1))
+    return s.learning_rate * xp.where(step < s.warmup_steps, rising, falling)
+
+
+def rate_of_step(optimizer: Optimizer, step: int) -> float:
+    """The learning rate of update number `step`, from 1."""
+    return float(learning_rate(optimizer, np.float32(step - 1), np))
 
 
 @dataclass(frozen=True)
@@ -35,9 +61,9 @@ class Update:
     dtype: str
 
     def decayed(self, value) -> Any:
-        """The weight `value` after its decay."""
+        """The weight `value` after its decay; biases and norms have none, as in BERT's release."""
         decay = self.settings.weight_decay
-        if not decay or not decays(value.shape):
+        if not decay or len(value.shape) == 1:
             return value
         return self.ops.less(value, value * decay * self.rate)
 

@@ -3,29 +3,34 @@
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.resolution import RunConfiguration
 from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.environment import PACKAGES, package_versions
-from mlm.foundations.errors import listed
+from mlm.foundations.environment import (
+    NO_TENSORFLOW,
+    PACKAGES,
+    installed_version,
+    package_versions,
+)
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import show
-from mlm.model.export import ExportedModel
-from mlm.model.sampled_softmax import head_in_words
+from mlm.model.masked_loss import head_in_words
+from mlm.model.weights import ExportedModel
+from mlm.samples.manifests import check_shards, project_root
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
-from mlm.training.branching import Branch, branch_of
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, start_from_counts
-from mlm.training.frameworks import engine_of, open_devices
 from mlm.training.loop import PeriodicAction
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import train
-from mlm.training.run import Run, RunFiles, check_validation, read_checked_manifests, run_of
-from mlm.training.state_basis import state_basis
+from mlm.training.run import Run, RunFiles, check_validation, read_manifests, run_of
+from mlm.training.state_basis import Branch, branch_of, state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import Row, TrainingLog
 
@@ -41,7 +46,7 @@ class ResultFiles:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A training before its first step: data checked, devices open, states found."""
+    """A training before its first step: data checked, devices open, states located."""
 
     config: RunConfiguration
     files: RunFiles
@@ -51,16 +56,44 @@ class Prepared:
     branch: Branch | None
 
 
+def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
+    """The devices that `settings` name, opened by `engine`, "tensorflow" or "jax", before all else,
+    over several processes if they train `together`; `batch` is the samples in one gradient of a
+    replica. Raises MlmError if there are none."""
+    if engine == "jax":
+        from mlm.training.in_jax.devices import open_mesh
+
+        return open_mesh(settings, together)
+    if installed_version("tensorflow") is None:
+        raise MlmError(NO_TENSORFLOW)
+    from mlm.training.in_tensorflow.devices import open_strategy
+
+    return open_strategy(settings, batch)
+
+
+def engine_of(run: Run, devices: Devices) -> Engine:
+    """The run's engine, on devices that its framework opened."""
+    if devices.framework == "jax":
+        from mlm.training.in_jax.engine import JaxEngine
+
+        return JaxEngine(run, devices)
+    from mlm.training.in_tensorflow.engine import TensorFlowEngine
+
+    return TensorFlowEngine(run, devices)
+
+
 def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
-    """Check the data, open the devices, and find the states; MlmError unless all processes have the
-    same configuration and the run can continue its parent."""
-    manifests = read_checked_manifests(files, config.sequence_length)
+    """Check the data, open the devices, and locate the states; MlmError unless all processes have
+    the same configuration and the run can continue its parent."""
+    manifests = read_manifests(files, config.sequence_length)
+    for split, manifest in manifests.items():
+        check_shards(manifest, project_root(files.manifests[split]))
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch, config.accelerator.together)
     run = run_of(config, files, manifests, devices.replicas)
     check_validation(run)
     if devices.framework == "jax":
-        from mlm.training.in_jax.attention import with_attention
+        from mlm.training.in_jax.train_step import with_attention
 
         devices = with_attention(devices, config.accelerator, run)
     basis = state_basis(run, files, devices)
@@ -68,12 +101,10 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     parts = basis | {"configuration": config.model_dump(), "code": code}
     with devices.group.watched():
         devices.group.assert_same_config(parts)
-    branch = None
-    operation = config.operation
+    branch, operation = None, config.operation
     if operation.parent is not None:
         parent = run_of(operation.parent, files, manifests, devices.replicas)
-        basis_of_parent = basis | {"settings": parent.basis()}
-        parent_states = _states_of(operation.parent, basis_of_parent)
+        parent_states = _states_of(operation.parent, basis | {"settings": parent.basis()})
         branch = branch_of(run, parent, parent_states, operation.continue_from.step)
     states = _states_of(config, basis, devices.group.is_rank0)
     return Prepared(config, files, run, devices, states, branch)
@@ -96,7 +127,7 @@ def pretrain(
     """
     config, run, states = prepared.config, prepared.run, prepared.states
     devices, group = prepared.devices, prepared.devices.group
-    _say(
+    _print(
         run,
         f"{run.model_config.model_type}, {devices.name} with {devices.replicas} replica(s), "
         f"{devices.precision}; {run.steps} steps of {run.batch_size} samples",
@@ -117,12 +148,12 @@ def pretrain(
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the log up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
-    found = states.newest_whole() if states.is_rank0 else None
-    if found is None and branch is not None and states.is_rank0:
-        _say(run, f"continues run {branch.run}")
-        found = branch.state()
-    if (found := prepared.devices.group.broadcast(found)) is not None:
-        place, engine.step, progress = found
+    state = states.newest_whole() if states.is_rank0 else None
+    if state is None and branch is not None and states.is_rank0:
+        _print(run, f"continues run {branch.run}")
+        state = branch.state()
+    if (state := prepared.devices.group.broadcast(state)) is not None:
+        place, engine.step, progress = state
         engine.read(place)
         show(f"{run.name}: resumes from step {engine.step} of {run.steps}")
         return TrainingLog.of(progress)
@@ -133,25 +164,23 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
         )
     log = TrainingLog()
     if run.model.initialisation.embeddings == "cooccurrence":
-        begun = time.monotonic()
+        began = time.monotonic()
         start_from_counts(engine, run)
-        log.initialisation_seconds = time.monotonic() - begun
-        _say(
-            run,
-            "word embeddings and output bias from counts of the train split, in "
-            f"{log.initialisation_seconds:.1f} s",
+        log.initialisation_seconds = seconds = time.monotonic() - began
+        _print(
+            run, f"word embeddings and output bias from counts of the train split, {seconds:.1f} s"
         )
     if run.warm_start is not None:
         log.first_loss, _ = engine.validate()
-        _say(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
+        _print(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
     if log != TrainingLog():
         # Whoever is killed before the first save does not count again.
         states.save(0, engine, asdict(log))
     return log
 
 
-def _say(run: Run, words: str) -> None:
-    print(f"{run.name}: {words}", file=sys.stderr)
+def _print(run: Run, text: str) -> None:
+    print(f"{run.name}: {text}", file=sys.stderr)
 
 
 def _write_results(
@@ -176,7 +205,7 @@ def _write_results(
 
 def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -> Training:
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
-    section, batch, last = run.pretraining, run.batch_size, log.rows[-1]
+    section, batch = run.pretraining, run.batch_size
     return Training(
         run=run.name,
         seed=run.seed,
@@ -202,12 +231,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         overflow=round(log.overflow),
         masking=section.masking.model_dump(),
         optimizer=section.optimizer.model_dump(),
-        final=FinalFigures(
-            **{
-                f.name: None if (value := getattr(last, f.name)) is None else round(value, 6)
-                for f in fields(FinalFigures)
-            }
-        ),
+        final=FinalFigures.of(log.rows[-1]),
         digests=TrainingDigests(
             model=model,
             tokenizer=file_sha256(files.tokenizer),

@@ -66,16 +66,15 @@ class Peers:
         """Raise MlmError, which names processes and parts, unless all have the same `parts`."""
         digests = self.gather([list(bytes.fromhex(value_sha256(v))) for v in parts.values()])
         names, differs = np.array(list(parts)), (digests != digests[0]).any(axis=2)
-        if differs.any():
-            lines = [
-                f"process {i}: {', '.join(names[d])}" for i, d in enumerate(differs) if d.any()
-            ]
-            self.leave()
-            raise MlmError(
-                "The processes of this training do not have the same configuration, code, packages "
-                f"and data. What differs from process 0:\n{listed(lines)}\nGive every host the "
-                "same, and start again; nothing was trained"
-            )
+        if not differs.any():
+            return
+        self.leave()
+        lines = [f"process {i}: {', '.join(names[d])}" for i, d in enumerate(differs) if d.any()]
+        raise MlmError(
+            "The processes of this training do not have the same configuration, code, packages "
+            f"and data. What differs from process 0:\n{listed(lines)}\nGive every host the "
+            "same, and start again; nothing was trained"
+        )
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -136,7 +135,7 @@ def join(settings: Accelerator) -> Peers:
             f"all {settings.processes}; give each as many"
         )
     _connect_devices()
-    return Peers(jax.process_count(), rank)
+    return Peers(settings.processes, rank)
 
 
 def _connect_devices() -> None:
@@ -168,7 +167,7 @@ def run_together(script: str, request: dict, processes: int, srun: str | None = 
     show(f"{processes} processes train together; their progress is in the log")
     with noted_signals() as signals:
         how = {"stdin": subprocess.DEVNULL, "stdout": 2}
-        started = [subprocess.Popen(command, env=common | own, **how) for own in environments]
+        started = [subprocess.Popen(command, env=common | e, **how) for e in environments]
         while any(p.poll() is None for p in started):
             if signals or any(p.returncode for p in started):
                 _end(started, _TO_STOP if signals else _AFTER_FAILURE)

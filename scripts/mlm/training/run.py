@@ -17,11 +17,10 @@ from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.initialisation import StartingWeights, neighbour_heads
 from mlm.model.model_configuration import model_configuration
-from mlm.model.network import Network
-from mlm.model.ops import ops_of
+from mlm.model.network import Network, ops_of
 from mlm.model.warm_start import Begun, WarmStart
 from mlm.model.weights import initial_parameters
-from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, project_root
+from mlm.samples.manifests import Manifest, check_sequence_length, project_root
 from mlm.samples.masking import (
     VALIDATION_MASKING,
     VALIDATION_SEED,
@@ -139,7 +138,7 @@ class Run:
             "validation_masking": _plan_basis(self.validation_plan),
         }
         if self.warm_start is not None:
-            values["start_from"] = self.warm_start.basis()
+            values["start_from"] = self.warm_start.checkpoint.sha256
         # As it comes back from a file: lists for tuples.
         return json.loads(json.dumps(values))
 
@@ -173,7 +172,7 @@ def run_of(
         "seed": config.training_seed,
         "optimizer": section.optimizer.scheduled(steps),
     }
-    given = encoder, files.tokenizer, length
+    text = encoder, files.tokenizer, length
     shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
     model = warm_start = None
     if with_model:
@@ -183,8 +182,8 @@ def run_of(
         name=config.name,
         model=config.model,
         pretraining=section.model_copy(update=settled),
-        plan=masking_plan(section.masking, *given),
-        validation_plan=masking_plan(VALIDATION_MASKING, *given),
+        plan=masking_plan(section.masking, *text),
+        validation_plan=masking_plan(VALIDATION_MASKING, *text),
         train=shards["train"],
         validation=shards["validation"],
         model_config=model,
@@ -206,14 +205,6 @@ def check_validation(run: Run) -> None:
         f"{run.validation.num_samples:,} samples, so that there is nothing to measure. Give the "
         "validation split more text (corpus.held_out, or its files)"
     )
-
-
-def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
-    """The manifests of `read_manifests`; MlmError if a shard is not what they say."""
-    manifests = read_manifests(files, sequence_length)
-    for split, manifest in manifests.items():
-        check_shards(manifest, project_root(files.manifests[split]))
-    return manifests
 
 
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:

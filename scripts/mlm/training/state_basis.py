@@ -1,16 +1,25 @@
-"""The basis of a saved state: settings, data, code, packages and devices, which decide its bits."""
+"""The basis of a saved state: settings, data, code, packages and devices, which decide its bits.
+
+A run may also begin with a state of another one (`pretraining.continue_from`): up to that step both
+are the same training, bit for bit, and may differ in how the learning rate falls later.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.digests import file_sha256
+from mlm.foundations.digests import differences, file_sha256
 from mlm.foundations.environment import package_versions
+from mlm.foundations.errors import MlmError
 from mlm.training.devices import Devices
+from mlm.training.optimizers import learning_rate
 from mlm.training.run import Run, RunFiles
+from mlm.training.states import StateDirectory
 from mlm.training.training_log import Row
 
-#: The modules that decide the bits of the weights, in both engines and in each: the model and
-#: where it starts, the order of the samples, their masks, the step, the optimizer. An edit
-#: elsewhere keeps the states; what the modules that read settings and data come to is held by its
-#: values.
+#: The modules that decide the bits of the weights, in both engines and in each. An edit elsewhere
+#: keeps the states; of the modules that read settings and data, the basis has the values.
 COMPUTING_MODULES = {
     "both": (
         "mlm.samples.masking",
@@ -26,12 +35,9 @@ COMPUTING_MODULES = {
         "mlm.model.masked_loss",
         "mlm.model.model_configuration",
         "mlm.model.network",
-        "mlm.model.ops",
-        "mlm.model.sampled_softmax",
         "mlm.model.warm_start",
         "mlm.model.weights",
         "mlm.training.engine",
-        "mlm.training.learning_rate",
         "mlm.training.optimizers",
         "mlm.training.run",
         "mlm.training.train_step",
@@ -78,3 +84,60 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
         "code": {name: code[name] for name in modules},
         "columns": list(Row.__dataclass_fields__),
     }
+
+
+#: What may differ between a branch and its parent, below `settings`. The learning rate before the
+#: branch is compared step by step.
+_SCHEDULE = {"schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio"}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a training begins: the state of `run` after `step` updates."""
+
+    run: str
+    step: int
+    states: StateDirectory
+
+    def state(self) -> tuple[str, int, dict]:
+        """Place, step and progress of the state; MlmError if it is not there."""
+        if state := self.states.newest_whole(only=self.step):
+            return state
+        there = ", ".join(map(str, sorted(self.states.steps()))) or "none"
+        raise MlmError(
+            f"pretraining.continue_from: {self.states.path} holds no whole state after step "
+            f"{self.step} of run {self.run!r} (states there: {there}). Continue from one that "
+            "is there; or set run and step to null, and the training begins at its first step "
+            "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
+            "checkpoint.keep: null keeps all of them"
+        )
+
+
+def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
+    """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
+    both are the same training up to there."""
+    shared = (_shared_settings(r) for r in (parent, run))
+    if problems := differences(*shared) or _other_rates(run, parent, step):
+        raise MlmError(
+            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+            f"step {step}: up to there they are not the same training. {'; '.join(problems)}"
+        )
+    return Branch(parent.name, step, states)
+
+
+def _shared_settings(run: Run) -> dict:
+    basis = run.basis()
+    del basis["steps"]
+    optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _SCHEDULE}
+    return basis | {"optimizer": optimizer}
+
+
+def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
+    """In words, the first of `step` updates with another learning rate, if there is one."""
+    steps = np.arange(step, dtype=np.float32)
+    then, now = (learning_rate(r.pretraining.optimizer, steps, np) for r in (parent, run))
+    return [
+        f"learning rate of step {first + 1}: {then[first]:.4g} then, {now[first]:.4g} now (set "
+        f"warmup_steps, and let the rate fall after step {step} only)"
+        for first in (then != now).nonzero()[0][:1]
+    ]

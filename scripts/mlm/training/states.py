@@ -18,8 +18,9 @@ from typing import Protocol
 from mlm.foundations.digests import differences, value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
-from mlm.training.gfile import (
-    exists,
+from mlm.training.state_files import (
+    file_lock,
+    is_local,
     make_directory,
     names_in,
     read_bytes,
@@ -27,9 +28,8 @@ from mlm.training.gfile import (
     size_and_digest,
     write_bytes,
 )
-from mlm.training.state_locks import Lease, file_lock
 
-_MARKER = "complete.json"
+_MARKER, _PROGRESS = "complete.json", "progress.json"
 _STATE = re.compile(r"step-(\d{8,})")
 
 
@@ -38,9 +38,6 @@ class State(Protocol):
 
     def write(self, place: str) -> None:
         """Write files below `place`, a directory or gs:// prefix that is there."""
-
-    def read(self, place: str) -> None:
-        """Take the state from there."""
 
 
 @dataclass
@@ -54,49 +51,34 @@ class StateDirectory:
     basis: dict = field(default_factory=dict)
     keep_steps: Collection[int] = ()
     is_rank0: bool = True
-    _lease: Lease | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, directory: str, keep: int | None, basis: dict, *others) -> "StateDirectory":
         """Those in `directory`, below the fingerprint of their `basis`."""
         return cls(f"{directory}/{_fingerprint(basis)}", keep, basis, *others)
 
-    @property
-    def fingerprint(self) -> str:
-        """A short digest of all that the states were made from."""
-        return _fingerprint(self.basis)
-
-    @property
-    def _local(self) -> bool:
-        return "://" not in self.path
-
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The directory, made and locked; MlmError if another process holds it or it is
-        read-only."""
+        """Make the directory and, if it is local, lock it; MlmError if another process holds it or
+        it is read-only."""
         with ExitStack() as locked:
             if self.is_rank0:
                 self._acquire(locked)
-            try:
-                yield
-            finally:
-                self._lease = None
+            yield
 
     def _acquire(self, locked: ExitStack) -> None:
+        advice = "give the right to write, or name another directory"
         try:
-            make_directory(self.path)
-            if not self._local:
-                self._lease = Lease(self.path)
-                locked.callback(self._lease.release)
+            if not is_local(self.path):
+                advice += ". A bucket must exist, and needs gcloud auth application-default login"
+                write_bytes(f"{self.path}/lock", b"")
                 return
+            make_directory(self.path)
             locked.enter_context(file_lock(self.path))
             for name in names_in(self.path):
                 if name.endswith(".partial"):
                     remove_directory(f"{self.path}/{name}")
         except OSError as error:
-            advice = "give the right to write, or name another directory"
-            if not self._local:
-                advice += ". A bucket must exist, and needs gcloud auth application-default login"
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
                 f"({_reason(error)}). Training state must be saved somewhere: {advice}"
@@ -104,23 +86,23 @@ class StateDirectory:
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
-        found = (_STATE.fullmatch(name) for name in names_in(self.path))
-        return sorted((int(match[1]) for match in found if match), reverse=True)
-
-    def others(self) -> list[str]:
-        """States of the same run that other settings, data or code have made: directories."""
-        run = self.path.rpartition("/")[0]
-        found = [f"{run}/{name}" for name in names_in(run)]
-        return [o for o in found if o != self.path and StateDirectory(o, None).steps()]
+        matches = (_STATE.fullmatch(name) for name in names_in(self.path))
+        return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     def abandoned(self) -> list[str]:
-        """In words, the `others` and what differs."""
-        return [f"{other}: {self.difference(other)}" for other in self.others()]
+        """Lines that name the directories of states of the same run that other settings, data or
+        code have made, and what differs."""
+        run = self.path.rpartition("/")[0]
+        others = (StateDirectory(f"{run}/{name}", None) for name in names_in(run))
+        return [
+            f"{other.path}: {self._difference(other)}"
+            for other in others
+            if other.path != self.path and other.steps()
+        ]
 
-    def difference(self, other: str) -> str:
-        """In words, what differs between this training and the one with states in `other`."""
-        there = StateDirectory(other, None)
-        markers = (marker_or_fault(there._place(step))[0] for step in there.steps())
+    def _difference(self, other: "StateDirectory") -> str:
+        """In words, what differs between this training and the one with the states of `other`."""
+        markers = (marker_or_fault(other._place(step))[0] for step in other.steps())
         basis = next((m["basis"] for m in markers if "basis" in m), None)
         if basis is None:
             return "it does not say what it was made from"
@@ -141,21 +123,17 @@ class StateDirectory:
         MlmError if it cannot be written, those before it staying."""
         if not self.is_rank0:
             return
-        if self._lease is not None:
-            self._lease.check()
-        final = self._place(step)
-        place = final + ".partial" if self._local else final
+        final, local = self._place(step), is_local(self.path)
+        place = final + ".partial" if local else final
         try:
-            if exists(final) and not self._local:
-                remove_directory(final)
+            remove_directory(place)
             make_directory(place)
             state.write(place)
-            write_bytes(f"{place}/progress.json", json.dumps(progress).encode())
-            names = [name for name in names_in(place) if name != _MARKER]
-            files = {name: size_and_digest(f"{place}/{name}") for name in names}
-            marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
+            write_bytes(f"{place}/{_PROGRESS}", json.dumps(progress).encode())
+            files = {name: size_and_digest(f"{place}/{name}") for name in names_in(place)}
+            marker = {"fingerprint": _fingerprint(self.basis), "basis": self.basis, "files": files}
             write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
-            if self._local:
+            if local:
                 _flush_and_rename(place, final)
         except OSError as error:
             with suppress(OSError):
@@ -165,10 +143,9 @@ class StateDirectory:
                 f"{_reason(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command resumes from the last one"
             ) from error
-        found = self.steps()
-        kept = [other for other in found if other <= step][: self.keep]
-        for other in found:
-            if other not in kept and not (other < step and other in self.keep_steps):
+        last = [other for other in self.steps() if other <= step][: self.keep]
+        for other in self.steps():
+            if other not in last and not (other < step and other in self.keep_steps):
                 remove_directory(self._place(other))
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
@@ -177,16 +154,16 @@ class StateDirectory:
         training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
-            found, fault = marker_or_fault(place)
+            marker, fault = marker_or_fault(place)
             if fault:
                 show(f"Warning: state {place} is skipped: {fault}")
                 continue
-            if found["fingerprint"] != self.fingerprint:
+            if marker["fingerprint"] != _fingerprint(self.basis):
                 raise MlmError(
-                    f"{place} is the state of another training: {self.difference(self.path)}. Move "
+                    f"{place} is the state of another training: {self._difference(self)}. Move "
                     "it away, or name another pretraining.checkpoint.directory"
                 )
-            return place, step, json.loads(read_bytes(f"{place}/progress.json"))
+            return place, step, json.loads(read_bytes(f"{place}/{_PROGRESS}"))
         return None
 
 
@@ -209,17 +186,17 @@ def _fingerprint(basis: dict) -> str:
 
 def marker_or_fault(place: str) -> tuple[dict, str | None]:
     """The marker of the state at `place`, and what is wrong with the state, in words."""
-    if not exists(f"{place}/{_MARKER}"):
-        return {}, "it was never completed"
     try:
         marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
         files, _ = marker["files"], marker["fingerprint"]
+    except FileNotFoundError:
+        return {}, "it was never completed"
     except (ValueError, KeyError, TypeError):
         return {}, f"{_MARKER} is damaged"
     for name, expected in files.items():
-        path = f"{place}/{name}"
-        if not exists(path):
+        try:
+            if size_and_digest(f"{place}/{name}") != expected:
+                return marker, f"{name} is damaged"
+        except FileNotFoundError:
             return marker, f"{name} is missing"
-        if size_and_digest(path) != expected:
-            return marker, f"{name} is damaged"
     return marker, None

@@ -1,4 +1,4 @@
-"""One update of the weights, and one look at the validation split, for every framework."""
+"""One update of the weights, for every framework."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from mlm.config.optimizers import Optimizer
-from mlm.model.masked_loss import masked_cross_entropy
+from mlm.model.masked_loss import drawn_classes, masked_cross_entropy, strata
 from mlm.model.network import DropoutKeys, Network, document_numbers
-from mlm.model.sampled_softmax import drawn_classes, strata
 from mlm.samples.random_bits import fold_in, key_of
 from mlm.training.optimizers import clipped, hidden_parts, updated
 
@@ -112,9 +111,9 @@ def train_step(
 
     `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
     with weights that are divided by the predictions of the whole batch; `keys` and `drawn` are
-    those of `OfEachStep.taken`. `all_reduce` adds up over
-    replicas; `shares` may divide the function that computes the gradient of a part of the batch.
-    Loss and right predictions are the means of the whole batch, float32.
+    those of `OfEachStep.taken`. `all_reduce` adds up over replicas; `shares` may divide the
+    function that computes the gradient of a part of the batch. Loss and right predictions are the
+    means of the whole batch, float32.
     """
     network = computation.network
     ops, hidden = network.ops, hidden_parts(network.architecture)
@@ -138,16 +137,8 @@ def train_step(
             sums, gradients = ops.sum_in_turn(share, arguments, parameters)
         (loss, right), gradients = all_reduce((sums, gradients))
         gradients = clipped(ops, gradients, settings.max_grad_norm)
-        parameters, moments = updated(
-            ops,
-            parameters,
-            state["moments"],
-            gradients,
-            state["step"],
-            settings,
-            hidden,
-            network.dtype,
-        )
+        before = parameters, state["moments"], gradients, state["step"]
+        parameters, moments = updated(ops, *before, settings, hidden, network.dtype)
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return new, loss, right
 

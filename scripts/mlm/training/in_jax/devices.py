@@ -3,44 +3,35 @@
 import ctypes
 import os
 import sys
-from contextlib import suppress
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import GPU_MEMORY_SHARE
-from mlm.foundations.environment import NO_JAX, installed_version
+from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
-from mlm.training.devices import Devices
-from mlm.training.local_devices import local_gpu, local_tpu
+from mlm.training.devices import Devices, local_gpu, local_tpu
 from mlm.training.processes import Peers, join
 
 #: The mesh's one axis, over which batches are divided.
 AXIS = "data"
-
 #: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
 _BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
-
-#: What has JAX use NVIDIA GPUs, by the version of CUDA that it brings.
-_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
-#: Without it, the plugin is the preflight's compiler alone.
-_CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 _DETERMINISTIC = "--xla_gpu_deterministic_ops="
+#: The packages with which JAX uses NVIDIA GPUs, by the version of CUDA that they bring; without a
+#: cuBLAS, the plugin is the preflight's compiler alone.
+_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+_CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
-    """The mesh that `settings` ask for, over several processes if they train `together`; MlmError
-    if there is no such device."""
-    prepare_jax(
-        settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
-    )
+    """The mesh that `settings` name, over several processes if they train `together`; MlmError if
+    there is no such device."""
+    how = settings.cpu_threads, settings.virtual_replicas, settings.deterministic
+    prepare_jax(settings.kind, *how)
     group = join(settings) if together else Peers()
     mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
-    if "tensorflow" in sys.modules:
-        # It writes logs and states beside, and must not take the GPU's memory.
-        with suppress(RuntimeError):  # where it has taken its devices already
-            sys.modules["tensorflow"].config.set_visible_devices([], "GPU")
     kind = mesh.devices.flat[0].platform
     # XLA multiplies bfloat16 on a CPU no faster than float32.
     precision = settings.precision_on(kind)
@@ -79,10 +70,9 @@ def prepare_jax(
         if "jax" in sys.modules:
             # TensorFlow imports it, and it looks at the variables no more.
             sys.modules["jax"].config.update(name, value)
-    devices = virtual_devices or 1
-    os.environ["NPROC"] = str(max(cpu_threads, devices))
-    given = os.environ.get("XLA_FLAGS", "").split()
-    flags = [f for f in given if "device_count" not in f and _DETERMINISTIC not in f]
+    os.environ["NPROC"] = str(max(cpu_threads, virtual_devices or 1))
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    flags = [f for f in flags if "device_count" not in f and _DETERMINISTIC not in f]
     if kind == "cpu":
         _keep_memory()
     if kind == "gpu":
@@ -90,7 +80,7 @@ def prepare_jax(
         if "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:  # JAX refuses both names together
             os.environ.setdefault("XLA_CLIENT_MEM_FRACTION", str(GPU_MEMORY_SHARE))
     if virtual_devices:
-        flags.append(f"--xla_force_host_platform_device_count={devices}")
+        flags.append(f"--xla_force_host_platform_device_count={virtual_devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
@@ -115,14 +105,11 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; each of
     `processes` has `virtual_devices`, if any. MlmError if there is no such device; with auto, a GPU
     that JAX cannot use is a warning."""
-    try:
-        import jax
-    except ImportError:
-        raise MlmError(NO_JAX) from None
+    import jax
     import numpy as np
     from jax.sharding import Mesh
 
-    asked, flags = "cpu" if virtual_devices else kind, os.environ.get("XLA_FLAGS", "")
+    wanted, flags = "cpu" if virtual_devices else kind, os.environ.get("XLA_FLAGS", "")
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         os.environ["XLA_FLAGS"] = f"{flags} {_BY_EIGEN}".strip()
     try:
@@ -133,23 +120,23 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     finally:
         # XLA has read them; TensorFlow's would end the process at one that it does not know.
         os.environ["XLA_FLAGS"] = flags
-    if asked == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
+    if wanted == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
         os.environ["JAX_PLATFORMS"] = "cpu"
         jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
-    if not devices or asked not in ("auto", devices[0].platform):
+    if not devices or wanted not in ("auto", devices[0].platform):
         advice = _gpu_problem(reason) or "Install the packages of envs/requirements-gpu.txt"
         if kind != "gpu":
-            found = f"found a TPU ({local_tpu()}). " if kind == "auto" else ""
-            advice = f"{found}Install JAX for it (pip install 'jax[tpu]' at the version here)"
+            tpu = f"found a TPU ({local_tpu()}). " if kind == "auto" else ""
+            advice = f"{tpu}Install JAX for it (pip install 'jax[tpu]' at the version here)"
         raise MlmError(
             f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). {advice}, or set "
             "accelerator.kind: cpu"
         )
-    if asked == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
+    if wanted == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
         show(f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant")
-    wanted = virtual_devices and processes * virtual_devices
-    return Mesh(np.array(devices[: wanted or None]), (AXIS,))
+    count = processes * virtual_devices if virtual_devices else None
+    return Mesh(np.array(devices[:count]), (AXIS,))
 
 
 def _gpu_problem(reason: str) -> str | None:

@@ -1,20 +1,30 @@
-"""The steps of a training on a mesh of devices; masks are drawn on the device."""
+"""The steps of a training on a mesh of devices; masks are drawn on the device. XLA or, on a GPU,
+cuDNN computes attention to whole rows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.optimizers import Optimizer
+from mlm.foundations.terminal import show
+from mlm.model.architecture import Architecture
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training import train_step as steps
+from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import AXIS
+from mlm.training.run import Run
 from mlm.training.train_step import Computation, OfEachStep
 
 #: The index, -1 in 32 bits, of what fills up a last batch: nothing of it is predicted.
-FILLING = 2**32 - 1
+_FILLING = 2**32 - 1
+#: The widest head that cuDNN takes before the H100, and the first cards that it computes attention
+#: on: Ampere, by their compute capability.
+_WIDEST_HEAD, _AMPERE = 128, 8.0
 
 
 def packed(input_ids: np.ndarray, attention_mask: np.ndarray, vocabulary: int) -> np.ndarray:
@@ -70,12 +80,12 @@ def train_step(beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer
 
 def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> Callable:
     """The function (parameters, stored) of a batch that gives its loss, right answers and number of
-    predictions, float32; samples whose `index` is FILLING count for nothing."""
+    predictions, float32; samples that fill up a last batch count for nothing."""
     vocabulary = computation.network.architecture.vocabulary
 
     def step(parameters, stored):
         batch = _masked(vocabulary, stored, plan, seed, FIXED_EPOCH)
-        batch["weights"] *= (stored["index"] != jnp.uint32(FILLING))[:, None]
+        batch["weights"] *= (stored["index"] != jnp.uint32(_FILLING))[:, None]
         loss, right = computation.weighted_sums(parameters, batch)
         return _over_devices((loss, right, jnp.sum(batch["weights"])))
 
@@ -98,3 +108,39 @@ def _over_devices(addends):
 def _masked(vocabulary: int, stored: dict, plan: MaskingPlan, seed: int, epoch) -> dict:
     ids, attention = unpacked(stored["tokens"], vocabulary)
     return mask_batch(ids, attention, stored["index"], plan, seed, epoch)
+
+
+def with_attention(devices: Devices, settings: Accelerator, run: Run) -> Devices:
+    """`devices` of a training, with "attention" in their arithmetic if cuDNN computes it."""
+    reason = reason_for_xla(settings, devices.kind, run)
+    if devices.kind == "gpu":
+        card = devices.strategy.devices.flat[0]
+        if not reason and not has_cudnn_attention(card):
+            reason = f"cuDNN's needs an Ampere card or newer, and this is a {card.device_kind}"
+        show(f"{run.name}: attention by {f'XLA, since {reason}' if reason else 'cuDNN'}")
+    if reason:
+        return devices
+    return replace(devices, arithmetic=devices.arithmetic | {"attention": "cudnn"})
+
+
+def has_cudnn_attention(card) -> bool:
+    """Whether cuDNN can compute attention on `card`, a GPU as JAX describes it."""
+    return float(card.compute_capability) >= _AMPERE
+
+
+def reason_for_xla(settings: Accelerator, kind: str, run: Run) -> str | None:
+    """Why XLA computes attention to whole rows on a device of `kind`; None if cuDNN does. A GPU
+    counts as Ampere."""
+    architecture = Architecture.of(run.model_config.to_dict())
+    head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
+    if kind != "gpu":
+        return f"cuDNN's needs a GPU, and this training is on a {kind.upper()}"
+    if precision != "bfloat16":
+        return f"cuDNN's computes in bfloat16, and the products are in {precision}"
+    if share := architecture.attention_dropout:
+        return f"cuDNN's cannot drop, and the model drops {share:g} of attention"
+    if head % 8 or head > _WIDEST_HEAD:
+        return f"cuDNN's takes heads up to {_WIDEST_HEAD} wide in steps of 8, not {head} wide"
+    if run.plan.sequence_length % 2:
+        return "cuDNN's takes rows of an even number of tokens"
+    return "accelerator.deterministic is true" if settings.deterministic else None
