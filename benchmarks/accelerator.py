@@ -108,7 +108,7 @@ class InJax:
         import jax
 
         from mlm.accelerators.product_flops import product_flops
-        from mlm.config.optimizers import OptimizerSection
+        from mlm.config.pretraining import OptimizerSection
         from mlm.model.architecture import Architecture
         from mlm.model.network import Network, ops_of
         from mlm.samples.masking import MaskingPlan

@@ -58,7 +58,7 @@ def configuration(case: tuple) -> dict:
 
 def masks_and_optimizer(case: tuple) -> tuple:
     """The engines' settings of the masks and of AdamW."""
-    from mlm.config.optimizers import OptimizerSection
+    from mlm.config.pretraining import OptimizerSection
     from mlm.samples.masking import MaskingPlan
 
     plan = MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])

@@ -2,12 +2,12 @@
 import re
 from functools import partial
 
-from mlm.config.fields import SPLITS, canonical
+from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
 from mlm.config.memory import tokens_of
-from mlm.config.named_files import all_named_files, files_of_other_runs
-from mlm.config.resolution import corpus_configuration, trainings
-from mlm.config.sources import settings_of
+from mlm.config.resolution import all_named_files, files_of_other_runs
+from mlm.config.configuration import corpus_configuration, trainings
+from mlm.config.resolution import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.artefacts import file_name, overlapping
 from mlm.corpus.parts import files_of_sources, filter_files

@@ -59,7 +59,7 @@ rule check:
         mem_mb=4000,
         runtime=10,
     params:
-        given=canonical(settings.given),
+        given=settings.as_set(),
         code=code_of("check", "check"),
     script:
         "../scripts/jobs/check.py"

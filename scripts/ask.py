@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     # Imported late, so that a wrong option is refused at once.
     from mlm.asking.answer import ask
     from mlm.asking.in_words import in_words
-    from mlm.config.sources import read_settings
+    from mlm.config.resolution import read_settings
 
     try:
         enter_directory(options)

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     """Print the answers."""
     # First, so that a wrong option is refused at once.
     given = _parsed(arguments)
-    from mlm.config.sources import read_settings
+    from mlm.config.resolution import read_settings
     from mlm.foundations.artefacts import check_inputs
 
     enter_directory(given)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from mlm.config.merging import differing
+from mlm.config.fields import differing
 from mlm.config.resolution import resolve
 from mlm.foundations.artefacts import is_artefact, made_from, read_artefact, result_sha256
 from mlm.foundations.atomic import write_text

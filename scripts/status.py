@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mlm.config.configuration import Configuration
-from mlm.config.sources import read_overlay
+from mlm.config.resolution import read_overlay
 from mlm.foundations.command import run_command
 from mlm.foundations.errors import MlmError, printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages

@@ -9,7 +9,7 @@ def compile_steps(job):
     from mlm.accelerators.preflight import preflight
     from mlm.config.evaluation import Evaluation
     from mlm.config.fields import SPLITS
-    from mlm.config.resolution import RunConfiguration
+    from mlm.config.pretraining import RunConfiguration
     from mlm.training.run import RunFiles
 
     require_compilers(job.params.targets)

@@ -10,7 +10,7 @@ from job_adapter import Done, run_as_job
 
 def train(request, results):
     """Train in this process: alone, or as one of several; the `results`, if any, are written."""
-    from mlm.config.resolution import RunConfiguration
+    from mlm.config.pretraining import RunConfiguration
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 
@@ -22,7 +22,7 @@ def train(request, results):
 def train_alone_or_together(request, srun=None):
     """Train in this process, or in as many as `accelerator.processes` if they are started here, by
     the command `srun` if the job has one."""
-    from mlm.config.resolution import RunConfiguration
+    from mlm.config.pretraining import RunConfiguration
     from mlm.training.processes import run_together, started_on_hosts
 
     accelerator = RunConfiguration.model_validate(request["config"]).accelerator

@@ -7,8 +7,7 @@ import pytest
 
 from mlm.accelerators.artefacts import TRAINING
 from mlm.accelerators.compiler import COMPILED, compile_for
-from mlm.config.chips import GPUS
-from mlm.config.targets import number_of_chips
+from mlm.config.chips import GPUS, number_of_chips
 from tests.conftest import not_here
 from tests.preflight.test_tpu_targets import described
 

@@ -141,7 +141,7 @@ def small_job(
 
     `parent` are name and overrides of the run that this one continues.
     """
-    from mlm.config.resolution import trainings
+    from mlm.config.configuration import trainings
     from mlm.training.run import RunFiles
 
     overrides = _merged(

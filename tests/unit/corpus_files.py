@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tests.conftest import refusal
 
-from mlm.config.configuration import Configuration
-from mlm.config.resolution import corpus_configuration, resolve
+from mlm.config.configuration import Configuration, corpus_configuration
+from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import file_name
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files

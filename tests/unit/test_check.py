@@ -23,9 +23,10 @@ from mlm.check.check import (
     together,
 )
 from mlm.check.rehearsed_data import Size, Stage, rehearse_data
+from mlm.config.configuration import trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.memory import parameters
-from mlm.config.resolution import resolve, trainings
+from mlm.config.resolution import resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 

@@ -1,6 +1,7 @@
 import copy
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -8,13 +9,14 @@ from snakemake.settings.types import ConfigSettings
 from snakemake.utils import update_config
 from tests.conftest import refusal
 
-from mlm.config.resolution import resolve, trainings
-from mlm.config.sources import (
+from mlm.config.configuration import trainings
+from mlm.config.resolution import (
     check_repeated,
+    laid_over,
     read_overlay,
     read_settings,
-    set_by_user,
-    settings_from,
+    resolve,
+    settings_of,
 )
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError
@@ -27,12 +29,22 @@ def started_with(overlay: dict, edits: dict | None = None):
     """Settings as the Snakefile makes them: config.yaml with `edits`, then the overlay."""
     config = copy.deepcopy(DEFAULTS)
     update_config(config, edits or {})
-    update_config(config, overlay)
-    return resolve(set_by_user(config, overlay))
+    return laid_over(config, [overlay])
+
+
+def settings_from(options: ConfigSettings, files: list):
+    """Settings of a workflow of Snakemake that was started with `options`."""
+    modifier = SimpleNamespace(skip_configfile=False)
+    return settings_of(
+        SimpleNamespace(
+            modifier=modifier, is_main_process=False, config_settings=options, configfiles=files
+        ),
+        {},
+    )
 
 
 def test_config_yaml_as_it_is_sets_nothing():
-    assert set_by_user(DEFAULTS, {}) == {"runs": {"base": {}}}
+    assert set(started_with({}).as_set()) == {"runs", "tokenizer"}
     assert started_with({}).shown() == resolve({}).shown()
 
 
@@ -63,11 +75,11 @@ def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
 
 def test_runs_that_an_overlay_names_are_trained_alone_with_what_config_yaml_says_of_them():
     hot = {"pretraining": {"optimizer": {"learning_rate": 0.01}}}
-    assert started_with({"runs": {"hot": hot}}).given["runs"] == {"hot": hot}
+    assert started_with({"runs": {"hot": hot}}).as_set()["runs"] == {"hot": hot}
     assert list(started_with({"runs": {"hot": hot, "base": {}}}).runs) == ["base", "hot"]
     edits = {"runs": {"wide": {"model": {"config": {"hidden_size": 256}}}}}
     assert list(started_with({"seed": 1}, edits).runs) == ["base", "wide"]
-    assert started_with({"runs": {"wide": hot}}, edits).given["runs"] == {
+    assert started_with({"runs": {"wide": hot}}, edits).as_set()["runs"] == {
         "wide": edits["runs"]["wide"] | hot
     }
 

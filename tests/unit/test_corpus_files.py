@@ -11,9 +11,8 @@ import zstandard
 from corpus_files import build, described, files, refused
 from tests.conftest import refusal
 
-from mlm.config.corpus import Corpus, Files, refused_encoding
-from mlm.config.named_files import all_named_files
-from mlm.config.resolution import resolve
+from mlm.config.corpus import Corpus, Files, readable_encoding
+from mlm.config.resolution import all_named_files, resolve
 from mlm.corpus.document_reading import read_documents
 from mlm.corpus.file_patterns import matched_files
 from mlm.foundations.errors import MlmError
@@ -113,7 +112,8 @@ def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
     assert replaced["train"] == ["good", "b\ufffdd"]
     assert described("train")["encoding"]["replaced_bytes"] == 1
     for name in ("utf-16", "iso-2022-jp", "utf-8-sig", "utf-9", "rot13"):
-        assert name in refused_encoding(name)
+        with pytest.raises(ValueError, match=name):
+            readable_encoding(name)
 
 
 @pytest.mark.parametrize(("ending", "data", "words"), REFUSALS)

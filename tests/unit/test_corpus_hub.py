@@ -12,7 +12,8 @@ import pytest
 from corpus_files import build, described, refused
 from tests.conftest import refusal
 
-from mlm.config.resolution import corpus_configuration, resolve
+from mlm.config.configuration import corpus_configuration
+from mlm.config.resolution import resolve
 from mlm.corpus.parts import Part
 from mlm.corpus.sources import open_source
 

@@ -9,8 +9,8 @@ import pytest
 from corpus_files import build_in_one_job, outputs
 from tests.conftest import refusal
 
-from mlm.config.configuration import Configuration
-from mlm.config.resolution import corpus_configuration, resolve
+from mlm.config.configuration import Configuration, corpus_configuration
+from mlm.config.resolution import resolve
 from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
 from mlm.corpus.corpus_building import SPLITS, after_reading, take_over
 from mlm.corpus.corpus_writing import write_file

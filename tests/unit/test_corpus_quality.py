@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from corpus_files import build, described, files
 
+from mlm.config.fields import checked
 from mlm.config.filters import QualityRules as Section
-from mlm.config.problems import checked
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.corpus.quality import Quality
 

@@ -10,10 +10,11 @@ from small_pretraining import small_pretraining
 
 from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 from mlm.config.accelerator import Accelerator
+from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import ModelOfRun
-from mlm.config.resolution import resolve, trainings
+from mlm.config.resolution import resolve
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.masking import MaskingPlan

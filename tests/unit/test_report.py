@@ -13,7 +13,7 @@ from test_finetuning_report import metrics
 from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration
-from mlm.config.merging import merged
+from mlm.config.fields import merged
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
 from mlm.evaluation.artefacts import EvaluationFigures

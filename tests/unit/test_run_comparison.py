@@ -5,8 +5,7 @@ import pytest
 import report_artefacts as made
 from tests.conftest import refusal
 
-from mlm.config.named_files import files_of_other_runs
-from mlm.config.resolution import resolve
+from mlm.config.resolution import files_of_other_runs, resolve
 from mlm.foundations.artefacts import as_json
 from mlm.report.other_runs import OtherRun
 from mlm.report.report_inputs import RunResults

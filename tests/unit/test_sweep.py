@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mlm.config.resolution import resolve
-from mlm.config.sources import set_by_user
+from mlm.config.resolution import laid_over, resolve
 from mlm.foundations.errors import ConfigError
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
@@ -36,9 +35,9 @@ def test_a_sweep_is_the_same_as_its_runs_written_out():
 def test_every_run_of_an_overlay_is_swept():
     wide = {"model": {"config": {"hidden_size": 256}}}
     overlay = {"runs": {"base": {}, "wide": wide}, "sweep": {SEED: [3, 4]}}
-    settings = resolve(set_by_user(DEFAULTS | overlay, overlay))
+    settings = laid_over(DEFAULTS, [overlay])
     assert list(settings.runs) == ["base_seed-3", "base_seed-4", "wide_seed-3", "wide_seed-4"]
-    assert settings.given["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
+    assert settings.as_set()["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
     assert settings.sweep == {}
 
 

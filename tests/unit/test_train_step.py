@@ -5,7 +5,7 @@ import numpy as np
 from both_frameworks import FRAMEWORKS, alike, computed, held
 from tiny_encoder import LENGTH, VOCABULARY, network_of, tiny_batch, tiny_encoder
 
-from mlm.config.optimizers import OptimizerSection
+from mlm.config.pretraining import OptimizerSection
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.train_step import replica_train_step
 from mlm.training.optimizers import first_moments, hidden_parts

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import report_artefacts
 
-from mlm.config.optimizers import OptimizerSection
+from mlm.config.pretraining import OptimizerSection
 from mlm.training.loop import Schedule
 from mlm.training.periodic_actions import Logging
 from mlm.training.training_log import Row, TrainingLog

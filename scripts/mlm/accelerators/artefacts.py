@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlm.config.global_batch import GlobalBatch
+from mlm.config.pretraining import GlobalBatch
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 ERROR, WARNING = "error", "warning"

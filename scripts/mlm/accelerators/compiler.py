@@ -21,9 +21,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mlm.accelerators.artefacts import Memory
-from mlm.config.chips import CHIPS, GPU_MEMORY_SHARE, GPUS, GpuFacts
-from mlm.config.targets import (
+from mlm.config.chips import (
     CHIP_CONFIGURATIONS,
+    CHIPS,
+    GPU_MEMORY_SHARE,
+    GPUS,
+    GpuFacts,
     generation_of,
     is_gpu,
     memory_of_a_replica,

@@ -15,9 +15,9 @@ from jax.sharding import Mesh
 from mlm.accelerators.artefacts import EVALUATION, TRAINING, VALIDATION
 from mlm.accelerators.product_flops import product_flops
 from mlm.config.accelerator import Accelerator
+from mlm.config.chips import is_gpu, replicas_of
 from mlm.config.evaluation import Evaluation
-from mlm.config.optimizers import Optimizer
-from mlm.config.targets import is_gpu, replicas_of
+from mlm.config.pretraining import Optimizer
 from mlm.evaluation.opened_model import masked_answers
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.errors import MlmError

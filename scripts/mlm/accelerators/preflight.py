@@ -34,9 +34,9 @@ from mlm.accelerators.compiler import (
 from mlm.accelerators.described_steps import described_steps
 from mlm.accelerators.roofline import UTILISATION, add_times
 from mlm.config.accelerator import Accelerator
+from mlm.config.chips import hosts_of, memory_of_a_replica
 from mlm.config.evaluation import Evaluation
-from mlm.config.resolution import RunConfiguration
-from mlm.config.targets import hosts_of, memory_of_a_replica
+from mlm.config.pretraining import RunConfiguration
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
 from mlm.model.architecture import Architecture, parameter_shapes

@@ -5,8 +5,7 @@ share of the chip's peak, or, if that is longer, at least as long as moving its 
 """
 
 from mlm.accelerators.artefacts import Estimate, Target
-from mlm.config.chips import CHIPS
-from mlm.config.targets import generation_of
+from mlm.config.chips import CHIPS, generation_of
 
 #: The share of a chip's peak that is assumed: that of Ettin's encoder of 150 million parameters in
 #: bfloat16 on H100s, derived from its hours (Weller et al., 2025, arXiv 2507.11412).

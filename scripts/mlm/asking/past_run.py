@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mlm.asking.training_records import RESULTS, Record, agreeing_records, values_of
-from mlm.config.configuration import Configuration
-from mlm.config.resolution import Operation, trainings
+from mlm.config.configuration import Configuration, trainings
+from mlm.config.pretraining import Operation
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import SAME_COMMAND, MlmError
 from mlm.samples.manifests import Manifest, project_root

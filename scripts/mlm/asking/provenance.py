@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import PastRun
 from mlm.asking.training_records import RESULTS
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, corpus_configuration
 from mlm.config.corpus import UNGROUPED
-from mlm.config.resolution import corpus_configuration
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests

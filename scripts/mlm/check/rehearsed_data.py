@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, corpus_configuration, families_of
 from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
-from mlm.config.resolution import corpus_configuration, families_of
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.document_reading import decompressed, read_documents

@@ -1,12 +1,11 @@
-"""Sections `accelerator` and `preflight`: the device, and the targets to compile for."""
+"""Section `accelerator`: the device, and how it computes."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from mlm.config.fields import Section, Text, Threads, named_twice
-from mlm.config.targets import target_problem
+from mlm.config.fields import NoBoolean, Section, Threads
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
 LEAST_IN_LANE = 16
@@ -20,9 +19,9 @@ class Accelerator(Section):
     TensorFlow, on processors with instructions for it, else float32."""
     cpu_threads: Threads = 2
     """CPU threads for arithmetic. They affect rounding, so --cores does not set them."""
-    virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
+    virtual_replicas: Annotated[int, Field(ge=1, le=64), NoBoolean] | None = None
     """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
-    processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    processes: Annotated[int, Field(ge=1, le=65_536), NoBoolean] | None = None
     """Processes that train a run together (engine: jax); null: one. The job starts them: by srun if
     its resource mpi says so, else on its machine. With kind: tpu, or where JAX_COORDINATOR_ADDRESS
     is set, they are this same command on every host."""
@@ -58,6 +57,11 @@ class Accelerator(Section):
         )
 
     @property
+    def planned_replicas(self) -> int:
+        """Replicas that the section itself asks for; devices of a machine may be more."""
+        return (self.virtual_replicas or 1) * (self.processes or 1)
+
+    @property
     def together(self) -> bool:
         """Whether several processes train."""
         return (self.processes or 1) > 1
@@ -65,17 +69,3 @@ class Accelerator(Section):
     def contradictions(self) -> Iterator[str]:
         if self.virtual_replicas and self.kind == "gpu":
             yield "virtual_replicas: these are logical CPU devices; set kind to cpu (or tpu)"
-
-
-class Preflight(Section):
-    enabled: bool = False
-    """Run the preflight with everything else and show it in the report."""
-    targets: Annotated[list[Text], Field(min_length=1)] = [
-        *("v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2")
-    ]
-    """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
-    in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
-
-    def contradictions(self) -> Iterator[str]:
-        yield from named_twice("targets", self.targets)
-        yield from (f"targets: {line}" for t in self.targets if (line := target_problem(t)))

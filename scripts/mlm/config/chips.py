@@ -1,4 +1,7 @@
-"""Datasheet figures of the chips that a preflight can compile for.
+"""Section `preflight`, and the chips that it can compile for, with figures of their datasheets.
+
+A target is named by its chips: "v5e:2x4" is a grid of TPU chips, "h100:8" eight GPUs of one
+machine, "rtx4090" a single GPU.
 
 TPUs: the page of each generation below https://cloud.google.com/tpu/docs/. A v3 chip is two
 replicas, each a core with half of the HBM; the driver joins the cores of a v4 or v5p chip
@@ -12,12 +15,23 @@ there are any, else the whitepapers and the table of compute capabilities in the
 guide.
 """
 
+import difflib
+import math
+import re
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from mlm.config.fields import Distinct, Section, Text
 
 _GIB = 2**30
 #: The part of a GPU's memory that JAX takes when a training starts. The rest is for CUDA itself,
 #: its libraries and a desktop.
 GPU_MEMORY_SHARE = 0.9
+#: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
+CHIP_CONFIGURATIONS = {"v4": "megacore"}
+_NAME = re.compile(r"[a-z0-9-]+(?::[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)?")
 
 
 @dataclass(frozen=True)
@@ -25,12 +39,11 @@ class ChipFacts:
     """Figures of one chip; `largest_grid` is that of the chips in one slice, or of the GPUs in one
     machine. `float32_flops` is None where all products are made of bfloat16's."""
 
-    generation: str
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops: float
-    replicas_per_chip: int
     largest_grid: tuple[int, ...]
+    replicas_per_chip: int = 1
     float32_flops: float | None = None
 
     @property
@@ -62,54 +75,125 @@ class GpuFacts(ChipFacts):
         return int(self.hbm_bytes * GPU_MEMORY_SHARE)
 
 
-def _by_name(*facts: ChipFacts) -> dict:
-    return {each.generation: each for each in facts}
+TPUS: dict[str, ChipFacts] = {
+    "v3": ChipFacts(32 * _GIB, 900e9, 123e12, (32, 32), replicas_per_chip=2),
+    "v4": ChipFacts(32 * _GIB, 1200e9, 275e12, (16, 16, 16)),
+    "v5e": ChipFacts(16 * _GIB, 819e9, 197e12, (16, 16)),
+    "v5p": ChipFacts(95 * _GIB, 2765e9, 459e12, (16, 16, 24)),
+    "v6e": ChipFacts(32 * _GIB, 1638e9, 918e12, (16, 16)),
+}
 
 
-TPUS: dict[str, ChipFacts] = _by_name(
-    ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, (32, 32)),
-    ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 1, (16, 16, 16)),
-    ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, (16, 16)),
-    ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 1, (16, 16, 24)),
-    ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, (16, 16)),
-)
-
-
-def _gpu(name: str, gib: float, rates: tuple[float, float, float], *core) -> GpuFacts:
+def _gpu(gib: float, rates: tuple[float, float, float], *core) -> GpuFacts:
     """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
-    10^9 a second; `core` are the other fields in their order."""
+    10^9 a second; `core` are the fields of `GpuFacts` in their order."""
     memory, bf16, float32 = (1e9 * rate for rate in rates)
-    return GpuFacts(name, int(gib * _GIB), memory, bf16, 1, (8,), float32, *core)
+    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), 1, float32, *core)
 
 
 _HOPPER = (9, 0), 132, 128, 2048, 233_472, 50 * 2**20, 1.98
-_A100 = (8, 0), 108, 64, 2048, 167_936, 40 * 2**20, 1.41
-GPUS: dict[str, GpuFacts] = _by_name(
-    _gpu("h100", 79.1, (3352, 989_400, 66_900), *_HOPPER, "NVIDIA H100 80GB HBM3"),
-    _gpu("h200", 139.7, (4800, 989_400, 66_900), *_HOPPER, "NVIDIA H200"),
-    _gpu("a100-40gb", 39.3, (1555, 312_000, 19_500), *_A100, "NVIDIA A100-SXM4-40GB"),
-    _gpu("a100-80gb", 79.1, (2039, 312_000, 19_500), *_A100, "NVIDIA A100-SXM4-80GB"),
-    _gpu(
-        *("l40s", 44.3, (864, 362_000, 91_600)),
-        *((8, 9), 142, 128, 1536, 102_400, 96 * 2**20, 2.52, "NVIDIA L40S"),
+_AMPERE = (8, 0), 108, 64, 2048, 167_936, 40 * 2**20, 1.41
+_ADA = (8, 9)
+GPUS: dict[str, GpuFacts] = {
+    "h100": _gpu(79.1, (3352, 989_400, 66_900), *_HOPPER, "NVIDIA H100 80GB HBM3"),
+    "h200": _gpu(139.7, (4800, 989_400, 66_900), *_HOPPER, "NVIDIA H200"),
+    "a100-40gb": _gpu(39.3, (1555, 312_000, 19_500), *_AMPERE, "NVIDIA A100-SXM4-40GB"),
+    "a100-80gb": _gpu(79.1, (2039, 312_000, 19_500), *_AMPERE, "NVIDIA A100-SXM4-80GB"),
+    "l40s": _gpu(
+        *(44.3, (864, 362_000, 91_600), _ADA),
+        *(142, 128, 1536, 102_400, 96 * 2**20, 2.52, "NVIDIA L40S"),
     ),
-    _gpu(
-        *("l4", 22.0, (300, 121_000, 30_300)),
-        *((8, 9), 58, 128, 1536, 102_400, 48 * 2**20, 2.04, "NVIDIA L4"),
+    "l4": _gpu(
+        *(22.0, (300, 121_000, 30_300), _ADA),
+        *(58, 128, 1536, 102_400, 48 * 2**20, 2.04, "NVIDIA L4"),
     ),
-    _gpu(
-        *("rtx4090", 23.6, (1008, 165_200, 82_600)),
-        *((8, 9), 128, 128, 1536, 102_400, 72 * 2**20, 2.52, "NVIDIA GeForce RTX 4090"),
+    "rtx4090": _gpu(
+        *(23.6, (1008, 165_200, 82_600), _ADA),
+        *(128, 128, 1536, 102_400, 72 * 2**20, 2.52, "NVIDIA GeForce RTX 4090"),
     ),
-    _gpu(
-        *("rtx3090", 23.6, (936, 71_000, 35_600)),
-        *((8, 6), 82, 128, 1536, 102_400, 6 * 2**20, 1.695, "NVIDIA GeForce RTX 3090"),
+    "rtx3090": _gpu(
+        *(23.6, (936, 71_000, 35_600), (8, 6)),
+        *(82, 128, 1536, 102_400, 6 * 2**20, 1.695, "NVIDIA GeForce RTX 3090"),
     ),
     # It has no units for bfloat16: those of float32 do the work.
-    _gpu(
-        *("t4", 14.5, (320, 8_100, 8_100)),
-        *((7, 5), 40, 64, 1024, 65_536, 4 * 2**20, 1.59, "Tesla T4"),
+    "t4": _gpu(
+        *(14.5, (320, 8_100, 8_100), (7, 5)),
+        *(40, 64, 1024, 65_536, 4 * 2**20, 1.59, "Tesla T4"),
     ),
-)
+}
 
-CHIPS: dict[str, ChipFacts] = TPUS | GPUS
+CHIPS: dict[str, ChipFacts] = {**TPUS, **GPUS}
+
+
+def generation_of(target: str) -> str:
+    """The part of a target's name before the colon: "v5e" of "v5e:2x2"."""
+    return target.split(":")[0]
+
+
+def is_gpu(target: str) -> bool:
+    return generation_of(target) in GPUS
+
+
+def number_of_chips(target: str) -> int:
+    """Chips that a target names: 8 for "v5e:2x4" and "h100:8", 1 for "h100"."""
+    return math.prod(_grid(target))
+
+
+def replicas_of(target: str) -> int:
+    """Replicas that a training on `target` has: 4 for "v5e:2x2", 8 for "v3:2x2"."""
+    return number_of_chips(target) * CHIPS[generation_of(target)].replicas_per_chip
+
+
+def memory_of_a_replica(target: str) -> int:
+    """The bytes that a replica on `target` can have."""
+    facts = CHIPS[generation_of(target)]
+    return facts.usable_bytes // facts.replicas_per_chip
+
+
+def hosts_of(target: str, described: int) -> int:
+    """Machines of `target`, of which libtpu describes `described`, one for every four chips. Those
+    with a v5e or v6e have up to eight."""
+    one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
+    return 1 if one_machine else described
+
+
+def target_problem(target: str) -> str | None:
+    """What is wrong with the name of a target, in words; None where it can be compiled for."""
+    facts = CHIPS.get(generation_of(target))
+    if facts and _NAME.fullmatch(target):
+        grid, largest = _grid(target), facts.largest_grid
+        within = all(1 <= side <= most for side, most in zip(grid, largest, strict=False))
+        # A machine holds 2 × 2 chips of a slice.
+        whole = is_gpu(target) or (len(grid) > 1 and grid[0] % 2 == grid[1] % 2 == 0)
+        if within and len(grid) == len(largest) and whole:
+            return None
+    smallest = [f"{g}:{'2x2' if len(f.largest_grid) == 2 else '2x2x1'}" for g, f in TPUS.items()]
+    names = target.strip().lower(), [*GPUS, *smallest]
+    nearest = ", ".join(difflib.get_close_matches(*names, n=3, cutoff=0.0))
+    grids = ", ".join(f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in TPUS.items())
+    return (
+        f"{target!r} is neither a GPU nor a TPU topology; nearest: {nearest}. Accepted are a GPU "
+        f"({', '.join(GPUS)}), up to eight on one machine (h100:8), and a TPU generation with its "
+        f"grid of chips (v5e:2x4 for v5litepod-8), whose first two sides are even: {grids}"
+    )
+
+
+def _grid(target: str) -> tuple[int, ...]:
+    _, _, grid = target.partition(":")
+    return tuple(int(side) for side in (grid or "1").split("x"))
+
+
+def _possible(target: str) -> str:
+    if problem := target_problem(target):
+        raise ValueError(problem)
+    return target
+
+
+class Preflight(Section):
+    enabled: bool = False
+    """Run the preflight with everything else and show it in the report."""
+    targets: Annotated[
+        list[Annotated[Text, AfterValidator(_possible)]], Field(min_length=1), Distinct
+    ] = ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"]
+    """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
+    in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""

@@ -1,24 +1,31 @@
 """The whole configuration: its sections, its runs, and what one section says of another."""
 
-import re
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from mlm.config.accelerator import Accelerator, Preflight
-from mlm.config.corpus import Corpus
+from mlm.config.accelerator import Accelerator
+from mlm.config.chips import Preflight
+from mlm.config.corpus import Corpus, CorpusConfiguration, JudgingTexts
 from mlm.config.evaluation import Evaluation, Report
-from mlm.config.fields import Section, Seed, canonical, section
+from mlm.config.fields import (
+    Section,
+    Seed,
+    canonical,
+    merged,
+    section,
+    unfit_names,
+    wrong_with_file,
+)
 from mlm.config.finetune import Finetune
-from mlm.config.merging import merged
 from mlm.config.model import Model
-from mlm.config.pretraining import Pretraining, engine_for
+from mlm.config.pretraining import Operation, Pretraining, RunConfiguration, engine_for
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.foundations.environment import NO_TENSORFLOW, installed_version
-
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+from mlm.foundations.errors import printable
 
 
 class Overrides(Section):
@@ -31,6 +38,10 @@ class Overrides(Section):
     @property
     def engine(self) -> str:
         return engine_for(self.pretraining.engine)
+
+
+#: YAML reads `base:` without a value as null.
+_Overrides = Annotated[Overrides, BeforeValidator(lambda run: {} if run is None else run)]
 
 
 class Configuration(Section):
@@ -50,7 +61,7 @@ class Configuration(Section):
     publish: Publish = section(Publish)
     """`snakemake --cores 2 publish`, and nothing else, uploads to the Hugging Face Hub, with the
     token in the environment variable HF_TOKEN."""
-    runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
+    runs: Annotated[dict[str, _Overrides], Field(min_length=1)] = Field(
         default_factory=lambda: {"base": Overrides()}
     )
     """Each run's name and overrides of model, pretraining, evaluation. Overlays replace base."""
@@ -63,28 +74,25 @@ class Configuration(Section):
         """The runs that the report shows, in its order."""
         return self.report.runs or sorted(self.runs)
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """What was set, in plain values and without any default."""
-        runs = {name: overrides or Overrides() for name, overrides in self.runs.items()}
-        given = self.model_dump(exclude_unset=True)
-        given["runs"] = {name: run.model_dump(exclude_unset=True) for name, run in runs.items()}
-        return given
+    def as_set(self) -> dict[str, Any]:
+        """The settings that were set, in plain values and without any default."""
+        values = self.model_dump(exclude_unset=True)
+        runs = {name: run.model_dump(exclude_unset=True) for name, run in self.runs.items()}
+        return canonical({**values, "runs": runs})
 
     def shown(self) -> dict[str, Any]:
         """Every setting in plain values, of runs their overrides alone."""
         shown = self.model_dump()
         shown["model"]["config"] = self.model.shown_fields()
-        shown["runs"] = self.given["runs"]
+        shown["runs"] = self.as_set()["runs"]
         return canonical(shown)
 
     def sections_of_runs(self) -> dict[str, Overrides]:
-        """All that each run has of the sections that it may override."""
-        given = self.given
-        common = {name: given.get(name, {}) for name in Overrides.model_fields}
+        """The sections of each run: those that all share, under its overrides."""
+        values = self.model_dump(exclude_unset=True, include=set(Overrides.model_fields))
         return {
-            name: Overrides.model_validate(merged(common, overrides))
-            for name, overrides in given["runs"].items()
+            name: Overrides.model_validate(merged(values, run.model_dump(exclude_unset=True)))
+            for name, run in self.runs.items()
         }
 
     def problems(self) -> Iterator[str]:
@@ -94,16 +102,7 @@ class Configuration(Section):
             if isinstance(value, Section) and name not in Overrides.model_fields:
                 yield from value.all_contradictions(name)
         yield from self.contradictions()
-        named: dict[str, list[str]] = {}
-        for name, run in runs.items():
-            for line in dict.fromkeys(self._contradictions_of(run)):
-                named.setdefault(line, []).append(name)
-        for line, names in named.items():
-            own = self.runs[names[0]]
-            overrides = bool(own and own.model_fields_set)
-            # Of all runs, or of the only one, which overrides nothing.
-            is_shared = len(names) == len(runs) and (len(runs) > 1 or not overrides)
-            yield line if is_shared else f"runs.{', '.join(names)}: {line}"
+        yield from self._contradictions_of_runs(runs)
         engines = {run.engine for run in runs.values()}
         if engines == {"tensorflow"} and not self.accelerator.deterministic:
             yield (
@@ -121,7 +120,7 @@ class Configuration(Section):
 
     def contradictions(self) -> Iterator[str]:
         for part in ("report", "publish"):
-            for name in dict.fromkeys(getattr(self, part).runs or []):
+            for name in getattr(self, part).runs or []:
                 if name not in self.runs:
                     yield _no_run(f"{part}.runs", name, self.runs)
         for name in sorted(self.report.also.keys() & self.runs.keys()):
@@ -133,18 +132,24 @@ class Configuration(Section):
                     f"corpus.{place}.decontamination.also: finetuning, but finetune.data.file names"
                     " no file. Name one, or take it from the list"
                 )
-        named = [*(("runs", n) for n in self.runs), *(("report.also", n) for n in self.report.also)]
-        for key, name in named:
-            if not _RUN_NAME.fullmatch(name):
-                yield (
-                    f"{key}: {name!r} cannot be a file name; use a to z, A to Z, digits, '_', '-' "
-                    "and '.' (at most 64, the first a letter or digit)"
-                )
+        yield from unfit_names("runs", self.runs, longest=64)
+        yield from unfit_names("report.also", self.report.also, longest=64)
+
+    def _contradictions_of_runs(self, runs: dict[str, Overrides]) -> Iterator[str]:
+        """The contradictions of all runs, each once, with the runs that have it."""
+        names_by_line: dict[str, list[str]] = {}
+        for name, run in runs.items():
+            for line in dict.fromkeys(self._contradictions_of(run)):
+                names_by_line.setdefault(line, []).append(name)
+        for line, names in names_by_line.items():
+            # Of all runs, or of the only one, which overrides nothing.
+            overrides = self.runs[names[0]].model_fields_set
+            is_shared = len(names) == len(runs) and (len(runs) > 1 or not overrides)
+            yield line if is_shared else f"runs.{', '.join(names)}: {line}"
 
     def _contradictions_of(self, run: Overrides) -> Iterator[str]:
-        pretraining, length = run.pretraining, self.shards.sequence_length
-        model = run.model.of_jobs()
-        yield from pretraining.all_contradictions("pretraining")
+        length = self.shards.sequence_length
+        yield from run.pretraining.all_contradictions("pretraining")
         yield from run.evaluation.all_contradictions("evaluation")
         yield from (f"model.{line}" for line in run.model.contradictions_at(length))
         if run.engine == "tensorflow" and self.accelerator.together:
@@ -156,8 +161,39 @@ class Configuration(Section):
             prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
             # Of several words, a replacement may make one token.
             if not any(" " in old.strip() for old, _ in self.tokenizer.replacements or ()):
-                prompts += run.evaluation.too_long(length, model.longest_sequence(length))
+                longest = run.model.of_jobs().longest_sequence(length)
+                prompts += run.evaluation.too_long(length, longest)
             yield from (f"evaluation.{line}" for line in prompts)
+
+    def identical_runs(self) -> Iterator[str]:
+        """A line for each group of runs with the same settings, which would train one model."""
+        alike: dict[str, list[str]] = {}
+        for name, run in self.sections_of_runs().items():
+            seed = run.pretraining.seed
+            settled = {"engine": run.engine, "seed": self.seed if seed is None else seed}
+            pretraining = run.pretraining.model_copy(update=settled).as_param("checkpoint")
+            settings = [run.model.of_jobs().as_param(), pretraining, run.evaluation.as_param()]
+            alike.setdefault(json.dumps(settings), []).append(name)
+        for names in alike.values():
+            if len(names) > 1:
+                yield (
+                    f"runs: {', '.join(map(printable, names))} have the same settings; keep one of "
+                    "them. The runs of several overlays are added up"
+                )
+
+    def missing_files(self) -> Iterator[str]:
+        """A line for each file that is not there, beginning with its key. Those that the corpus
+        and its filters name are looked for in `mlm.corpus.parts`."""
+        files = [
+            ("evaluation.minimal_pair_files", path)
+            for run in self.sections_of_runs().values()
+            for path in run.evaluation.minimal_pair_files
+        ]
+        if self.finetune.data.source == "csv":
+            files.append(("finetune.data.file", self.finetune.data.file))
+        for key, path in dict.fromkeys(files):
+            if problem := wrong_with_file(path):
+                yield f"{key}: {problem}"
 
 
 def _no_run(path: str, name: str, runs: dict) -> str:
@@ -175,11 +211,67 @@ def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
         way.append(before)
     if before == name:
         yield f"run: in a circle: {' → '.join([*way, name])}"
-    if (other := runs[start.run].engine) != (own := runs[name].engine):
+    if (engine := runs[start.run].engine) != runs[name].engine:
         yield (
-            f"run: run {start.run!r} is trained by pretraining.engine: {other}, this one by {own}; "
-            "set one engine for both"
+            f"run: run {start.run!r} is trained by pretraining.engine: {engine}, this one by "
+            f"{runs[name].engine}; set one engine for both"
         )
     last = runs[start.run].pretraining.steps
     if start.step and last and start.step > last:
         yield f"step: {start.step} is beyond the last step of run {start.run!r}, {last}"
+
+
+def families_of(configuration: Configuration) -> list[str]:
+    """The families of all runs, sorted, except those of checkpoints on the Hub."""
+    models = [run.model.of_jobs() for run in configuration.sections_of_runs().values()]
+    return sorted({m.model_type for m in models if m.config_file or not m.start_from})
+
+
+def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
+    """All that the documents of the corpus depend on."""
+    corpus = configuration.corpus.of_jobs()
+    judging = {name for one in corpus.all_filters().values() for name in one.decontamination.also}
+    mask = configuration.tokenizer.special_tokens.mask
+    evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
+    prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]
+    pairs = [text for one in evaluations for pair in one.minimal_pairs for text in pair]
+    data, has_table = configuration.finetune.data, "finetuning" in judging
+    texts = JudgingTexts(
+        prompts=list(dict.fromkeys(prompts)) if "prompts" in judging else [],
+        minimal_pairs=list(dict.fromkeys(pairs)) if "minimal_pairs" in judging else [],
+        finetuning_file=data.file if has_table else None,
+        finetuning_column=data.text_column if has_table else "text",
+    )
+    is_seeded = corpus.source == "mix" or corpus.carved
+    seed = configuration.seed if is_seeded else 0
+    return CorpusConfiguration(corpus=corpus, seed=seed, texts=texts)
+
+
+def trainings(configuration: Configuration) -> dict[str, RunConfiguration]:
+    """The training of each run."""
+    runs = configuration.sections_of_runs()
+    return {name: _training(configuration, runs, name) for name in runs}
+
+
+def _training(
+    configuration: Configuration, runs: dict[str, Overrides], name: str
+) -> RunConfiguration:
+    run, pretraining = runs[name], runs[name].pretraining
+    starts = [other.pretraining.continue_from for other in runs.values()]
+    continued = [start.step for start in starts if start.run == name]
+    keep_steps = sorted({*continued, *pretraining.checkpoint.keep_steps})
+    parent = pretraining.continue_from.run
+    return RunConfiguration(
+        name=name,
+        model=run.model.of_jobs(),
+        pretraining=pretraining.recipe,
+        accelerator=configuration.accelerator,
+        seed=configuration.seed,
+        sequence_length=configuration.shards.sequence_length,
+        corpus_source=configuration.corpus.source,
+        operation=Operation(
+            checkpoint=pretraining.checkpoint.model_copy(update={"keep_steps": keep_steps}),
+            continue_from=pretraining.continue_from,
+            parent=parent and _training(configuration, runs, parent),
+        ),
+    )

@@ -1,22 +1,51 @@
 """Section `corpus`: where the text comes from and what is left out of it."""
 
 import codecs
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from mlm.config.fields import FileCount, FileCounts, Section, Seed, Text, section, unpinned
+from mlm.config.fields import (
+    FileCount,
+    FileCounts,
+    NoBoolean,
+    Section,
+    Seed,
+    Text,
+    section,
+    unfit_names,
+    unpinned,
+)
 from mlm.config.filters import CorpusFilters
 
 #: What groups are called where each document is one of its own.
 UNGROUPED = "document"
-_SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 #: Encodings of Python in which a line's meaning depends on the lines before, or that are none of
 #: files. Those that end a line otherwise than with the byte 0x0A are found by trying.
 _UNSUITABLE = ("hz", "iso2022", "utf-7", "idna", "punycode", "raw-unicode-escape", "utf-8-sig")
-_HeldOut = Annotated[float, Field(gt=0, le=0.5)]
+_HeldOut = Annotated[float, Field(gt=0, le=0.5), NoBoolean]
+
+
+def encoding_name(name: str) -> str:
+    """Return the one name of an encoding: utf-8 of UTF8, iso8859-1 of latin-1."""
+    return codecs.lookup(name).name
+
+
+def readable_encoding(name: str) -> str:
+    """Return `name`. Raises ValueError if files in that encoding cannot be read line by line."""
+    examples = "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r"
+    try:
+        if "a\n".encode(name) == b"a\n" and not encoding_name(name).startswith(_UNSUITABLE):
+            return name
+    except (LookupError, UnicodeError):
+        raise ValueError(
+            f"{name!r} is no encoding of text that Python knows. Expected one such as {examples}"
+        ) from None
+    raise ValueError(
+        f"{name!r} cannot be read line by line. Expected one such as {examples}; convert the files "
+        f"to UTF-8 (iconv -f {name} -t utf-8 FILE > converted) and leave the key out"
+    )
 
 
 class Files(Section):
@@ -130,7 +159,7 @@ class SourceSection(Section):
 
 class SourceOfMix(SourceSection):
     source: Literal["embedded", "files", "hub"] = "embedded"
-    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    weight: Annotated[float, Field(gt=0, le=1000), NoBoolean] = 1.0
     filters: CorpusFilters | None = None
 
     def contradictions(self) -> Iterator[str]:
@@ -149,7 +178,7 @@ class Corpus(SourceSection):
     """Sources by name, each with keys as in this section and a weight, how often its documents of
     train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
     held_out: HeldOut = section(HeldOut)
-    encoding: Text = "utf-8"
+    encoding: Annotated[Text, AfterValidator(readable_encoding)] = "utf-8"
     """Encoding of all .txt, .jsonl, .csv and .tsv files, as Python calls it: utf-8, latin-1,
     shift_jis and others whose lines end with the byte 0x0A."""
     encoding_errors: Literal["strict", "replace"] = "strict"
@@ -162,8 +191,6 @@ class Corpus(SourceSection):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
-        if refusal := refused_encoding(self.encoding):
-            yield f"encoding: {refusal}"
         if self.source != "mix":
             if self.mix:
                 named = ", ".join(self.mix)
@@ -174,13 +201,9 @@ class Corpus(SourceSection):
                 yield f"{key}: not read with source: mix. Set it for each source of corpus.mix"
         if not self.mix:
             yield "mix: empty; name the sources, each with its weight"
+        yield from unfit_names("mix", self.mix, longest=32)
         for name, source in self.mix.items():
             yield from source.all_contradictions(f"mix.{name}")
-            if not _SOURCE_NAME.fullmatch(name):
-                yield (
-                    f"mix: {name!r} cannot be a source's name; use a to z, A to Z, digits, "
-                    "'_', '-' and '.' (at most 32, the first a letter or digit)"
-                )
 
     def all_filters(self) -> dict[str, CorpusFilters]:
         """Return the filters of all sources, by their keys."""
@@ -271,22 +294,3 @@ class CorpusConfiguration(Section):
         }
         corpus = self.corpus.model_copy(update={**filters, "mix": mix})
         return self.model_copy(update={"corpus": corpus})
-
-
-def encoding_name(name: str) -> str:
-    """Return the one name of an encoding: utf-8 of UTF8, iso8859-1 of latin-1."""
-    return codecs.lookup(name).name
-
-
-def refused_encoding(name: str) -> str | None:
-    """Return why files in the encoding `name` cannot be read line by line; None: they can."""
-    examples = "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r"
-    try:
-        if "a\n".encode(name) == b"a\n" and not encoding_name(name).startswith(_UNSUITABLE):
-            return None
-    except (LookupError, UnicodeError):
-        return f"{name!r} is no encoding of text that Python knows. Expected one such as {examples}"
-    return (
-        f"{name!r} cannot be read line by line. Expected one such as {examples}; convert the files "
-        f"to UTF-8 (iconv -f {name} -t utf-8 FILE > converted) and leave the key out"
-    )

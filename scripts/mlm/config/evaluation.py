@@ -3,16 +3,25 @@
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from mlm.config import fields
-from mlm.config.fields import Count, Section, Text, named_twice, section
+from mlm.config.fields import Count, Distinct, FilePath, NoBoolean, Section, Text, section
+
+
+def _pair_file(path: str) -> str:
+    if not path.endswith((".jsonl", ".tsv")):
+        raise ValueError(f"{path!r} ends neither in .jsonl nor in .tsv")
+    return path
+
+
+PairFile = Annotated[FilePath, AfterValidator(_pair_file)]
 
 
 class Bootstrap(Section):
-    resamples: fields.ResampleCount = 1000
+    resamples: Annotated[int, Field(ge=100, le=1_000_000), NoBoolean] = 1000
     """Number of resamples, each over groups."""
-    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+    confidence: Annotated[float, Field(ge=0.5, lt=1), NoBoolean] = 0.95
     """Confidence level of the intervals."""
 
 
@@ -38,7 +47,7 @@ class Evaluation(fields.MaskedShares):
     """Samples of the train split to evaluate as well; null: as many as of the test split."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
-    minimal_pair_files: list[Text] = []
+    minimal_pair_files: Annotated[list[PairFile], Distinct] = []
     """Files with more pairs: .jsonl with BLiMP's fields (sentence_good, sentence_bad, UID), .tsv
     with MultiBLiMP's columns (sen, wrong_sen, phenomenon)."""
 
@@ -51,10 +60,6 @@ class Evaluation(fields.MaskedShares):
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
             if not (first.strip() and second.strip()):
                 yield f"minimal_pairs: {[first, second]} has a sentence without text; write one"
-        yield from named_twice("minimal_pair_files", self.minimal_pair_files)
-        for file in self.minimal_pair_files:
-            if not file.endswith((".jsonl", ".tsv")):
-                yield f"minimal_pair_files: {file!r} ends neither in .jsonl nor in .tsv"
 
     def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
         """A line for each text that cannot fit, since a word is a token at least, and two special
@@ -78,8 +83,8 @@ class Evaluation(fields.MaskedShares):
 
     def card_prompt(self, embedded: bool) -> str | None:
         """The prompt for a model's card, if any; a default, in English, only if `embedded`."""
-        own = self.prompts != type(self).model_fields["prompts"].default
-        return self.prompts[0] if self.prompts and (own or embedded) else None
+        are_english = self.prompts == type(self).model_fields["prompts"].default
+        return self.prompts[0] if self.prompts and (embedded or not are_english) else None
 
 
 def mask_problem(prompt: str, mask: str, count: int) -> str:
@@ -92,11 +97,8 @@ def mask_problem(prompt: str, mask: str, count: int) -> str:
 class Report(Section):
     title: Text = "A masked language model from scratch"
     """Heading of the page."""
-    runs: Annotated[list[str], Field(min_length=1)] | None = None
+    runs: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """Runs to show; null: all."""
-    also: dict[str, Text] = {}
+    also: dict[str, FilePath] = {}
     """Finished runs of other working directories to compare in bits per character, by a name:
     {wordpiece: ../wordpiece/results/runs/base}. They are read only."""
-
-    def contradictions(self) -> Iterator[str]:
-        yield from named_twice("runs", self.runs)

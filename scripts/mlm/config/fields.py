@@ -1,42 +1,121 @@
-"""What the sections of the configuration are made of: strict fields, their bounds, and words."""
+"""What the sections of the configuration are made of: typed fields with bounds, their merging, and
+a sentence for each value that is wrong."""
 
+import copy
 import difflib
 import json
+import os
 import re
 import types
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 SPLITS = ("train", "validation", "test")
+#: The keys of section `pretraining` that say how long a training is: one replaces another.
+LENGTHS = ("steps", "epochs", "tokens")
+#: Characters of names that Snakemake reads as wildcards ({run}) or path variables (<results>), or
+#: that no record can hold.
+_UNUSABLE = re.compile(r"[{}<>\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def wrong_with_name(path: str) -> str | None:
+    """The end of a sentence on the name `path` of a file or a directory; None if it is usable."""
+    if _UNUSABLE.search(path):
+        return "has one of {}<>, a control character or no UTF-8 in its name; rename it"
+    return None
+
+
+def wrong_with_file(path: str) -> str | None:
+    """A sentence if there is no file `path`, or its name cannot be used; None if there is one."""
+    if problem := wrong_with_name(path):
+        return f"{path} {problem}"
+    if os.path.isfile(path):
+        return None
+    what = "a directory" if os.path.isdir(path) else "not there"
+    return (
+        f"{path} is {what}; name a file, relative to the working directory ({os.getcwd()}), or "
+        f"leave it out{unexpanded(path)}"
+    )
+
+
+def _not_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("boolean", "a boolean is no number")
+    return value
+
+
+def _usable_name(path: str) -> str:
+    if problem := wrong_with_name(path):
+        raise ValueError(f"{path} {problem}")
+    return path
+
+
+def _distinct(items: list) -> list:
+    if twice := [item for item in items if items.count(item) > 1]:
+        raise ValueError(f"{twice[0]!r} is named {len(twice)} times; once is enough")
+    return items
+
 
 #: Every number has both bounds: beyond these, libraries fail with errors of their own.
 LARGEST = 10**9
-Count = Annotated[int, Field(ge=1, le=LARGEST)]
-NotNegativeCount = Annotated[int, Field(ge=0, le=LARGEST)]
-TokenCount = Annotated[int, Field(ge=1, le=10**15)]
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
-Text = Annotated[str, Field(min_length=1)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-ProperFraction = Annotated[float, Field(gt=0, lt=1)]
-BelowOne = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST)]
-NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-ResampleCount = Annotated[int, Field(ge=100, le=1_000_000)]
+NoBoolean = BeforeValidator(_not_boolean)
+Count = Annotated[int, Field(ge=1, le=LARGEST), NoBoolean]
+NotNegativeCount = Annotated[int, Field(ge=0, le=LARGEST), NoBoolean]
+TokenCount = Annotated[int, Field(ge=1, le=10**15), NoBoolean]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1), NoBoolean]
+Fraction = Annotated[float, Field(ge=0, le=1), NoBoolean]
+ProperFraction = Annotated[float, Field(gt=0, lt=1), NoBoolean]
+BelowOne = Annotated[float, Field(ge=0, lt=1), NoBoolean]
+Positive = Annotated[float, Field(gt=0, le=LARGEST), NoBoolean]
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST), NoBoolean]
 #: Files of a split, each with its number of five digits in its name.
-FileCount = Annotated[int, Field(ge=1, le=99_999)]
-Threads = Annotated[int, Field(ge=1, le=1024)]
+FileCount = Annotated[int, Field(ge=1, le=99_999), NoBoolean]
+Threads = Annotated[int, Field(ge=1, le=1024), NoBoolean]
+Text = Annotated[str, Field(min_length=1)]
+#: A name of a file or a directory that Snakemake and records can hold.
+FilePath = Annotated[Text, AfterValidator(_usable_name)]
+Distinct = AfterValidator(_distinct)
 
 _BOUNDS = {"ge": " from {}", "gt": " above {}", "le": " to {}", "lt": " to below {}"}
 
 
 class Section(BaseModel):
-    """A section of the configuration. Types are strict, and unknown keys are errors."""
+    """A section of the configuration. Unknown keys are errors. Values convert to the types of their
+    keys if that loses nothing: `1e-4` is text in YAML, and all that a nested `--config` holds."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, coerce_numbers_to_str=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, values: Any) -> Any:
+        """Return `values` with text for keys that YAML reads as numbers, and None for null."""
+        if not isinstance(values, Mapping):
+            return values
+        return {str(k): None if v in ("null", "~") else v for k, v in values.items()}
 
     def contradictions(self) -> Iterator[str]:
         """A line for each contradiction among the keys of this section, beginning with a key."""
@@ -104,6 +183,34 @@ def canonical(value: Any) -> Any:
     return json.loads(json.dumps(value, sort_keys=True))
 
 
+def with_one_length(values: dict, under: dict) -> dict:
+    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
+    if all(values.get(key) is None for key in LENGTHS):
+        return values
+    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
+
+
+def merged(base: Any, override: Any) -> Any:
+    """`base` under `override`, key by key; a list is replaced whole, a length by another."""
+    if not (isinstance(base, dict) and isinstance(override, dict)):
+        return copy.deepcopy(override)
+    override = with_one_length(override, base)
+    return copy.deepcopy(base) | {k: merged(base.get(k), v) for k, v in override.items()}
+
+
+def differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `values` that is not as in `defaults`, nested alike."""
+    changed = {}
+    for key, value in values.items():
+        default = defaults.get(key)
+        if isinstance(value, dict) and isinstance(default, dict):
+            if inner := differing(value, default):
+                changed[key] = inner
+        elif key not in defaults or value != default:
+            changed[key] = value
+    return changed
+
+
 def section(model: type[Section]) -> Any:
     """A field that holds the section `model`, all defaults unless something in it is set."""
     return Field(default_factory=model)
@@ -157,11 +264,67 @@ def did_you_mean(name: Any, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def named_twice(key: str, names: Iterable[str] | None) -> Iterator[str]:
-    """A line for each of `names` that occurs more than once in the list `key`."""
-    for name, count in Counter(names or ()).items():
-        if count > 1:
-            yield f"{key}: {name!r} is named {count} times; once is enough"
+_Model = TypeVar("_Model", bound=Section)
+
+
+def checked(model: type[_Model], values: dict) -> tuple[_Model, list[str]]:
+    """`values` as the section `model`, and a line for each that is wrong by itself. It takes its
+    default, so that settings can still be compared and all problems are reported at once."""
+    problems = []
+    while True:
+        try:
+            return model.model_validate(values), problems
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                way = tuple(part for part in detail["loc"] if part != "[key]")
+                problems.append(_sentence(detail, way, model))
+                values = _without(values, way)
+
+
+def _sentence(detail: ErrorDetails, way: tuple, model: type[Section]) -> str:
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in way)[1:]
+    if detail["type"] == "extra_forbidden":
+        known = sorted(_hint(model, way[:-1])[0].model_fields)
+        hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
+        return f"{path}: unknown key; {hint}"
+    if detail["type"] == "value_error":
+        return f"{path}: {detail['ctx']['error']}"
+    value = detail["input"]
+    bare, hint = _hint(model, way)
+    words = expected(hint)
+    if get_origin(bare) is Literal and (meant := did_you_mean(value, map(str, get_args(bare)))):
+        words += f"; {meant}"
+    if isinstance(value, bool) and bare is str:
+        # Norwegian, for instance.
+        words += "; YAML reads no, yes, on and off as booleans: write them as 'no', in quotes"
+    return f"{path}: found {'null' if value is None else repr(value)}, expected {words}"
+
+
+def _hint(model: type[Section], way: tuple) -> tuple[Any, Any]:
+    """What is at `way` below `model`: the bare type, and the annotation with its bounds."""
+    bare, hint = model, model
+    for part in way:
+        hint = bare.hints()[part] if is_section(bare) else get_args(bare)[-1]
+        bare = taken_apart(hint)[0]
+    return bare, hint
+
+
+def _without(values: dict, way: tuple) -> dict:
+    """`values` without the one at `way`; without the whole list where that is an item of one."""
+    key, *rest = way
+    if not rest or isinstance(rest[0], int):
+        return {k: v for k, v in values.items() if str(k) != key}
+    return values | {key: _without(values.get(key, {}), tuple(rest))}
+
+
+def unfit_names(key: str, names: Iterable[str], longest: int) -> Iterator[str]:
+    """A line for each of `names`, keys of the section `key`, that cannot be a part of a path."""
+    for name in names:
+        if len(name) > longest or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+            yield (
+                f"{key}: {name!r} cannot be a file name; use a to z, A to Z, digits, '_', '-' and "
+                f"'.' (at most {longest}, the first a letter or digit)"
+            )
 
 
 def is_commit(revision: str | None) -> bool:

@@ -5,11 +5,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Fraction, Positive, Section, Text, named_twice, section
-from mlm.config.problems import checked
+from mlm.config.fields import (
+    Count,
+    FilePath,
+    Fraction,
+    NoBoolean,
+    Positive,
+    Section,
+    Text,
+    checked,
+    section,
+)
 
 _Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
-_Share = Annotated[float, Field(gt=0, le=1)]
+_Share = Annotated[float, Field(gt=0, le=1), NoBoolean]
 
 
 def _published(default: bool | None = None, **by_set: Any) -> Any:
@@ -137,7 +146,7 @@ class QualityFilter(Section):
 
 
 class LanguageFilter(Section):
-    model: Text | None = None
+    model: FilePath | None = None
     """A model in fastText's format, such as lid.176.ftz, which needs
     envs/requirements-language.txt; null: documents of any language are kept."""
     keep: list[Text] = []
@@ -146,7 +155,6 @@ class LanguageFilter(Section):
     """Minimum probability that the model gives to one of these languages."""
 
     def contradictions(self) -> Iterator[str]:
-        yield from named_twice("keep", self.keep)
         if self.model is not None and not self.keep:
             yield "keep: empty, so that no document would be left; name the model's languages"
         if self.model is None and self.keep:
@@ -154,7 +162,7 @@ class LanguageFilter(Section):
 
 
 class DecontaminationFilter(Section):
-    against: list[Text] = []
+    against: list[FilePath] = []
     """Files of texts that the model is judged by, one a line or row. Documents of train that share
     `words` words in a row with one of them are left out (Brown et al., 2020, arXiv 2005.14165)."""
     also: list[_Judging] | None = None
@@ -165,21 +173,17 @@ class DecontaminationFilter(Section):
     text_column: Text = "text"
     """The column that holds the text, in files of `against` with columns."""
 
-    def contradictions(self) -> Iterator[str]:
-        yield from named_twice("against", self.against)
-        yield from named_twice("also", self.also)
-
 
 class NearDuplicates(Section):
     enabled: bool = False
     """Leave near-duplicates out, and count them. Needs deduplicate: true."""
     threshold: _Share = 0.75
     """Minimum Jaccard similarity of two documents' n-grams, as their signatures show it."""
-    words: Annotated[int, Field(ge=1, le=100)] = 5
+    words: Annotated[int, Field(ge=1, le=100), NoBoolean] = 5
     """Words of an n-gram; without spaces, each character is a word."""
-    bands: Annotated[int, Field(ge=1, le=64)] = 14
+    bands: Annotated[int, Field(ge=1, le=64), NoBoolean] = 14
     """Bands of a signature. Documents are compared if they agree in all rows of a band."""
-    rows: Annotated[int, Field(ge=1, le=32)] = 8
+    rows: Annotated[int, Field(ge=1, le=32), NoBoolean] = 8
     """Rows of a band: more rows save comparisons, more bands find more pairs."""
     largest_share: _Share = 0.9
     """Stop if more than this share of the documents would be left out."""

@@ -13,6 +13,8 @@ from mlm.config.families import FAMILIES
 from mlm.config.fields import (
     BelowOne,
     Count,
+    FilePath,
+    NoBoolean,
     Positive,
     Section,
     Text,
@@ -20,12 +22,11 @@ from mlm.config.fields import (
     unexpanded,
     unpinned,
 )
-from mlm.config.model import content_of, unfit_files
+from mlm.config.model import unfit_files
+from mlm.config.model_fields import content_of
 
 #: A published encoder's name in results, one that is a path and none of another row.
 _LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
-
-
 #: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
 COLUMNS = ("id_column", "text_column", "target_column", "group_column")
 
@@ -36,7 +37,7 @@ class FinetuneData(Section):
     csv: a file of your own, with the columns below; others are ignored."""
     passages_per_speech: Count = 16
     """Maximum number of embedded passages, of up to 100 words, from a speech."""
-    file: str | None = None
+    file: FilePath | None = None
     """The CSV file."""
     id_column: Text | None = None
     """Its column of unique names of rows; null: rows are numbered from 1."""
@@ -58,19 +59,19 @@ class FinetuneOptimizer(Section):
 class Finetune(Section):
     enabled: bool = False
     """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case."""
-    also: list[Text] = []
+    also: list[FilePath] = []
     """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
     with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
-    folds: Annotated[int, Field(ge=2, le=100)] = 5
+    folds: Annotated[int, Field(ge=2, le=100), NoBoolean] = 5
     """Number of folds of the cross-validation, each one job."""
-    seeds: Annotated[int, Field(ge=1, le=100)] = 2
+    seeds: Annotated[int, Field(ge=1, le=100), NoBoolean] = 2
     """Trainings of each fold and start, over whose seeds scores are means."""
     epochs: Count = 10
     """Passes over the training passages."""
-    max_length: Annotated[int, Field(ge=3, le=65_536)] = 128
+    max_length: Annotated[int, Field(ge=3, le=65_536), NoBoolean] = 128
     """Maximum number of tokens of a passage. Longer passages are truncated and counted."""
     per_device_batch_size: Count = 16
     """Passages on one device in one step."""

@@ -7,7 +7,7 @@ import math
 from mlm.config.evaluation import Evaluation
 from mlm.config.families import FAMILIES
 from mlm.config.model import ModelOfRun
-from mlm.config.resolution import RunConfiguration
+from mlm.config.pretraining import RunConfiguration
 from mlm.config.tokenizer import Tokenizer
 
 #: Parameters and ids of a model whose sizes are not known: more than published encoders have.
@@ -30,7 +30,7 @@ _SUBSPACES = 8
 
 def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
     """At least as many parameters as the model has; `vocabulary` is None if unknown."""
-    fields, family = model.architecture() | model.overrides(), FAMILIES[model.model_type]
+    fields, family = model.fields(), FAMILIES[model.model_type]
     sizes = family.read(fields)
     width, layers = sizes["width"], sizes["layers"]
     if not width or not layers:
@@ -58,9 +58,9 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
     """
     model, section, length = run.model, run.pretraining, run.sequence_length
     accelerator = run.accelerator
-    replicas = (accelerator.virtual_replicas or 1) * (accelerator.processes or 1)
+    replicas = accelerator.planned_replicas
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
-    fields = model.architecture() | model.overrides()
+    fields = model.fields()
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
     family = FAMILIES[model.model_type]
     sizes = family.read(fields)

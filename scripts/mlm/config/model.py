@@ -2,27 +2,25 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import ConfigDict, model_validator
 
 from mlm.config.families import FAMILIES, first_position, unfit_family
 from mlm.config.fields import (
     BelowOne,
     Count,
-    Positive,
+    FilePath,
     Section,
     Text,
     hub_id,
     section,
     unexpanded,
 )
-from mlm.config.model_fields import in_numbers, unbuilt_fields, unknown_fields
-from mlm.config.problems import checked
+from mlm.config.model_fields import content_of, field_problems, unknown_fields
 
 #: Fields of the transformers configuration that the workflow itself sets.
 _SET_BY_THE_WORKFLOW = (
@@ -32,8 +30,6 @@ _SET_BY_THE_WORKFLOW = (
 #: The weights of a published encoder, in one file or with an index of several.
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-#: Fields that would make another kind of model of it.
-_DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
 
 
 class ModelFields(Section):
@@ -54,31 +50,18 @@ class ModelFields(Section):
     attention_probs_dropout_prob: BelowOne | None = 0.0
     """Dropout probability of the attention weights."""
 
-
-#: By the name in `mlm.model.architecture.Architecture` of what a field means, its bounds.
-_BOUNDS = {
-    **dict.fromkeys(("vocabulary", "width", "layers", "heads", "inner", "embedding"), Count),
-    **dict.fromkeys(("positions", "token_types", "window", "global_every"), Count),
-    **dict.fromkeys(("embedding_dropout", "attention_dropout", "attended_dropout"), BelowOne),
-    **dict.fromkeys(("inner_dropout", "output_dropout", "norm_epsilon"), BelowOne),
-    **dict.fromkeys(("norm_bias", "attention_bias", "inner_bias", "head_bias"), bool),
-    **dict.fromkeys(("decoder_bias", "zero_masks"), bool),
-    **dict.fromkeys(("global_theta", "local_theta"), Positive),
-    "initializer_range": Annotated[float, Field(ge=0, le=10)],
-}
-#: Fields of all families by all their names, with their bounds.
-_FIELDS = {
-    name: _BOUNDS[meaning]
-    for family in FAMILIES.values()
-    for meaning, field in family.fields.items()
-    if meaning in _BOUNDS
-    for name in field.names
-}
-_KnownFields = create_model(
-    "_KnownFields",
-    __base__=ModelFields,
-    **{name: (bounds | None, None) for name, bounds in _FIELDS.items()},
-)
+    @model_validator(mode="before")
+    @classmethod
+    def _without_text(cls, values: Any) -> Any:
+        """Return `values` with those of other fields as JSON reads them: `1e-5` is text in YAML."""
+        if not isinstance(values, Mapping):
+            return values
+        read = dict(values)
+        for name, value in values.items():
+            if name not in cls.model_fields and isinstance(value, str):
+                with suppress(ValueError):
+                    read[name] = json.loads(value)
+        return read
 
 
 class Initialisation(Section):
@@ -91,12 +74,12 @@ class Initialisation(Section):
 class Model(Section):
     family: Literal[*FAMILIES] = "roberta-prelayernorm"
     """A model_type of transformers."""
-    config_file: str | None = None
+    config_file: FilePath | None = None
     """Take the architecture from this config.json, over which only fields of `config` go that
     differ from the defaults or that an overlay, the command line or a run sets."""
     config: ModelFields = section(ModelFields)
     """Fields of the transformers configuration, these and any that the family's network reads."""
-    start_from: Text | None = None
+    start_from: FilePath | None = None
     """Start from a published encoder: a directory in the Hugging Face layout, or owner/name@COMMIT
     on the Hub. It has its own architecture; of config, dropouts alone may be set beside it."""
     initialisation: Initialisation = section(Initialisation)
@@ -130,44 +113,33 @@ class Model(Section):
             return f"{cached_snapshot(self.start_from)}/config.json"
         return f"{self.start_from}/config.json" if self.start_from else self.config_file
 
-    @property
-    def model_type(self) -> str:
-        """The family: that of the config file, if there is one."""
-        return self.of_jobs().model_type
-
     def _beside_checkpoint(self, fields: Iterable[str]) -> Iterator[str]:
-        """A line for what is set beside `start_from` that it decides, or that it cannot have."""
-        own = [
-            n for n in ("family", "config_file") if n in self.model_fields_set and getattr(self, n)
-        ]
-        own += [f"config.{name}" for name in fields if "dropout" not in name]
-        for name in own:
+        """A line for each setting beside `start_from` that it decides, or that it cannot have."""
+        names = [n for n in ("family", "config_file") if n in self.model_fields_set]
+        names = [name for name in names if getattr(self, name)]
+        for name in [*names, *(f"config.{name}" for name in fields if "dropout" not in name)]:
             yield (
                 f"{name}: model.start_from has an architecture of its own. Leave {name} out, or "
                 "set it in those runs alone that start from scratch"
             )
 
     def contradictions_at(self, sequence_length: int) -> Iterator[str]:
-        """A line for whatever does not suit sequences of that length."""
-        model = self.of_jobs()
-        on_hub, fields, where = _is_on_hub(self.start_from), model.config, "family"
-        for name in (name for name in _SET_BY_THE_WORKFLOW if name in fields):
+        """A line for each setting that does not suit the others, or sequences of that length."""
+        model, file, where = self.of_jobs(), self._file, "family"
+        on_hub = _is_on_hub(self.start_from)
+        for name in (name for name in _SET_BY_THE_WORKFLOW if name in model.config):
             yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
         if self.start_from:
-            yield from self._beside_checkpoint(fields)
-        if on_hub:
-            if hub_id(self.start_from) is None:
-                yield (
-                    f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, "
-                    "a checkpoint of the Hub with the 40 hexadecimal digits of a commit"
-                    f"{unexpanded(self.start_from)}"
-                )
-            if not model.architecture():
-                return
-        elif self.start_from and os.path.isfile(self.start_from):
-            yield f"start_from: {self.start_from} is a file; name its directory"
+            yield from self._beside_checkpoint(model.config)
+        if on_hub and hub_id(self.start_from) is None:
+            yield (
+                f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, a "
+                "checkpoint of the Hub with the 40 hexadecimal digits of a commit"
+                f"{unexpanded(self.start_from)}"
+            )
+        if on_hub and not model.architecture():
             return
-        if file := self._file:
+        if file:
             where = f"{'start_from' if self.start_from else 'config_file'}: {file}"
             try:
                 content = content_of(file)
@@ -176,12 +148,6 @@ class Model(Section):
                 return
             if self.start_from and not on_hub:
                 yield from (f"start_from: {line}" for line in unfit_files(self.start_from))
-                inside = os.path.relpath(os.path.realpath(self.start_from))
-                if inside.split(os.sep)[0] == "results":
-                    yield (
-                        f"start_from: {self.start_from} is a result of this directory, which a run "
-                        "may replace. Copy it elsewhere, or use pretraining.continue_from"
-                    )
             if self.start_from and content.get("tie_word_embeddings") is False:
                 yield (
                     f"{where}: tie_word_embeddings is false, which it is in no model that is "
@@ -211,10 +177,6 @@ class ModelOfRun(Section):
     start_from: Text | None = None
     initialisation: Initialisation = section(Initialisation)
 
-    def overrides(self) -> dict[str, Any]:
-        """The fields of the transformers configuration that go before the architecture's."""
-        return self.config
-
     def architecture(self) -> dict[str, Any]:
         """The content of the config file, or of a checkpoint's of the Hub that is here; empty
         without one."""
@@ -228,28 +190,31 @@ class ModelOfRun(Section):
         """The family: that of the config file, if there is one."""
         return self.architecture().get("model_type", self.family)
 
+    def fields(self) -> dict[str, Any]:
+        """The fields of the transformers configuration: the file's, under those that are set."""
+        return {**self.architecture(), **self.config}
+
     def field_problems(self) -> Iterator[str]:
         """A line for each field, of `config` or the file, that the network does not have in this
         form. What a published checkpoint says beside its network is ignored."""
         stored, family = self.architecture(), self.model_type
-        fields = (stored or FAMILIES[family].required_fields) | self.config
         for line in unknown_fields(self.config, family):
             yield f"config.{line} (null leaves out one that config.yaml sets)"
         if not self.start_from:
             for line in unknown_fields(stored, family):
                 yield f"config_file: {line}. Take it out of the file"
-        for line in unbuilt_fields(fields, family):
+        required = {} if stored else FAMILIES[family].required_fields
+        for line in field_problems({**required, **self.fields()}, family):
             yield f"config.{line}"
-        yield from (f"config.{line}" for line in _field_problems(fields))
 
     def longest_sequence(self, sequence_length: int) -> int:
         """At most so many tokens fit into the model."""
-        positions = (self.architecture() | self.config).get("max_position_embeddings")
+        positions = self.fields().get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
     def unfit_sizes(self, sequence_length: int) -> Iterator[str]:
         """A line for each size that does not suit the others, or sequences of that length."""
-        family, fields = self.model_type, self.architecture() | self.config
+        family, fields = self.model_type, self.fields()
         sizes = FAMILIES[family].read(fields)
         problem = unfit_neighbour_heads(family, sizes)
         standard = self.start_from or self.initialisation.attention == "standard"
@@ -269,19 +234,6 @@ class ModelOfRun(Section):
 
 def _is_on_hub(start_from: str | None) -> bool:
     return bool(start_from) and not os.path.exists(start_from)
-
-
-def _field_problems(fields: dict[str, Any]) -> Iterator[str]:
-    """Fields that no masked language model has in this form, from `config` and a config file."""
-    wrong = checked(_KnownFields, fields)[1]
-    yield from wrong
-    for name in (n for n, bounds in _FIELDS.items() if bounds is Count):
-        # Which YAML may say, but no config.json.
-        as_text = isinstance(fields.get(name), str | float)
-        if as_text and not any(line.startswith(f"{name}: ") for line in wrong):
-            yield f"{name}: found {fields[name]!r}, expected an integer"
-    for name in (name for name in _DECODERS if fields.get(name)):
-        yield f"{name}: {fields[name]!r} makes a decoder of it, which has no masks; leave it out"
 
 
 def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
@@ -308,8 +260,11 @@ def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
 def unfit_files(place: str) -> Iterator[str]:
     """Why the files in directory `place` are no published encoder, beside its architecture."""
     directory = Path(place)
-    if re.search(r"[{}]", place):
-        yield f"{place}: Snakemake reads braces in paths as wildcards; rename it"
+    if Path("results").resolve() in directory.resolve().parents:
+        yield (
+            f"{place} is a result of this directory, which a run may replace. Copy it elsewhere, "
+            "or use pretraining.continue_from"
+        )
     if not (directory / "tokenizer.json").is_file():
         yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
     try:
@@ -350,18 +305,3 @@ def cached_snapshot(checkpoint: str) -> Path:
     hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", home)) / "hub"
     name, _, commit = checkpoint.partition("@")
     return Path(hub) / f"models--{name.replace('/', '--')}" / "snapshots" / commit
-
-
-def content_of(path: str) -> dict[str, Any]:
-    """The content of the config file at `path`; ValueError, in words, if it is none."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueError("is not a regular file")
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no such file{unexpanded(path)}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"is not readable as JSON ({error})") from None
-    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-        raise ValueError("names no model_type")
-    return in_numbers(content)

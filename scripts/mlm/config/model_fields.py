@@ -1,10 +1,24 @@
-"""Which fields of a config.json a network computes with, and which it may not have."""
+"""The fields of a config.json: which a network computes with, and which it may not have."""
 
+import json
+import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, create_model
 
 from mlm.config.families import FAMILIES
-from mlm.config.fields import did_you_mean
+from mlm.config.fields import (
+    BelowOne,
+    Count,
+    NoBoolean,
+    Positive,
+    Section,
+    checked,
+    did_you_mean,
+    unexpanded,
+)
 
 #: Fields that would make another network than the one that is trained here, unless they have
 #: this value.
@@ -13,6 +27,8 @@ _ONLY = {
     "rope_scaling": None,
     "pruned_heads": {},
     "tf_legacy_loss": False,
+    # Decoders have no masks.
+    **dict.fromkeys(("is_decoder", "is_encoder_decoder", "add_cross_attention"), False),
 }
 #: Fields of transformers 5 for what a ModernBERT's other fields say in a number each.
 _OF_VERSION_5 = ("layer_types", "rope_parameters")
@@ -21,26 +37,72 @@ _THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_ro
 #: Fields without effect on a masked language model: of other heads, of generating text, of
 #: loading and of the format.
 _WITHOUT_EFFECT = """
-_attn_implementation_autoset _name_or_path add_cross_attention architectures auto_map
-bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
+_attn_implementation_autoset _name_or_path architectures auto_map bad_words_ids
+begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
 classifier_dropout_prob classifier_pooling cls_token_id cross_attention_hidden_size
 decoder_start_token_id deterministic_flash_attn directionality diversity_penalty do_sample
 down_scale_factor dtype early_stopping encoder_no_repeat_ngram_size eos_token_id esmfold_config
 exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id gap_size
-gradient_checkpointing id2label is_decoder is_encoder_decoder label2id length_penalty
-mask_token_id max_length min_length model_type net_structure_type no_repeat_ngram_size
-num_beam_groups num_beams num_labels num_memory_blocks num_return_sequences output_attentions
-output_hidden_states output_past output_scores pad_token_id pooler_fc_size pooler_hidden_act
-pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type prefix
-problem_type qa_dropout reference_compile remove_invalid_values repad_logits_with_grad
-repetition_penalty return_dict return_dict_in_generate sep_token_id seq_classif_dropout
-sparse_pred_ignore_index sparse_prediction summary_activation summary_last_dropout summary_type
-summary_use_proj suppress_tokens task_specific_params temperature tie_encoder_decoder tie_weights_
+gradient_checkpointing id2label label2id length_penalty mask_token_id max_length min_length
+model_type net_structure_type no_repeat_ngram_size num_beam_groups num_beams num_labels
+num_memory_blocks num_return_sequences output_attentions output_hidden_states output_past
+output_scores pad_token_id pooler_fc_size pooler_hidden_act pooler_num_attention_heads
+pooler_num_fc_layers pooler_size_per_head pooler_type prefix problem_type qa_dropout
+reference_compile remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
+return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
+sparse_prediction summary_activation summary_last_dropout summary_type summary_use_proj
+suppress_tokens task_specific_params temperature tie_encoder_decoder tie_weights_
 tie_word_embeddings tokenizer_class top_k top_p torch_dtype torchscript transformers_version
 typical_p use_bfloat16 use_cache vocab_list
 """
 #: Those of `mlm.model.network`.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
+
+#: By the name in `mlm.model.architecture.Architecture` of what a field means, its bounds.
+_BOUNDS = {
+    **dict.fromkeys(("vocabulary", "width", "layers", "heads", "inner", "embedding"), Count),
+    **dict.fromkeys(("positions", "token_types", "window", "global_every"), Count),
+    **dict.fromkeys(("embedding_dropout", "attention_dropout", "attended_dropout"), BelowOne),
+    **dict.fromkeys(("inner_dropout", "output_dropout", "norm_epsilon"), BelowOne),
+    **dict.fromkeys(("norm_bias", "attention_bias", "inner_bias", "head_bias"), bool),
+    **dict.fromkeys(("decoder_bias", "zero_masks"), bool),
+    **dict.fromkeys(("global_theta", "local_theta"), Positive),
+    "initializer_range": Annotated[float, Field(ge=0, le=10), NoBoolean],
+}
+#: Fields of all families by all their names, with their bounds.
+_FIELDS = {
+    name: _BOUNDS[meaning]
+    for family in FAMILIES.values()
+    for meaning, field in family.fields.items()
+    if meaning in _BOUNDS
+    for name in field.names
+}
+
+
+class _StrictFields(Section):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+_KnownFields = create_model(
+    "_KnownFields",
+    __base__=_StrictFields,
+    **{name: (bounds | None, None) for name, bounds in _FIELDS.items()},
+)
+
+
+def content_of(path: str) -> dict[str, Any]:
+    """The content of the config file at `path`; ValueError, in words, if it is none."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("is not a regular file")
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"no such file{unexpanded(path)}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"is not readable as JSON ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        raise ValueError("names no model_type")
+    return in_numbers(content)
 
 
 def in_numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +158,7 @@ def unknown_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
 def unbuilt_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     """A line for each value of `fields`, all of a config.json, that asks for another network."""
     required = FAMILIES[family].required
-    for name, only in (_ONLY | dict(FAMILIES[family].only)).items():
+    for name, only in {**_ONLY, **FAMILIES[family].only}.items():
         value = fields.get(name)
         if value != only and (value is not None or name in required):
             remedy = "set it" if name in required else "leave it out"
@@ -104,8 +166,8 @@ def unbuilt_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
                 f"{name}: found {'nothing' if value is None else repr(value)}, expected {only!r}, "
                 f"the only network that is trained here; {remedy}"
             )
-    own = FAMILIES[family].fields
-    for name in dict.fromkeys(own[x].name for x in ("activation", "head_activation") if x in own):
+    read = FAMILIES[family].fields
+    for name in dict.fromkeys(read[x].name for x in ("activation", "head_activation") if x in read):
         value = fields.get(name)
         if value is not None and value not in ACTIVATIONS:
             hint = f"; {meant}" if (meant := did_you_mean(value, ACTIVATIONS)) else ""
@@ -116,3 +178,9 @@ def unbuilt_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
                 f"{name}: say it in numbers, global_attn_every_n_layers, global_rope_theta and "
                 "local_rope_theta, and leave it out"
             )
+
+
+def field_problems(fields: Mapping[str, Any], family: str) -> Iterator[str]:
+    """A line for each of `fields`, all of a config.json, with a value that no network here has."""
+    yield from unbuilt_fields(fields, family)
+    yield from checked(_KnownFields, dict(fields))[1]

@@ -1,17 +1,162 @@
-"""Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
+"""Section `pretraining`: masks, length, optimizer, and what is saved on the way; and with it all
+that a training depends on."""
 
 import math
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mlm.config import fields
-from mlm.config.fields import Count, Section, Text, section, unexpanded
-from mlm.config.global_batch import GlobalBatch
-from mlm.config.merging import LENGTHS, with_its_length_alone
-from mlm.config.optimizers import OptimizerSection
+from mlm.config.accelerator import Accelerator
+from mlm.config.fields import (
+    LENGTHS,
+    BelowOne,
+    Count,
+    NoBoolean,
+    Positive,
+    Section,
+    Seed,
+    Text,
+    section,
+    unexpanded,
+    with_one_length,
+)
+from mlm.config.model import ModelOfRun
 from mlm.foundations.environment import installed_version
+from mlm.foundations.errors import MlmError
+
+
+@dataclass(frozen=True)
+class OptimizerKind:
+    """The keys of the section that the updates read, apart from rate and decay, and how many
+    `moments` a weight has, at most."""
+
+    keys: tuple[str, ...]
+    moments: int
+
+
+#: By name. `OPTIMIZERS` in `mlm.training.optimizers` has the updates.
+OPTIMIZERS = {
+    "adamw": OptimizerKind(("beta_1", "beta_2", "epsilon"), moments=2),
+    "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2),
+}
+
+
+class Optimizer(Section):
+    """An optimizer with the lengths of its schedule in steps."""
+
+    name: Literal[*OPTIMIZERS] = "muon"
+    """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
+    learning_rate: Positive = 0.006
+    """Peak learning rate, shared by Muon and its AdamW."""
+    weight_decay: fields.NotNegative = 0.0
+    """Decoupled weight decay, not applied to biases and norms."""
+    beta_1: BelowOne = 0.9
+    """AdamW's decay rate of the first moment."""
+    beta_2: BelowOne = 0.98
+    """AdamW's decay rate of the second moment."""
+    epsilon: Positive = 1e-6
+    """Term added to AdamW's denominator for numerical stability."""
+    momentum: BelowOne = 0.95
+    """Muon's decay rate."""
+    max_grad_norm: Positive | None = 1.0
+    """Maximum global norm of the gradients, for clipping; null: no clipping."""
+    warmup_steps: fields.NotNegativeCount | None = None
+    """Steps of the warmup, instead of warmup_ratio."""
+    decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
+    """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
+    decay_steps: fields.NotNegativeCount | None = None
+    """Steps of the decay, instead of decay_ratio."""
+    min_lr_ratio: fields.Fraction = 0.0
+    """Final learning rate, as a share of the peak."""
+    schedule_steps: Count | None = None
+    """Length of the schedule in steps; null: the length of the training."""
+    gradient_accumulation_steps: Count = 1
+    """Batches whose gradients are accumulated before one update."""
+
+    @property
+    def kind(self) -> OptimizerKind:
+        return OPTIMIZERS[self.name]
+
+
+class OptimizerSection(Optimizer):
+    warmup_ratio: fields.Fraction = 0.05
+    """Share of the schedule for a linear warmup to the peak."""
+    decay_ratio: fields.Fraction | None = None
+    """Share of the schedule for the decay, at its end; null: all after the warmup."""
+
+    def contradictions(self) -> Iterator[str]:
+        for key in sorted({key for kind in OPTIMIZERS.values() for key in kind.keys}):
+            value, usual = getattr(self, key), type(self).model_fields[key].default
+            if key not in self.kind.keys and value != usual:
+                names = " or ".join(name for name, kind in OPTIMIZERS.items() if key in kind.keys)
+                yield (
+                    f"{key}: {value}, which is for {names}, not for {self.name}. Set name: "
+                    f"{names}, or leave {key} at {usual}"
+                )
+
+    def scheduled(self, steps: int) -> Optimizer:
+        """The optimizer of a training of `steps` updates, whose lengths are all in steps; MlmError
+        if warmup and decay are longer than the schedule."""
+        if problem := next(self.too_long(steps), None):
+            raise MlmError(f"pretraining.optimizer.{problem}")
+        schedule = self.schedule_steps or steps
+        warmup, decay = self._lengths(schedule)
+        lengths = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
+        optimizer = Optimizer.model_validate(self.model_dump(include=set(Optimizer.model_fields)))
+        return optimizer.model_copy(update=lengths)
+
+    def too_long(self, steps: int | None) -> Iterator[str]:
+        """A line if warmup and decay are longer than a training of `steps` updates, or than any if
+        its length is not known yet (None)."""
+        ratios = self.warmup_ratio + (self.decay_ratio or 0.0)
+        if schedule := self.schedule_steps or steps:
+            warmup, decay = self._lengths(schedule)
+            if warmup + decay > schedule:
+                yield (
+                    f"warmup_ratio: the learning rate rises for {warmup} steps and falls for "
+                    f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio "
+                    "(or warmup_steps, decay_steps), or train longer"
+                )
+        elif self.warmup_steps is None and self.decay_steps is None and ratios > 1 + 1e-9:
+            yield f"warmup_ratio: it and decay_ratio add up to {ratios:g}, more than 1; lower one"
+
+    def _lengths(self, schedule: int) -> tuple[int, int]:
+        """Steps of the warmup and of the decay in a schedule of `schedule` steps."""
+        warmup, decay = self.warmup_steps, self.decay_steps
+        if warmup is None:
+            warmup = math.ceil(self.warmup_ratio * schedule)
+        if decay is None and self.decay_ratio is None:
+            decay = max(schedule - warmup, 0)
+        return warmup, math.ceil(self.decay_ratio * schedule) if decay is None else decay
+
+
+@dataclass(frozen=True)
+class GlobalBatch:
+    """`per_replica` samples on each of `replicas`, in each of the `accumulated` batches."""
+
+    per_replica: int
+    replicas: int
+    accumulated: int
+
+    @property
+    def samples(self) -> int:
+        return self.per_replica * self.replicas * self.accumulated
+
+    def unfilled(self, samples: int, has: str = "has") -> str | None:
+        """Why a train split that `has` so many samples is too small, in words; None if not."""
+        if self.samples <= samples:
+            return None
+        advice = "Not even a batch of 1 is filled: add text, take fewer replicas or accumulate less"
+        if largest := samples // (self.replicas * self.accumulated):
+            advice = f"Lower pretraining.per_replica_batch_size to {largest:,} or less"
+        return (
+            f"one step takes {self.samples:,} samples ({self.per_replica:,} × {self.replicas} "
+            f"replicas × {self.accumulated} accumulated), and the train split {has} {samples:,}. "
+            f"{advice}"
+        )
 
 
 class Masking(fields.MaskedShares):
@@ -61,19 +206,19 @@ class Recipe(Section):
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
     """Training framework; it affects the result. auto: tensorflow, but jax if TensorFlow is
     not installed."""
-    seed: fields.Seed | None = None
+    seed: Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
     steps: Count | None = 3400
     """Length in steps. Set one of steps, epochs, tokens; a run's or overlay's replaces another."""
-    epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    epochs: Annotated[float, Field(gt=0, le=1_000_000), NoBoolean] | None = None
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None
     """Length in tokens."""
     optimizer: OptimizerSection = section(OptimizerSection)
-    softmax_classes: Annotated[int, Field(ge=64, le=1_000_000)] | None = 1500
+    softmax_classes: Annotated[int, Field(ge=64, le=1_000_000), NoBoolean] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
     loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
     attend: Literal["sample", "document"] = "sample"
@@ -90,10 +235,9 @@ class Recipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_length_gives_way(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
+    def _default_length_gives_way(cls, values: Any) -> Any:
+        under = {"steps": cls.model_fields["steps"].default}
+        return with_one_length(values, under) if isinstance(values, dict) else values
 
     def batch_on(self, replicas: int) -> GlobalBatch:
         accumulated = self.optimizer.gradient_accumulation_steps
@@ -115,8 +259,8 @@ class Recipe(Section):
             )
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
-            found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
-            yield f"steps: of steps, epochs and tokens set one, the others to null; found {found}"
+            values = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
+            yield f"steps: of steps, epochs and tokens set one, the others to null; found {values}"
         yield from (f"optimizer.{line}" for line in self.optimizer.too_long(self.steps))
 
 
@@ -140,10 +284,60 @@ class Pretraining(Recipe):
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
 
 
-def engine_for(asked: str) -> str:
-    """The engine, "tensorflow" or "jax", where `pretraining.engine` says `asked`: "auto" is jax
-    where that alone is installed."""
-    if asked != "auto":
-        return asked
+def engine_for(engine: str) -> str:
+    """The engine, "tensorflow" or "jax", that `pretraining.engine` means: "auto" is jax where that
+    alone is installed."""
+    if engine != "auto":
+        return engine
     alone = installed_version("jax") and not installed_version("tensorflow")
     return "jax" if alone else "tensorflow"
+
+
+class Operation(Section):
+    """How a training is carried out: settings that change no byte of its result."""
+
+    checkpoint: Checkpoint = section(Checkpoint)
+    continue_from: ContinueFrom = section(ContinueFrom)
+    #: The run that it continues.
+    parent: "RunConfiguration | None" = None
+
+
+class RunConfiguration(Section):
+    """What a training depends on: the sections of one run, and what it shares with the others."""
+
+    name: Text
+    model: ModelOfRun
+    pretraining: Recipe = section(Recipe)
+    accelerator: Accelerator = section(Accelerator)
+    seed: Seed = 0
+    sequence_length: Count
+    corpus_source: Text = "embedded"
+    operation: Operation = section(Operation)
+
+    def with_values(self, **values: Any) -> Self:
+        """The same except for `values`: those of a section are a mapping of what differs in it."""
+        return self.model_copy(
+            update={
+                name: getattr(self, name).model_copy(update=value)
+                if isinstance(value, Mapping)
+                else value
+                for name, value in values.items()
+            }
+        )
+
+    @property
+    def engine(self) -> str:
+        """What computes the run, "tensorflow" or "jax"."""
+        return engine_for(self.pretraining.engine)
+
+    @property
+    def training_seed(self) -> int:
+        """The seed of initial weights, masks and order."""
+        return self.seed if self.pretraining.seed is None else self.pretraining.seed
+
+    @property
+    def for_preflight(self) -> Self:
+        """What a compilation depends on: of the accelerator, what the program depends on."""
+        return self.model_copy(
+            update={"accelerator": self.accelerator.only("precision", "deterministic")}
+        )

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from mlm.config.fields import Section, Text, named_twice
+from mlm.config.fields import Section, Text
 from mlm.foundations.errors import MlmError
 
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
@@ -14,10 +14,22 @@ _REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?",
 RUN = "{run}"
 
 
+def _repository(name: str) -> str:
+    if len(name) > 96 or not _REPOSITORY.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot be the name of a repository; expected owner/name of letters, digits, "
+            "'-', '_' and '.' (not '--', '..' or '.git' at the end), at most 96 characters"
+        )
+    return name
+
+
+Repository = Annotated[Text, AfterValidator(_repository)]
+
+
 class Publish(Section):
-    tokenizer: Text | None = None
+    tokenizer: Repository | None = None
     """Repository, owner/name, of the tokenizer; null: not published."""
-    dataset: Text | None = None
+    dataset: Repository | None = None
     """Repository of the shards as a dataset (token ids, no text); null: not published."""
     model: Text | None = None
     """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
@@ -32,17 +44,15 @@ class Publish(Section):
     source: Text | None = None
     """Origin of the text on the cards, in words; null: what corpus.source says."""
 
-    def contradictions(self) -> Iterator[str]:
-        yield from named_twice("runs", self.runs)
-        for key in ("tokenizer", "dataset"):
-            yield from _unfit_name(key, getattr(self, key))
-
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
         taken = {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
         for run in self.runs_of(runs):
             name = self.of_model(run).model
-            yield from _unfit_name("model", name)
+            try:
+                _repository(name)
+            except ValueError as error:
+                yield f"model: {error}"
             if name in taken:
                 yield (
                     f"model: {taken[name]} and the model of run {run} would both go to {name}. Put "
@@ -70,21 +80,13 @@ class Publish(Section):
 
 
 def licence_of(license: str, run: str, base: str | None, of_base: str | None) -> str:
-    """The licence on the card of `run`, which started from the checkpoint `base`, if any: `license`
-    of section `publish`, or if it says nothing that of the checkpoint. MlmError without either."""
-    unsaid = Publish().license
-    licence = license if license != unsaid else of_base or license
-    if base is not None and licence == unsaid:
+    """The licence on the card of `run`, which started from the checkpoint `base`, if any: that of
+    section `publish`, or if that is the default the checkpoint's. MlmError without either."""
+    default = Publish().license
+    licence = license if license != default else of_base or license
+    if base is not None and licence == default:
         raise MlmError(
             f"publish.license: run {run} starts from {base}, whose README.md names no license. "
             "Ask its authors on which terms the model may be published, and set it to them"
         )
     return licence
-
-
-def _unfit_name(key: str, name: str | None) -> Iterator[str]:
-    if name is not None and not (_REPOSITORY.fullmatch(name) and len(name) <= 96):
-        yield (
-            f"{key}: {name!r} cannot be the name of a repository; expected owner/name of letters, "
-            "digits, '-', '_' and '.' (not '--', '..' or '.git' at the end), at most 96 characters"
-        )

@@ -1,154 +1,249 @@
-"""The configuration as the workflow uses it: checked, complete, and cut for each training."""
+"""From YAML to the configuration: config.yaml, overlays, the command line and sweeps."""
 
+import itertools
 import json
-from collections.abc import Mapping
-from typing import Any, Self
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
 
-from mlm.config.accelerator import Accelerator
+import yaml
+
 from mlm.config.configuration import Configuration, Overrides
-from mlm.config.corpus import CorpusConfiguration, JudgingTexts
-from mlm.config.fields import Count, Section, Seed, Text, section
-from mlm.config.merging import as_plain
-from mlm.config.model import ModelOfRun
-from mlm.config.pretraining import Checkpoint, ContinueFrom, Recipe, engine_for
-from mlm.config.problems import checked
-from mlm.config.sweep import swept
-from mlm.foundations.errors import ConfigError, printable
+from mlm.config.fields import checked, differing, merged
+from mlm.foundations.errors import ConfigError, MlmError, listed
+
+#: Sections that all runs of a working directory share.
+_SHARED = ("corpus", "tokenizer", "shards")
+_IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-def resolve(given: Mapping[str, Any]) -> Configuration:
+def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in, and a sweep's runs in the place of the sweep.
-    What is `given` counts as wanted even if it equals a default. Raises ConfigError with every
+    Every one of `values` counts as set even if it equals a default. Raises ConfigError with every
     problem."""
-    given, wrong = swept(as_plain(given, Configuration))
-    configuration, found = checked(Configuration, given)
-    problems = [*wrong, *found, *configuration.problems()]
-    if problems := problems or _identical(configuration):
+    values, wrong = swept(values)
+    configuration, mistyped = checked(Configuration, values)
+    problems = [*wrong, *mistyped, *configuration.problems()]
+    if problems := problems or [*configuration.identical_runs()]:
         raise ConfigError(list(dict.fromkeys(problems)))
     tokenizer = configuration.tokenizer.for_corpus(configuration.corpus.source)
     return configuration.model_copy(update={"tokenizer": tokenizer})
 
 
-def _identical(configuration: Configuration) -> list[str]:
-    """A line for each group of runs with the same settings, which would train one model twice."""
-    alike: dict[str, list[str]] = {}
-    for name, run in configuration.sections_of_runs().items():
-        seed = run.pretraining.seed
-        own = run.pretraining.as_param("checkpoint")
-        own |= {"engine": run.engine, "seed": configuration.seed if seed is None else seed}
-        settings = [run.model.of_jobs().as_param(), own, run.evaluation.as_param()]
-        alike.setdefault(json.dumps(settings), []).append(name)
-    return [
-        f"runs: {', '.join(map(printable, names))} have the same settings; keep one of them. The "
-        "runs of several overlays are added up"
-        for names in alike.values()
-        if len(names) > 1
-    ]
+def read_settings(
+    defaults: Path, overlays: Iterable[str | Path], assignments: Iterable[str] = ()
+) -> Configuration:
+    """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
+    KEY=VALUE. Raises MlmError for a file that cannot be read, and ConfigError with every
+    problem."""
+    assigned = []
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not (key and equals):
+            raise MlmError(f"--config {assignment}: expected KEY=VALUE")
+        assigned.append({key: _read_yaml(value, f"--config {assignment}")})
+    return laid_over(read_overlay(defaults), [*map(read_overlay, overlays), *assigned])
 
 
-def families_of(configuration: Configuration) -> list[str]:
-    """The families of all runs, sorted, but those of checkpoints on the Hub."""
-    models = [run.model.of_jobs() for run in configuration.sections_of_runs().values()]
-    return sorted({m.model_type for m in models if m.config_file or not m.start_from})
+def settings_of(workflow: Any, config: Mapping[str, Any]) -> Configuration:
+    """The resolved configuration of Snakemake's `workflow`. Its files are read again: Snakemake
+    would put steps of one beside epochs of another. If another workflow uses it as a module,
+    `config` is what that gives, over the defaults. Raises MlmError and ConfigError as
+    `read_settings` does."""
+    if workflow.modifier.skip_configfile:
+        return resolve(config)
+    if workflow.is_main_process:
+        check_repeated(sys.argv[1:])
+    options = workflow.config_settings
+    overlays = [Path(file) for file in options.configfiles]
+    base = [file for file in map(Path, workflow.configfiles) if file not in overlays]
+    replaced = options.replace_workflow_config or not base or not base[0].is_file()
+    layers = [*map(read_overlay, overlays), dict(options.config)]
+    return laid_over({} if replaced else read_overlay(base[0]), layers)
 
 
-def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
-    """All that the documents of the corpus depend on."""
-    corpus = configuration.corpus.of_jobs()
-    wanted = {name for one in corpus.all_filters().values() for name in one.decontamination.also}
-    mask = configuration.tokenizer.special_tokens.mask
-    evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
-    prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]
-    pairs = [text for one in evaluations for pair in one.minimal_pairs for text in pair]
-    texts: dict[str, Any] = {
-        name: list(dict.fromkeys(found))
-        for name, found in (("prompts", prompts), ("minimal_pairs", pairs))
-        if name in wanted
-    }
-    if "finetuning" in wanted:
-        data = configuration.finetune.data
-        texts |= {"finetuning_file": data.file, "finetuning_column": data.text_column}
-    seeded = corpus.source == "mix" or corpus.carved
-    return CorpusConfiguration(
-        corpus=corpus, seed=configuration.seed if seeded else 0, texts=JudgingTexts(**texts)
-    )
+def laid_over(config_yaml: dict[str, Any], layers: Iterable[dict[str, Any]]) -> Configuration:
+    """The resolved configuration of what differs from the defaults in `config_yaml`, under all of
+    the `layers`. If these name runs, no others are trained."""
+    edited = differing(config_yaml, {**Configuration().model_dump(), "runs": None})
+    overlay = reduce(merged, layers, {})
+    named, runs = overlay.get("runs"), edited.get("runs")
+    if isinstance(named, dict) and named and isinstance(runs, dict):
+        edited["runs"] = {name: run for name, run in runs.items() if name in named}
+    return resolve(merged(edited, overlay))
 
 
-class Operation(Section):
-    """How a training is carried out: settings that change no byte of its result."""
-
-    checkpoint: Checkpoint = section(Checkpoint)
-    continue_from: ContinueFrom = section(ContinueFrom)
-    #: The run that it continues.
-    parent: "RunConfiguration | None" = None
-
-
-class RunConfiguration(Section):
-    """What a training depends on: the sections of one run, and what it shares with the others."""
-
-    name: Text
-    model: ModelOfRun
-    pretraining: Recipe = section(Recipe)
-    accelerator: Accelerator = section(Accelerator)
-    seed: Seed = 0
-    sequence_length: Count
-    corpus_source: Text = "embedded"
-    operation: Operation = section(Operation)
-
-    def with_values(self, **values: Any) -> Self:
-        """The same but for `values`: a section's are given as a mapping of what differs in it."""
-        return self.model_copy(
-            update={
-                name: getattr(self, name).model_copy(update=value)
-                if isinstance(value, Mapping)
-                else value
-                for name, value in values.items()
-            }
-        )
-
-    @property
-    def engine(self) -> str:
-        """What computes the run, "tensorflow" or "jax"."""
-        return engine_for(self.pretraining.engine)
-
-    @property
-    def training_seed(self) -> int:
-        """The seed of initial weights, masks and order."""
-        return self.seed if self.pretraining.seed is None else self.pretraining.seed
-
-    @property
-    def for_preflight(self) -> Self:
-        """What a compilation depends on: of the accelerator, what the program depends on."""
-        return self.model_copy(
-            update={"accelerator": self.accelerator.only("precision", "deterministic")}
-        )
+def check_repeated(arguments: Iterable[str]) -> None:
+    """Raise MlmError if Snakemake's `arguments` have `--configfile` or `--config` twice: of each it
+    would read the last alone."""
+    names = [argument.partition("=")[0] for argument in arguments]
+    for option, others, values in (
+        ("--configfile", ("--configfiles",), "a.yaml b.yaml"),
+        ("--config", ("-C",), "seed=1 'report={title: Mine}'"),
+    ):
+        count = sum(name in (option, *others) or name[:2] in others for name in names)
+        if count > 1:
+            raise MlmError(
+                f"{option} is set {count} times, and Snakemake reads the last alone. Name all "
+                f"after one: {option} {values}"
+            )
 
 
-def trainings(configuration: Configuration) -> dict[str, RunConfiguration]:
-    """The training of each run."""
-    runs = configuration.sections_of_runs()
-    return {name: _training(configuration, runs, name) for name in runs}
+def read_overlay(file: str | Path) -> dict[str, Any]:
+    """The content of a configuration file; MlmError with file, line and remedy if it has none."""
+    where = f"--configfile {file}"
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
+    try:
+        content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
+    except OSError as error:
+        raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise MlmError(f"{where}: cannot be read as UTF-8 ({error}); save it as UTF-8") from None
+    if not isinstance(content, dict):
+        raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
+    if "__use_yte__" in content:
+        raise MlmError(f"{where}: is a program, which only Snakemake runs. Give its result")
+    return content
 
 
-def _training(
-    configuration: Configuration, runs: Mapping[str, Overrides], name: str
-) -> RunConfiguration:
-    run, section = runs[name], runs[name].pretraining
-    starts = [other.pretraining.continue_from for other in runs.values()]
-    continued = [start.step for start in starts if start.run == name]
-    keep_steps = sorted({*continued, *section.checkpoint.keep_steps})
-    parent = section.continue_from.run
-    return RunConfiguration(
-        name=name,
-        model=run.model.of_jobs(),
-        pretraining=section.recipe,
-        accelerator=configuration.accelerator,
-        seed=configuration.seed,
-        sequence_length=configuration.shards.sequence_length,
-        corpus_source=configuration.corpus.source,
-        operation=Operation(
-            checkpoint=section.checkpoint.model_copy(update={"keep_steps": keep_steps}),
-            continue_from=section.continue_from,
-            parent=parent and _training(configuration, runs, parent),
-        ),
-    )
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Refuses keys that YAML takes silently for something else: one that a section sets twice, of
+    which the last counts, and `no`, which is false."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if key.tag == "tag:yaml.org,2002:bool":
+                words = f"the key {name} is read as a boolean; write it in quotes: '{name}'"
+                raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
+            # `<<` merges other mappings, and may be repeated.
+            if name in lines and name != "<<":
+                words = f"{name} is set in line {lines[name]} of the same section, too; keep one"
+                raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
+            lines[name] = line
+        # YAML reads some keys as numbers, dates or null.
+        return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
+
+
+def _read_yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = (error.problem_mark or error.context_mark).line + 1
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise MlmError(f"{where}, line {line}: not valid YAML: {problem}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split())
+        raise MlmError(f"{where}: not valid YAML ({problem})") from None
+
+
+def swept(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """`values` with the runs of section `sweep` in the place of its runs, one for each combination,
+    and what is wrong with that section, in words, if its types are right."""
+    paths, runs = values.get("sweep"), values.get("runs", {"base": {}})
+    lists = isinstance(paths, dict) and all(v and isinstance(v, list) for v in paths.values())
+    if not (paths and lists and isinstance(runs, dict)):
+        return dict(values), []
+    problems, varied = [], []
+    for path, swept_values in paths.items():
+        settings, wrong = _by_name(path, swept_values)
+        problems += wrong or [
+            f"runs.{name}: sets {path}, which sweep varies; keep one of the two"
+            for name, run in runs.items()
+            if _at(run, path) is not None
+        ]
+        varied.append([(f"{short_name(path, paths)}-{n}", value) for n, value in settings.items()])
+    rest = {key: value for key, value in values.items() if key != "sweep"}
+    if not problems:
+        rest["runs"] = {
+            "_".join([str(name), *(part for part, _ in point)]): reduce(
+                merged, (value for _, value in point), run or {}
+            )
+            for name, run in runs.items()
+            for point in itertools.product(*varied)
+        }
+    return rest, problems
+
+
+def _at(values: Any, path: str) -> Any:
+    """The value in `values` at the dotted `path`, or None."""
+    for key in path.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _by_name(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
+    """The settings that come to each value of `path`, by its name, and what is wrong with them."""
+    if path.split(".")[0] in _SHARED:
+        return {}, [
+            f"sweep: {path}: all runs share {', '.join(_SHARED)}. To compare such values, train "
+            "each in a working directory of its own (snakemake --directory) and name the other's "
+            "run in report.also: {name: ../other/results/runs/base}. docs/runs.md shows how"
+        ]
+    settings, problems = {}, []
+    for value in values:
+        nested = reduce(lambda below, key: {key: below}, reversed(path.split(".")), value)
+        section, wrong = checked(Overrides, nested)
+        if wrong:
+            problems += [f"sweep: {line}" for line in wrong]
+            continue
+        # 0.003, 1e-05, 2, muon, true
+        typed = _at(section.model_dump(exclude_unset=True), path)
+        name = json.dumps(typed).removesuffix(".0").strip('"')
+        if not _IN_A_NAME.fullmatch(name):
+            problems.append(
+                f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "
+                "a to z, A to Z, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
+            )
+        elif name in settings:
+            problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
+        settings[name] = nested
+    return settings, problems
+
+
+def short_name(path: str, paths: Collection[str]) -> str:
+    """The shortest end of `path` that no other of `paths` ends with: learning_rate."""
+    keys = path.split(".")
+    ends = (".".join(keys[-count:]) for count in range(1, len(keys) + 1))
+    return next(e for e in ends if sum(f".{p}".endswith(f".{e}") for p in paths) == 1)
+
+
+def all_named_files(settings: Configuration | None, *finders: Callable[[], Any]) -> list[Any]:
+    """The results of `finders`, which look for files of the configuration, after a look for the
+    others that `settings` names; these are None in a job, where files may not be. Raises one
+    MlmError with all problems of all: Snakemake takes the results of a missing file as done."""
+    problems, results = [*settings.missing_files()] if settings else [], []
+    messages = [f"Files of the configuration:\n{listed(problems)}"] * bool(problems)
+    for find in finders:
+        try:
+            results.append(find())
+        except MlmError as error:
+            messages.append(str(error))
+    if messages:
+        raise MlmError("\n".join(messages))
+    return results
+
+
+def files_of_other_runs(also: Mapping[str, str]) -> list[Path]:
+    """The files that are read of the directories of `report.also`, by name; MlmError with every
+    directory that lacks one or is of this working directory."""
+    problems, files = [], []
+    for name, directory in also.items():
+        place, key = Path(directory), f"report.also.{name}: {directory}"
+        of_run = [place / "training.json", place / "evaluation.json"]
+        if Path("results").resolve() in place.resolve().parents:
+            problems.append(f"{key} is of this working directory itself")
+        elif missing := [file.name for file in of_run if not file.is_file()]:
+            near = sorted(place.glob("results/runs/*/evaluation.json"))
+            hint = near[0].parent if near else "../other/results/runs/base"
+            problems.append(f"{key} lacks {' and '.join(missing)}; expected such as {hint}")
+        files += of_run
+    if problems:
+        raise MlmError(f"Runs of other directories:\n{listed(problems)}")
+    return files

@@ -6,8 +6,18 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from mlm.config.fields import FileCount, FileCounts, Section, Text, section, unexpanded, unpinned
-from mlm.config.model import content_of
+from mlm.config.fields import (
+    FileCount,
+    FileCounts,
+    FilePath,
+    NoBoolean,
+    Section,
+    Text,
+    section,
+    unexpanded,
+    unpinned,
+)
+from mlm.config.model_fields import content_of
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -49,7 +59,7 @@ class SpecialTokens(Section):
 
 
 class PretrainedTokenizer(Section):
-    path: str | None = None
+    path: FilePath | None = None
     """For kind pretrained: a directory, or a Hub id."""
     revision: str | None = None
     """The commit to pin a Hub id to."""
@@ -58,7 +68,7 @@ class PretrainedTokenizer(Section):
 class Tokenizer(Section):
     kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = "unigram"
     """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
-    vocabulary_size: Annotated[int, Field(ge=6, le=4_000_000)] | None = None
+    vocabulary_size: Annotated[int, Field(ge=6, le=4_000_000), NoBoolean] | None = None
     """Number of ids, special tokens included. null: 8,000 if the train split has 10 MB or
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
@@ -70,10 +80,10 @@ class Tokenizer(Section):
     quote; in any other, nothing is replaced."""
     unknown_literal: Text | None = None
     """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
-    character_coverage: Annotated[float, Field(ge=0.5, le=1)] = 1.0
+    character_coverage: Annotated[float, Field(ge=0.5, le=1), NoBoolean] = 1.0
     """Share of the training text's characters that the vocabulary covers, at least 0.98 for
     unigram. 0.9995 suits a large corpus, or thousands of Chinese characters."""
-    max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = 1_000_000_000
+    max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13), NoBoolean] = 1_000_000_000
     """Train on an even sample of this many bytes if the train split is larger."""
     #: Threads of the trainer. They affect the result, so --cores does not set them.
     training_threads: ClassVar[int] = 2
@@ -142,6 +152,6 @@ class ShardCount(FileCounts):
 
 
 class Shards(Section):
-    sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 64
+    sequence_length: Annotated[int, Field(ge=8, le=65_536), NoBoolean] = 64
     """Tokens in a sample, special tokens and padding included."""
     count: ShardCount = section(ShardCount)

@@ -8,8 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from mlm.config.corpus import Files
-from mlm.config.fields import SPLITS, unexpanded
-from mlm.config.named_files import wrong_with_name
+from mlm.config.fields import SPLITS, unexpanded, wrong_with_name
 from mlm.corpus.formats import not_fetched, printable_path, unknown_format
 from mlm.foundations.errors import MlmError, listed
 

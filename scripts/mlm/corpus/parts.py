@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlm.config.corpus import Corpus, CorpusConfiguration
-from mlm.config.fields import SPLITS
-from mlm.config.named_files import wrong_with_file
+from mlm.config.fields import SPLITS, wrong_with_file
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.formats import FORMATS, file_format, not_fetched, unknown_format
 from mlm.foundations.errors import MlmError, listed

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.config.optimizers import Optimizer, OptimizerSection
+from mlm.config.pretraining import Optimizer, OptimizerSection
 from mlm.finetuning.sequence_model import sequence_model_of
 from mlm.finetuning.tables import Example, classes_of, read_rows
 from mlm.foundations.errors import MlmError

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mlm.config.families import FAMILIES, unfit_family
 from mlm.config.fields import hub_id
-from mlm.config.model import INDEX, content_of, weight_files
+from mlm.config.model import INDEX, weight_files
+from mlm.config.model_fields import content_of
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pretrained import SOURCE_FILES, snapshot

@@ -17,7 +17,7 @@ def model_configuration(model: ModelOfRun, tokenizer: Encoder, sequence_length: 
     everything that does not fit: vocabulary, pad id, heads, fields."""
     import transformers
 
-    family, fields = model.model_type, model.overrides()
+    family, fields = model.model_type, model.config
     stored = model.architecture() or FAMILIES[family].required_fields
     left = ("model_type", *_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
     base = {name: value for name, value in stored.items() if name not in left}

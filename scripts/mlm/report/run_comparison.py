@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mlm.config.merging import merged
-from mlm.config.sweep import short_name
+from mlm.config.fields import merged
+from mlm.config.resolution import short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.atomic import canonical_json

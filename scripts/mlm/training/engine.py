@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import initialise_from_counts
 from mlm.model.initialisation import StartingWeights

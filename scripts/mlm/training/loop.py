@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import noted_signals
 from mlm.training.processes import Peers

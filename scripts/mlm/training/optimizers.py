@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.config.optimizers import Optimizer, updates_of
+from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 
 #: Jordan's quintic: so many iterations bring singular values from 0.01 to 1 to between 0.7 and 1.2.
@@ -96,7 +96,7 @@ def hidden_parts(architecture: Architecture) -> dict[str, int]:
 
 def _rules(names: Iterable[str], optimizer: str, hidden: dict[str, int]) -> dict[Rule, list[str]]:
     """The weights `names` by the rule that the `optimizer` has for them."""
-    rule_of_hidden, rule_of_others = updates_of(OPTIMIZERS, optimizer)
+    rule_of_hidden, rule_of_others = OPTIMIZERS[optimizer]
     rules: dict[Rule, list[str]] = {}
     for name in names:
         rules.setdefault(rule_of_hidden if name in hidden else rule_of_others, []).append(name)
@@ -106,7 +106,7 @@ def _rules(names: Iterable[str], optimizer: str, hidden: dict[str, int]) -> dict
 def first_moments(
     zeros_like: Callable, parameters: Weights, settings: Optimizer, hidden: dict[str, int]
 ) -> dict[str, Weights]:
-    """Moments of 0, by their names and by weight. Raises MlmError for an unknown optimizer."""
+    """Moments of 0, by their names and by weight."""
     moments: dict[str, Weights] = {}
     for rule, names in _rules(parameters, settings.name, hidden).items():
         for moment in rule.moments:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.resolution import RunConfiguration
+from mlm.config.pretraining import RunConfiguration
 from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlm.config.model import ModelOfRun
-from mlm.config.optimizers import Optimizer
-from mlm.config.pretraining import Recipe
-from mlm.config.resolution import RunConfiguration
+from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError

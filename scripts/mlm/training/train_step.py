@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.pretraining import Optimizer
 from mlm.model.masked_loss import drawn_classes, masked_cross_entropy, strata
 from mlm.model.network import DropoutKeys, Network, document_numbers
 from mlm.samples.random_bits import fold_in, key_of

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.optimizers import Optimizer
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.terminal import show
 from mlm.model.architecture import Architecture
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch

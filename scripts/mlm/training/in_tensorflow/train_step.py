@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mlm.config.optimizers import Optimizer
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.tensorflow_setup import tf
 from mlm.model.network import DropoutKeys
 from mlm.training.train_step import OfEachStep, train_step
