@@ -25,7 +25,7 @@ from tests.conftest import ended
 from mlm.asking.answer import ask
 from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.in_words import in_words
-from mlm.asking.passages import UsedBatches, packed_parts
+from mlm.asking.passages import packed_documents, uses_of
 from mlm.asking.past_run import SavedState
 from mlm.config.resolution import resolve
 from mlm.corpus.split_documents import SplitDocuments
@@ -33,10 +33,9 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.command import status_of
 from mlm.foundations.errors import MlmError
-from mlm.samples.documents_in_samples import document_spans
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
-from mlm.samples.split_samples import spread_samples
+from mlm.samples.split_samples import Samples, spread_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
@@ -59,15 +58,13 @@ def flip(path: Path, place: int | None = None) -> None:
     path.write_bytes(data)
 
 
-def tokens(split: str) -> tuple[np.ndarray, np.ndarray]:
-    """All ids and attention masks of a split, [samples, LENGTH]."""
-    samples = spread_samples(Manifest.read(f"results/manifests/{split}.json"))
-    return samples.input_ids, samples.attention_mask.astype(np.int64)
+def train_samples() -> Samples:
+    return spread_samples(Manifest.read("results/manifests/train.json"))
 
 
 def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
     trained()
-    ids, _ = tokens("train")
+    ids = train_samples().input_ids
     first, starts = 0, {}
     for shard in Manifest.read("results/manifests/train.json").shards:
         starts[shard.name], first = first, first + shard.num_samples
@@ -95,11 +92,11 @@ def test_the_space_before_a_text_is_no_letter_of_it(here):
 def test_every_document_is_found_where_it_was_packed(unedited):
     manifest = Manifest.read("results/manifests/train.json")
     texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
-    whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
     encoder = Encoder.load(TOKENIZER)
-    spans = document_spans(manifest, ".", encoder, dict(enumerate(texts)))
-    packed = packed_parts(whole, spans, manifest, ".", encoder)
-    tokens = sum(len(one.part.tokens) for of_one in packed for one in of_one)
+    packed = packed_documents(manifest, ".", encoder, dict(enumerate(texts)))
+    whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
+    parts = (part for one in whole for part, _ in packed[one.document].parts(one, encoder))
+    tokens = sum(len(part.tokens) for part in parts)
     assert tokens + 2 * len(texts) == manifest.num_tokens
 
 
@@ -114,10 +111,7 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(un
             places = batch["positions"][row][batch["weights"][row] > 0]
             shown[sample, step] = dict(zip(places, batch["input_ids"][row][places], strict=True))
     assert step == run.steps and sum(map(len, shown.values())) > 1000
-    ids, attention = tokens("train")
-    order, encoder = run.order_from(0), Encoder.load(TOKENIZER)
-    batches = UsedBatches(order, run.train, run.plan, run.seed, encoder, run.steps)
-    uses = batches.uses(np.arange(len(ids)), ids, attention)
+    uses = uses_of(run, train_samples())
     assert shown == {(i, step): t for i, of in enumerate(uses) for step, _, t in of}
 
 
@@ -135,7 +129,7 @@ def first_steps(run, ids: np.ndarray) -> list[int]:
 
 def test_the_last_saved_state_before_the_first_use_of_a_document_is_named(project):
     run, files = trained()
-    firsts = first_steps(run, tokens("train")[0])
+    firsts = first_steps(run, train_samples().input_ids)
     number = max(range(0, 100, 9), key=firsts.__getitem__)
     first, text = firsts[number], TEXTS[number]
     for step in (first - 3, first - 1, first, run.steps):
@@ -162,7 +156,7 @@ def test_the_last_saved_state_before_the_first_use_of_a_document_is_named(projec
 
 def test_a_document_that_no_step_or_the_initial_weights_use_is_said(project):
     run, _ = the_run(resolve(CONFIG))
-    firsts = first_steps(run, tokens("train")[0])
+    firsts = first_steps(run, train_samples().input_ids)
     number = max(range(100), key=firsts.__getitem__)
     short = other("pretraining", epochs=None, steps=firsts[number] - 1)
     assert f"No step uses document {number}." in in_words(asked(TEXTS[number], short))
@@ -173,7 +167,7 @@ def test_a_document_that_no_step_or_the_initial_weights_use_is_said(project):
 
 
 def test_what_stood_in_the_place_of_a_token_is_told(unedited):
-    ids, _ = tokens("train")
+    ids = train_samples().input_ids
     kinds = set()
     for part in (part for text in TEXTS[:5] for part in parts_of(asked(text))):
         for mask in (mask for use in part.uses for mask in use.masked):

@@ -49,3 +49,8 @@ def test_a_piece_of_a_document_is_found_wherever_a_look_at_all_of_them_finds_it(
         assert documents.exact(piece) == everywhere, piece
         found += bool(everywhere)
     assert found > 20
+
+
+def test_a_passage_without_spaces_is_near_by_its_characters(splits):
+    (nearest,) = Documents(splits).nearest("我们认为这些真理是不言而喻吗", 1)
+    assert (nearest.passage, nearest.shared) == ("我们认为这些真理是不言而喻", 13)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.asking.training_records import SHOWING_MODULES
+from mlm.asking.past_run import SHOWING_MODULES
 from mlm.foundations.code_digests import code_digests, imported_names
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

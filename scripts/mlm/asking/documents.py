@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,15 @@ from functools import cache
 import numpy as np
 import pyarrow.compute as pc
 
-from mlm.asking.text_index import TextIndex, is_spaced
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.words import UNSPACED, NgramIndex, word_hashes
+from mlm.foundations.terminal import Progress
 
-_WORD = re.compile(r"\w+")
-#: So many words of a sentence, the longest, choose the documents that are looked at closely, the
-#: rarest first, until so many documents have one.
-_TELLING_WORDS, _MOST_CHOSEN = 24, 2_000_000
-#: So many documents are looked at closely.
-_LOOKED_AT = 200
+#: So many words of a sentence, the longest, choose the documents that are looked at closely, and so
+#: many documents are.
+_TELLING_WORDS, _LOOKED_AT = 24, 200
+#: Documents whose words are compared at a time.
+_TOGETHER = 1024
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ class Documents:
     def exact(self, sentence: str) -> list[Stretch]:
         """Where `sentence` occurs, in the order of the splits; any white space equals any other,
         and in scripts with spaces between words a match neither begins nor ends inside a word."""
-        found = []
-        for split, documents in self._splits.items():
-            for number, text in _texts_with(max(sentence.split(), key=len), documents):
-                found += matches(sentence, split, number, text)
-        return found
+        return [
+            match
+            for split, documents in self._splits.items()
+            for number, text in _texts_with(max(sentence.split(), key=len), documents)
+            for match in matches(sentence, split, number, text)
+        ]
 
     def nearest(self, sentence: str, count: int) -> list[Stretch]:
         """The `count` stretches, one a document, that share the most words with `sentence` in any
@@ -59,25 +61,20 @@ class Documents:
         telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
         if not telling:
             return []
-        indexes = [TextIndex(split, documents) for split, documents in self._splits.items()]
-        counts = {word: sum(index.count(word) for index in indexes) for word in telling}
-        ends = np.cumsum([0, *map(len, self._splits.values())])
+        holding = [_holding(telling, *split) for split in self._splits.items()]
+        ends = np.cumsum([0, *map(len, holding)])
         # The inverse document frequency of Spärck Jones, "A statistical interpretation of term
         # specificity" (1972), of numbers one larger.
-        total = int(ends[-1]) + 1
-        weights = {word: math.log(total / (counts[word] + 1)) + 1 for word in telling}
-        scores, chosen = np.zeros(ends[-1]), 0
-        for word in sorted((w for w in telling if counts[w]), key=lambda w: (counts[w], w)):
-            if chosen and chosen + counts[word] > _MOST_CHOSEN:
-                break
-            chosen += counts[word]
-            for first, index in zip(ends, indexes, strict=False):
-                scores[first + index.holding(word)] += weights[word]
+        scores, weights = np.zeros(ends[-1]), {}
+        for bit, word in enumerate(telling):
+            has_word = (np.concatenate(holding) >> bit) & 1
+            weights[word] = math.log((ends[-1] + 1) / (has_word.sum() + 1)) + 1
+            scores += weights[word] * has_word
         best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
         best, stretches = np.sort(best[scores[best] > 0]), []
         for (split, documents), first in zip(self._splits.items(), ends, strict=False):
-            own = best[(best >= first) & (best < first + len(documents))] - first
-            for number, text in _texts_of(own, documents):
+            numbers = best[(best >= first) & (best < first + len(documents))] - first
+            for number, text in _texts_of(numbers, documents):
                 words = words_of(text)
                 items = [word for word, _, _ in words]
                 begin, end, shared, score = best_stretch(items, wanted, weights)
@@ -87,10 +84,24 @@ class Documents:
         # Sorted stably: the order above decides between equals.
         return [one for one, _ in sorted(stretches, key=lambda s: -s[1])[:count]]
 
-    def group(self, split: str, document: int) -> str | int:
-        """The name of the group that the document belongs to, or its own number."""
-        (rows,) = self._splits[split].batches(["group"], 1, range(document, document + 1))
-        return rows.column("group")[0].as_py()
+
+def _holding(telling: Sequence[str], split: str, documents: SplitDocuments) -> np.ndarray:
+    """For each document, bit i says whether it has word i of `telling`: uint32 [documents]."""
+    hashes, counts = word_hashes(telling)
+    # A word may fold to several, any of which counts for it.
+    index = NgramIndex(hashes, np.repeat(np.arange(len(telling)), counts))
+    progress = Progress(f"comparing {split}", len(documents), "documents")
+    held = np.zeros(len(documents), np.uint32)
+    first = 0
+    for texts in documents.texts(_TOGETHER):
+        hashes, counts = word_hashes(texts)
+        places, entries = index.find(hashes)
+        numbers = first + np.repeat(np.arange(len(texts)), counts)[places]
+        bits = np.uint32(1) << index.labels[entries].astype(np.uint32)
+        np.bitwise_or.at(held, numbers, bits)
+        first += len(texts)
+        progress.to(first)
+    return held
 
 
 def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
@@ -126,17 +137,35 @@ def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch
 
 @cache
 def _pattern(sentence: str) -> tuple[re.Pattern, int]:
-    """What finds `sentence`, and how many words it has."""
+    """The pattern of `sentence`, and the number of its words."""
     return re.compile(r"\s+".join(map(re.escape, sentence.split()))), len(words_of(sentence))
 
 
 def _inside_word(text: str, place: int) -> bool:
-    return 0 < place < len(text) and is_spaced(text[place - 1]) and is_spaced(text[place])
+    return 0 < place < len(text) and text[place - 1 : place + 1].translate(_KINDS) == "ww"
+
+
+class _Kinds(dict):
+    """For each code point "w" inside words, "c" if it is a word by itself, else a space: the words
+    of `mlm.corpus.words`, with their places in the text."""
+
+    def __missing__(self, code: int) -> str:
+        alone = any(first <= code <= last for first, last in UNSPACED)
+        in_word = unicodedata.category(chr(code))[0] in "LMN"
+        self[code] = kind = ("c" if alone else "w") if in_word else " "
+        return kind
+
+
+_KINDS, _WORD = _Kinds(), re.compile("w+|c")
 
 
 def words_of(text: str) -> list[tuple[str, int, int]]:
     """The words of `text`, case folded, and the characters [start, end) of each."""
-    return [(found[0].casefold(), *found.span()) for found in _WORD.finditer(text)]
+    spans = (match.span() for match in _WORD.finditer(text.translate(_KINDS)))
+    return [
+        (unicodedata.normalize("NFKC", text[start:end]).casefold(), start, end)
+        for start, end in spans
+    ]
 
 
 def best_stretch(
@@ -146,17 +175,17 @@ def best_stretch(
     long as `wanted`, that shares the most with it, the number of shared items and their weight; of
     equals the first, all 0 if nothing is shared. Items count by `weights`, those without one as the
     lightest, and each of `wanted` once."""
-    asked, inside = Counter(wanted), Counter()
+    counts, inside = Counter(wanted), Counter()
     lightest = min(weights.values(), default=1.0)
     score, best, start = 0.0, 0.0, 0
     for end, item in enumerate(items):
-        if item in asked:
+        if item in counts:
             inside[item] += 1
-            if inside[item] <= asked[item]:
+            if inside[item] <= counts[item]:
                 score += weights.get(item, lightest)
         gone = items[end - len(wanted)] if end >= len(wanted) else None
-        if gone in asked:
-            if inside[gone] <= asked[gone]:
+        if gone in counts:
+            if inside[gone] <= counts[gone]:
                 score -= weights.get(gone, lightest)
             inside[gone] -= 1
         # By more than sums of floating point numbers are off.
@@ -165,6 +194,6 @@ def best_stretch(
     if not best:
         return 0, 0, 0, 0.0
     end = min(start + len(wanted), len(items))
-    common = [place for place in range(start, end) if items[place] in asked]
-    shared = (Counter(items[start:end]) & asked).total()
+    common = [place for place in range(start, end) if items[place] in counts]
+    shared = (Counter(items[start:end]) & counts).total()
     return common[0], common[-1] + 1, shared, best

@@ -1,20 +1,22 @@
 """Where passages are in the samples of their split, and what a training shows of them and when: in
 the order of `mlm.samples.stored_batches`, with the masks of `mlm.samples.masking`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from mlm.asking.documents import Stretch
-from mlm.samples.documents_in_samples import Span
-from mlm.samples.manifests import Manifest
-from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.samples.split_samples import ShardFiles, joined, read_samples
-from mlm.samples.stored_batches import BatchOrder
+from mlm.corpus.artefacts import document_range
+from mlm.foundations.errors import MlmError
+from mlm.samples.manifests import SHARDS_REMEDY, Manifest, Shard, check_shards
+from mlm.samples.masking import mask_batch
+from mlm.samples.split_samples import Samples, joined, read_samples
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.run import Run
 
 #: By the place of each target of a sample, the id that the model sees there.
 Targets = dict[int, int]
@@ -61,112 +63,119 @@ class Part:
     uses: tuple[Use, ...] = ()
 
 
-class Packed(NamedTuple):
-    """A part, with the `input_ids` and `attention_mask` [sequence] of its whole sample."""
+@dataclass(frozen=True)
+class PackedDocument:
+    """A document in the samples of its split: its tokens begin at `start` of the first of
+    `samples`, which is number `shard_sample` of `shard`."""
 
-    part: Part
-    input_ids: np.ndarray
-    attention_mask: np.ndarray
+    shard: Shard
+    shard_sample: int
+    samples: Samples
+    start: int
 
-
-def packed_parts(
-    stretches: Sequence[Stretch],
-    spans: Mapping[int, Sequence[Span]],
-    manifest: Manifest,
-    root: str | Path,
-    encoder: Encoder,
-) -> list[list[Packed]]:
-    """For each of `stretches` of the manifest's split, its parts in order; `spans` are those of
-    their documents."""
-    if not stretches:
-        return []
-    samples = np.unique([sample for of_one in spans.values() for sample, _, _ in of_one])
-    rows = joined(list(read_samples(manifest, root, samples)))
-    firsts = np.cumsum([0, *(shard.num_samples for shard in manifest.shards)])
-    found: list[list[Packed]] = []
-    for one in stretches:
-        _, offsets = encoder.encode_with_offsets(one.text)
+    def parts(self, stretch: Stretch, encoder: Encoder) -> Iterator[tuple[Part, Samples]]:
+        """The parts of a stretch of the document in order, each with its sample."""
+        _, offsets = encoder.encode_with_offsets(stretch.text)
         # The first token and the last are special.
         inside = [
             token
             for token, (begin, end) in enumerate(offsets[1:-1], 1)
-            if begin < one.end and max(begin + 1, end) > one.start
+            if begin < stretch.end and max(begin + 1, end) > stretch.start
         ]
-        found.append([])
-        before = 0
-        for sample, start, end in spans[one.document] if inside else ():
-            first, last = max(inside[0], before), min(inside[-1] + 1, before + end - start)
-            if first < last:
-                shard = int(np.searchsorted(firsts, sample, "right")) - 1
-                row = int(np.searchsorted(samples, sample))
-                ids = rows.input_ids[row]
-                tokens = []
-                for place, (begin, stop) in enumerate(offsets[first:last], start + first - before):
-                    token = int(ids[place])
-                    text = one.text[begin:stop].strip() or text_of(encoder, token)
-                    tokens.append(Token(place, token, text))
-                within = sample - int(firsts[shard])
-                part = Part(sample, manifest.shards[shard].name, within, tuple(tokens))
-                found[-1].append(Packed(part, ids, rows.attention_mask[row]))
-            before += end - start
-    return found
+        if not inside:
+            return
+        places = range(self.start + inside[0], self.start + inside[-1] + 1)
+        length = self.samples.input_ids.shape[1]
+        for row, in_row in groupby(places, lambda place: place // length):
+            tokens = []
+            for place in in_row:
+                token = int(self.samples.input_ids[row, place % length])
+                begin, end = offsets[place - self.start]
+                text = stretch.text[begin:end].strip() or _text_of(encoder, token)
+                tokens.append(Token(place % length, token, text))
+            index = int(self.samples.index[row])
+            part = Part(index, self.shard.name, self.shard_sample + row, tuple(tokens))
+            yield part, self.samples[row : row + 1]
 
 
-@dataclass(frozen=True)
-class UsedBatches:
-    """What decides the batches of a training, of which `reached` are known to be made; `encoder`
-    turns tokens into text."""
+def packed_documents(
+    manifest: Manifest, root: str | Path, encoder: Encoder, texts: Mapping[int, str]
+) -> dict[int, PackedDocument]:
+    """Each document of `texts` by its number in the split; MlmError if a shard below `root` is not
+    what the manifest says, or `encoder` divides a document differently."""
+    documents, first, length = {}, 0, manifest.sequence_length
+    for number, shard in enumerate(manifest.shards):
+        held = document_range(manifest.documents, number, len(manifest.shards))
+        if wanted := [document for document in sorted(texts) if document in held]:
+            alone = replace(manifest, shards=(shard,), num_samples=shard.num_samples, group_by=None)
+            check_shards(alone, root)
+            samples = joined(list(read_samples(alone, root)))
+            # All tokens one after the other: only at the end of a shard is padding.
+            stream = samples.input_ids[samples.attention_mask]
+            begins = np.flatnonzero(stream == encoder.special_ids.cls)
+            if encoder.special_ids.cls == encoder.special_ids.sep:
+                begins = begins[::2]
+            rows = encoder.encode([texts[document] for document in wanted])
+            for document, ids in zip(wanted, rows, strict=True):
+                place = document - held.start
+                start = int(begins[place]) if place < len(begins) else len(stream)
+                end = start + len(ids)
+                if stream[start:end].tolist() != ids:
+                    raise MlmError(
+                        f"{shard.path}: its document {place} is not document {document} of the "
+                        f"{manifest.split} split as the tokenizer divides it. "
+                        f"{SHARDS_REMEDY}"
+                    )
+                row = start // length
+                own = samples[row : -(-end // length)]
+                own = replace(own, index=own.index + first)
+                documents[document] = PackedDocument(shard, row, own, start % length)
+        first += shard.num_samples
+    return documents
 
-    order: BatchOrder
-    shards: ShardFiles
-    plan: MaskingPlan
-    seed: int
-    encoder: Encoder
-    reached: int
 
-    def uses(
-        self, index: np.ndarray, input_ids: np.ndarray, attention_mask: np.ndarray
-    ) -> list[list[tuple[int, int, Targets]]]:
-        """For each of the samples `index` [samples] of the train split, step (from 1), epoch (from
-        0) and targets of each update that uses it, in order. `input_ids` and `attention_mask`
-        [samples, sequence] are what is stored."""
-        samples = self.order.of_samples(self.shards)
-        end = self.order.steps * self.order.global_batch_size
-        found: list[list[tuple[int, int, Targets]]] = [[] for _ in index]
-        for epoch in range(-(-end // samples.num_samples)):
-            places = samples.places(index, epoch)
-            used = np.flatnonzero(places < end)
-            if not len(used):
-                continue
-            stored = input_ids[used], attention_mask[used], index[used]
-            targets = _targets(mask_batch(*stored, self.plan, self.seed, np.full(len(used), epoch)))
-            steps = self.order.updates_of(places[used]).tolist()
-            for row, step, of_sample in zip(used, steps, targets, strict=True):
-                found[row].append((step, epoch, of_sample))
-        return found
+def uses_of(run: Run, samples: Samples) -> list[list[tuple[int, int, Targets]]]:
+    """For each of `samples` of the train split, step (from 1), epoch (from 0) and targets of each
+    update of `run` that uses it, in order."""
+    batches = run.order_from(0)
+    order, end = batches.of_samples(run.train), batches.steps * batches.global_batch_size
+    uses: list[list[tuple[int, int, Targets]]] = [[] for _ in samples.index]
+    for epoch in range(-(-end // order.num_samples)):
+        places = order.places(samples.index, epoch)
+        used = np.flatnonzero(places < end)
+        if not len(used):
+            continue
+        stored, epochs = samples[used], np.full(len(used), epoch)
+        arrays = stored.input_ids, stored.attention_mask, stored.index
+        targets = _targets(mask_batch(*arrays, run.plan, run.seed, epochs))
+        steps = batches.updates_of(places[used]).tolist()
+        for row, step, of_sample in zip(used, steps, targets, strict=True):
+            uses[row].append((step, epoch, of_sample))
+    return uses
 
-    def with_uses(self, packed: Sequence[Packed]) -> list[Part]:
-        """The parts of the train split with the updates that use them."""
-        if not packed:
-            return []
-        parts, *stored = zip(*packed, strict=True)
-        index, found = np.array([part.sample for part in parts], np.int64), []
-        for part, uses in zip(parts, self.uses(index, *map(np.stack, stored)), strict=True):
-            told = tuple(
-                Use(step, epoch + 1, step <= self.reached, self._masked(part, targets))
-                for step, epoch, targets in uses
-            )
-            found.append(replace(part, uses=told))
-        return found
 
-    def _masked(self, part: Part, targets: Targets) -> tuple[Masked, ...]:
-        found = []
-        for token in part.tokens:
-            if (now := targets.get(token.place)) is not None:
-                mask = now == self.plan.mask_id
-                kind = "mask" if mask else "itself" if now == token.id else "random"
-                found.append(Masked(token.place, kind, now, text_of(self.encoder, now)))
-        return tuple(found)
+def with_uses(
+    parts: Sequence[tuple[Part, Samples]], run: Run, encoder: Encoder, reached: int
+) -> Iterator[Part]:
+    """The parts of the train split with the updates that use them, of which `reached` are known to
+    be made."""
+    if not parts:
+        return
+    samples = joined([sample for _, sample in parts])
+    for (part, _), uses in zip(parts, uses_of(run, samples), strict=True):
+        described = (
+            Use(step, epoch + 1, step <= reached, tuple(_masked(part, targets, run, encoder)))
+            for step, epoch, targets in uses
+        )
+        yield replace(part, uses=tuple(described))
+
+
+def _masked(part: Part, targets: Targets, run: Run, encoder: Encoder) -> Iterator[Masked]:
+    for token in part.tokens:
+        if (now := targets.get(token.place)) is not None:
+            mask = now == run.plan.mask_id
+            kind = "mask" if mask else "itself" if now == token.id else "random"
+            yield Masked(token.place, kind, now, _text_of(encoder, now))
 
 
 def _targets(batch: dict) -> list[Targets]:
@@ -178,7 +187,7 @@ def _targets(batch: dict) -> list[Targets]:
     ]
 
 
-def text_of(encoder: Encoder, token: int) -> str:
+def _text_of(encoder: Encoder, token: int) -> str:
     """How a token reads by itself; its name in the vocabulary if that is nothing."""
     text = encoder.decode([token], skip_special_tokens=False).strip()
     return text if text and "\ufffd" not in text else encoder.names()[token]

@@ -1,21 +1,28 @@
 """The run as it was trained: the configuration's run, if a record of a training agrees with it,
-and how far that training came."""
+and how far that training came. Records are its training.json and the markers of its saved states.
+"""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from mlm.asking.training_records import RESULTS, Record, agreeing_records, values_of
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.pretraining import Operation
-from mlm.foundations.digests import FileMemory
-from mlm.foundations.errors import SAME_COMMAND, MlmError
+from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
+from mlm.foundations.digests import FileMemory, differences, file_sha256, value_sha256
+from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.artefacts import Training
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 from mlm.training.states import marker_or_fault
 
+RESULTS = Path("results")
+#: The modules that decide what a step is shown. A saved state names them with their digests.
+SHOWING_MODULES = ("mlm.samples.masking", "mlm.samples.shuffling", "mlm.samples.stored_batches")
 _OTHER_CODE = (
     "The code was edited since the training, and no saved state is left that says where: this is "
     "what the code of today would show."
@@ -41,6 +48,26 @@ class SavedState:
 
     run: str
     step: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a file says of a training: updates made, replicas, the values that its batches follow
+    from, and the code that trained: its digest, or those of its modules in a saved state."""
+
+    file: str
+    finished: bool
+    reached: int
+    replicas: int
+    values: dict[str, Any]
+    code: str | dict[str, str] | None
+
+    def of_todays_code(self, memory: FileMemory) -> bool:
+        """Whether it was trained with the code of today, as far as it says."""
+        if isinstance(self.code, dict):
+            today = code_digests(SCRIPTS, sorted(self.code), memory)
+            return self.code.items() <= today.items()
+        return self.code in (None, value_sha256(training_code(memory)))
 
 
 @dataclass(frozen=True)
@@ -71,13 +98,11 @@ class PastRun:
             if early and marker_or_fault(state.file)[1] is None:
                 return SavedState(self.run.name, state.reached)
         start = self.operation.continue_from
-        begun = SavedState(start.run, start.step)
-        if begun.run is None or begun.step >= step:
+        if start.run is None or start.step >= step:
             return None
-        places = Path(self.operation.checkpoint.directory, begun.run).glob(
-            f"*/step-{begun.step:08d}"
-        )
-        return begun if any(places) else None
+        directory = Path(self.operation.checkpoint.directory, start.run)
+        there = any(directory.glob(f"*/step-{start.step:08d}"))
+        return SavedState(start.run, start.step) if there else None
 
 
 def past_run(settings: Configuration, run: str) -> PastRun:
@@ -95,14 +120,24 @@ def past_run(settings: Configuration, run: str) -> PastRun:
     def resolved(replicas: int) -> Run:
         return run_of(config, files, manifests, replicas, with_model=False, encoder=encoder)
 
-    def values_now(replicas: int) -> dict[str, Any]:
-        return values_of(resolved(replicas), files, memory)
-
-    records = agreeing_records(run, config.operation.checkpoint.directory, values_now)
-    record = records[0] if records else None
+    agreeing, refusals = [], []
+    for record in _records(run, config.operation.checkpoint.directory):
+        now = _values_of(resolved(record.replicas), files, memory)
+        different = differences(record.values, {name: now[name] for name in record.values})
+        if different:
+            refusals.append(
+                f"{record.file}: run {run} was trained with something else than it is asked about "
+                f"with:\n{listed(different)}\nAsk with the configuration, the code and the results "
+                f"that it was trained with, or train it again: {SAME_COMMAND}"
+            )
+        else:
+            agreeing.append(record)
+    if refusals and not agreeing:
+        raise MlmError(refusals[0])
+    record = agreeing[0] if agreeing else None
     planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
     past = resolved(record.replicas if record else planned)
-    states = [one for one in records if not one.finished and one.replicas == record.replicas]
+    states = tuple(r for r in agreeing if not r.finished and r.replicas == record.replicas)
     code_known = not record or states or record.of_todays_code(memory)
     so_far = TrainingSoFar(
         state="not begun" if not record else "finished" if record.finished else "under way",
@@ -112,9 +147,16 @@ def past_run(settings: Configuration, run: str) -> PastRun:
         samples=past.train.num_samples,
         record=record.file if record else None,
     )
-    notes = () if code_known else (_OTHER_CODE,)
     return PastRun(
-        *(past, config.operation, files, manifests, encoder, memory, so_far, tuple(states), notes)
+        run=past,
+        operation=config.operation,
+        files=files,
+        manifests=manifests,
+        encoder=encoder,
+        memory=memory,
+        so_far=so_far,
+        states=states,
+        notes=() if code_known else (_OTHER_CODE,),
     )
 
 
@@ -132,3 +174,60 @@ def _files_of_training() -> RunFiles:
             f"is shown. To have it made: {SAME_COMMAND} {' '.join(missing)}"
         )
     return RunFiles(str(tokenizer), {split: str(path) for split, path in manifests.items()})
+
+
+def _records(run: str, states: str) -> Iterator[Record]:
+    """That of the training if it has ended, and those of its states in the directory `states`, the
+    last first, by the marker that each has once it is complete. A bucket's are not looked at."""
+    file = RESULTS / "runs" / run / "training.json"
+    if file.exists():
+        trained = Training.read(file)
+        slots = {"fixed_slots": trained.masking["slots"]}
+        masking = trained.masking | slots | {"sequence_length": trained.sequence_length}
+        digests = {"tokenizer": trained.digests.tokenizer, "manifests": trained.digests.manifests}
+        values = _values(vars(trained) | {"masking": masking}, **digests)
+        yield Record(str(file), True, trained.steps, trained.replicas, values, trained.code)
+    records = []
+    for marker in Path(states, run).glob("*/step-*/complete.json") if "://" not in states else ():
+        try:
+            basis = json.loads(marker.read_bytes())["basis"]
+            digests = {"tokenizer": basis["tokenizer"], "manifests": basis["manifests"]}
+            code, replicas = basis["code"], basis["device"]["replicas"]
+            values = _values(basis["settings"], **digests, code=_showing(code))
+            step = int(marker.parent.name.removeprefix("step-"))
+            records.append(Record(str(marker.parent), False, step, replicas, values, code))
+        except (ValueError, KeyError, TypeError):
+            continue  # damaged, or of an earlier version: training skips it as well
+    yield from sorted(records, key=lambda record: (-record.reached, record.file))
+
+
+def _values_of(run: Run, files: RunFiles, memory: FileMemory) -> dict[str, Any]:
+    """The values of a record that `run`, its `files` and the code would have now."""
+    settings = run.pretraining.model_dump() | {
+        "masking": vars(run.plan),
+        "initialisation": run.model.initialisation.model_dump(),
+    }
+    manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
+    code = _showing(code_digests(SCRIPTS, SHOWING_MODULES, memory))
+    return _values(settings, tokenizer=file_sha256(files.tokenizer), manifests=manifests, code=code)
+
+
+def _values(settings: dict, **data: Any) -> dict[str, Any]:
+    """The values that the batches of a run follow from, by the names that messages give them;
+    `settings` are in the form of a saved state's."""
+    masking, accumulated = settings["masking"], "gradient_accumulation_steps"
+    sizes = ("seed", "steps", "per_replica_batch_size", "shuffle_window")
+    shares = ("mlm_probability", "mask_token", "random_token", "whole_word", "fixed_slots")
+    return {
+        **{f"pretraining.{name}": settings[name] for name in sizes},
+        **{f"pretraining.masking.{name}": masking[name] for name in shares},
+        f"pretraining.optimizer.{accumulated}": settings["optimizer"][accumulated],
+        "shards.sequence_length": masking["sequence_length"],
+        # Counts of the train split show it as well, before the first step.
+        "model.initialisation": settings["initialisation"],
+        **data,
+    }
+
+
+def _showing(digests: dict[str, str]) -> dict[str, str | None]:
+    return {name: digests.get(name) for name in SHOWING_MODULES}
