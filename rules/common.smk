@@ -10,7 +10,7 @@ from mlm.config.configuration import corpus_configuration, trainings
 from mlm.config.resolution import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.artefacts import file_name, overlapping
-from mlm.corpus.parts import files_of_sources, filter_files
+from mlm.corpus.source_files import files_of_sources, filter_files
 from mlm.foundations.artefacts import NotCompared, portable
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory

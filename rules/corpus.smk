@@ -1,7 +1,7 @@
 # From section `corpus` to the filtered splits: results/corpus/{split}.parquet (columns text and group,
 # one document a row) and {split}.json. With corpus.parts, results/corpus/parts/ holds what is between.
 from dataclasses import asdict
-from mlm.corpus.parts import planned_parts
+from mlm.corpus.source_files import planned_parts
 
 with errors_in_words():
     PARTS = planned_parts(settings.corpus, FILES_OF_SOURCES, show_once, bool(BUCKET))
@@ -29,7 +29,7 @@ WRITTEN = {
 }
 # What the comparison of a part's documents leaves, by what is on.
 COMPARED = {
-    **({"overlap": ("json", "numbers")} if CORPUS.decontaminates else {}),
+    **({"overlap": ("json", "verdicts")} if CORPUS.decontaminates else {}),
     **({"signed": ("json", "signatures", "keys")} if NEAR.enabled else {}),
 }
 files_of = lambda stems, *endings: [f"{stem}.{ending}" for stem in stems for ending in endings]
@@ -94,7 +94,7 @@ use rule corpus_write as corpus_deduplicate with:
         records=files_of(READ, "json"),
     output:
         record=temp("results/corpus/parts/{parts}/removed.json"),
-        removed=temp("results/corpus/parts/{parts}/removed.numbers"),
+        removed=temp("results/corpus/parts/{parts}/removed.verdicts"),
     log:
         "logs/corpus_deduplicate/{parts}.log",
     resources:
@@ -143,7 +143,7 @@ use rule corpus_write as corpus_cluster with:
         signed=files_of(SIGNED, "json"),
     output:
         record=temp("results/corpus/parts/{parts}/near.json"),
-        removed=temp("results/corpus/parts/{parts}/near.numbers"),
+        removed=temp("results/corpus/parts/{parts}/near.verdicts"),
     log:
         "logs/corpus_cluster/{parts}.log",
     params:
@@ -160,7 +160,7 @@ use rule corpus_write as corpus_counts with:
         records=files_of(READ, "json"),
         spools=files_of(READ, "digests", *SPLITS),
         removed=files_of(REMOVED, "json"),
-        numbers=files_of([*REMOVED, *CLUSTERED], "numbers"),
+        verdicts=files_of([*REMOVED, *CLUSTERED], "verdicts"),
         signed=files_of(SIGNED, "json", "signatures", "keys"),
         near=files_of(CLUSTERED, "json"),
         counted=all_written("groups", "shared"),

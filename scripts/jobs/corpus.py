@@ -9,8 +9,8 @@ from job_adapter import Done, run_as_job
 @run_as_job("corpus_read")
 def read(job):
     from mlm.config.corpus import CorpusConfiguration
-    from mlm.corpus.part_reading import check_unchanged, read_part
-    from mlm.corpus.parts import Part
+    from mlm.corpus.corpus_building import check_unchanged, read_part
+    from mlm.corpus.source_files import Part
 
     check_unchanged(job.params.files)
     configuration = CorpusConfiguration.model_validate(job.params.corpus)
@@ -28,6 +28,7 @@ def find_duplicates(job):
 @run_as_job("corpus_compare")
 def compare_documents(job):
     from mlm.config.corpus import CorpusConfiguration
+    from mlm.config.filters import NearDuplicates
     from mlm.corpus.decontamination import decontaminate
     from mlm.corpus.near_duplicates import sign
     from mlm.corpus.spooling import SpooledCorpus
@@ -38,13 +39,14 @@ def compare_documents(job):
         decontaminate(SpooledCorpus(removed), part, configuration, Path(overlap))
         removed.append(overlap)
     if signed := output.get("signed_json"):
-        sign(SpooledCorpus(removed), part, Path(signed), **job.params.near)
+        near = NearDuplicates.model_validate(job.params.near)
+        sign(SpooledCorpus(removed), part, near, Path(signed))
 
 
 @run_as_job("corpus_cluster")
 def find_near_duplicates(job):
     from mlm.config.filters import NearDuplicates
-    from mlm.corpus.near_clusters import cluster
+    from mlm.corpus.near_duplicates import cluster
     from mlm.corpus.spooling import SpooledCorpus
 
     corpus, signed = SpooledCorpus(job.input.removed), list(map(Path, job.input.signed))
@@ -64,11 +66,11 @@ def write_parquet(job):
 
 
 # The pass itself checks these files, or does not open them.
-@run_as_job("corpus_counts", unread=("spools", "numbers", "signed", "files"))
+@run_as_job("corpus_counts", unread=("spools", "verdicts", "signed", "files"))
 def describe_splits(job):
     from mlm.config.fields import SPLITS
     from mlm.corpus.corpus_building import remove_other_parts
-    from mlm.corpus.split_descriptions import described_splits
+    from mlm.corpus.corpus_writing import described_splits
     from mlm.corpus.spooling import SpooledCorpus
 
     corpus = SpooledCorpus([*job.input.removed, *job.input.near])

@@ -10,7 +10,7 @@ from mlm.config.configuration import Configuration, corpus_configuration
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import file_name
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.file_patterns import matched_files
+from mlm.corpus.source_files import matched_files
 
 
 def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | None = None):

@@ -1,4 +1,5 @@
 import unicodedata
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,20 +11,28 @@ from tests.conftest import refusal
 
 from mlm.config.filters import CorpusFilters, QualityFilter
 from mlm.corpus import buckets, split_documents
-from mlm.corpus.artefacts import Encoding, PassRecord, document_range, file_name
+from mlm.corpus.artefacts import (
+    EmbeddedSource,
+    Encoding,
+    ReadPart,
+    ReadSplit,
+    document_range,
+    file_name,
+)
 from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
     DUPLICATE,
     KEPT,
     LEAKED,
     PRECEDENCE,
-    Removed,
     deduplicate,
-    digesting,
+    digest_writer,
+    write_digests,
 )
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split, split_groups
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.spooling import SpooledCorpus, part_record
 from mlm.foundations.digests import file_sha256
 
 
@@ -98,23 +107,24 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
     tmp_path_factory, texts, duplicates, leaks, run
 ):
     directory = tmp_path_factory.mktemp("digests")
-    part, removed = directory / "part.json", directory / "removed.json"
-    PassRecord(1).write(part)
+    part, removed = part_record(directory, 0), directory / "removed.json"
+    source = EmbeddedSource("embedded", "", "", ())
+    read = {s: ReadSplit({}, Encoding(), (1,) * len(of), source) for s, of in texts.items()}
+    ReadPart(read, "document", {}).write(part)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets, "_RUN", run)
         patch.setattr(buckets, "_OF_BUCKET", 0)
-        with digesting(part.with_suffix(".digests")) as note:
+        with closing(digest_writer(part.with_suffix(".digests"))) as writer:
             for split in SPLITS:
-                for text in texts[split]:
-                    note(split, [text])
+                for number, text in enumerate(texts[split]):
+                    write_digests(writer, split, number, [text])
         deduplicate([part], duplicates, leaks, removed)
-    read = Removed([removed.with_suffix(".numbers")], 1)
-    found = {split: read.verdicts(0, split, len(texts[split])) for split in PRECEDENCE}
-    expected = expected_verdicts(texts, duplicates, leaks)
-    assert {split: array.tolist() for split, array in found.items()} == expected
+    expected, corpus = expected_verdicts(texts, duplicates, leaks), SpooledCorpus([removed])
     for split, verdicts in expected.items():
+        indices = [number for number, verdict in enumerate(verdicts) if verdict == KEPT]
+        assert corpus.kept(0, split).tolist() == indices
         counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0, 0]
-        assert read.counts(split).tolist() == [counts]
+        assert corpus.removed(split).tolist() == [counts]
 
 
 def test_each_filter_counts_what_it_takes(tmp_path):

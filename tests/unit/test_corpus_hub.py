@@ -14,7 +14,7 @@ from tests.conftest import refusal
 
 from mlm.config.configuration import corpus_configuration
 from mlm.config.resolution import resolve
-from mlm.corpus.parts import Part
+from mlm.corpus.source_files import Part
 from mlm.corpus.sources import open_source
 
 COMMIT, OTHER = "a" * 40, "b" * 40

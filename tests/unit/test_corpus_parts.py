@@ -11,12 +11,11 @@ from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration, corpus_configuration
 from mlm.config.resolution import resolve
-from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
-from mlm.corpus.corpus_building import SPLITS, after_reading, take_over
+from mlm.corpus import corpus_writing, near_duplicates, spooling
+from mlm.corpus.corpus_building import SPLITS, after_reading, read_part, take_over
 from mlm.corpus.corpus_writing import write_file
 from mlm.corpus.deduplication import deduplicate
-from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import Part, files_of_sources, planned_parts
+from mlm.corpus.source_files import Part, files_of_sources, planned_parts
 from mlm.corpus.spooling import SpooledCorpus, part_record
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.errors import MlmError
@@ -32,11 +31,8 @@ def sources(here, monkeypatch):
     """Files of several formats, and batches so small that there are many."""
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
-    for module, name in (
-        *((near_duplicates, name) for name in ("_COMPARED", "_PAIRS")),
-        (near_clusters, "_CHUNK"),
-    ):
-        monkeypatch.setattr(module, name, 7)
+    for name in ("_COMPARED", "_PAIRS", "_CHUNK"):
+        monkeypatch.setattr(near_duplicates, name, 7)
     data = Path("data")
     data.mkdir()
     (data / "a.txt").write_text("\n".join(texts(60)), encoding="utf-8")
@@ -154,7 +150,7 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, told, how):
     assert not [*Path("out").rglob(".*"), *Path("out").rglob("*.parquet")]
 
 
-@pytest.mark.parametrize("damaged", ["read-00000.digests", "read-00001.train", "removed.numbers"])
+@pytest.mark.parametrize("damaged", ["read-00000.digests", "read-00001.train", "removed.verdicts"])
 def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     place = Path("results/corpus/parts/00002")
     configuration = corpus_configuration(section(files={"train": ["a.txt"]}))
@@ -175,7 +171,7 @@ def test_what_a_part_left_is_checked_before_it_is_used(here, damaged):
     records = [part_record(place, number) for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
         deduplicate(records, True, True, removed)
-        outputs = map(str, [removed, removed.with_suffix(".numbers")])
+        outputs = map(str, [removed, removed.with_suffix(".verdicts")])
         record_job("corpus_deduplicate", {}, {}, outputs)
         damage()
         write_file(SpooledCorpus([removed]), "train", 0, 1, {}, Path("train.json"))

@@ -6,7 +6,7 @@ from corpus_files import build, described, files
 from mlm.config.fields import checked
 from mlm.config.filters import QualityRules as Section
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
-from mlm.corpus.quality import Quality
+from mlm.corpus.filters import Quality
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,8 @@ WORDS = [f"w{i}" for i in range(20)]
 
 
 def contaminated(text: str, texts: list[str], words: int = 13) -> bool:
-    known = Decontamination(words)
-    known.add("decontamination.asked", texts)
+    known = Decontamination()
+    known.add("asked", texts, words)
     return bool(list(known.contaminated(["before", text])))
 
 

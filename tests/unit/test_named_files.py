@@ -6,8 +6,8 @@ from tests.conftest import refusal
 from mlm.config.configuration import corpus_configuration
 from mlm.config.corpus import Files
 from mlm.config.resolution import resolve
-from mlm.corpus.file_patterns import matched_files
-from mlm.corpus.parts import filter_files
+from mlm.corpus.source_files import matched_files
+from mlm.corpus.source_files import filter_files
 
 PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}
 

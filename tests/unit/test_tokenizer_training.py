@@ -17,9 +17,8 @@ from mlm.config.tokenizer import SpecialTokens, Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.training import suitable_size, train_tokenizer
+from mlm.tokenizer.training import sentencepiece_model, suitable_size, train_tokenizer
 from mlm.tokenizer.training_text import TrainingText, cut
-from mlm.tokenizer.unigram_training import sentencepiece_model
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 600}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]

@@ -9,7 +9,7 @@ from corpus_files import build, described, from_files
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import word_overlap
+from mlm.corpus import decontamination
 from mlm.corpus.artefacts import WordOverlap
 
 WORDS = [
@@ -93,7 +93,7 @@ def test_text_without_spaces_is_compared_and_what_is_too_short_is_not_called_uns
 
 
 def test_of_a_large_split_documents_at_equal_distances_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(word_overlap, "MOST_WORDS", 300)
+    monkeypatch.setattr(decontamination, "MOST_WORDS", 300)
     documents = [" ".join(f"d{i}w{j}" for j in range(20)) for i in range(60)]
     texts = {"train": documents[:30], "validation": documents, "test": documents[:3]}
     found = measured(tmp_path, texts)

@@ -19,16 +19,15 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.document_reading import decompressed, read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
-from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.formats import file_format
-from mlm.corpus.parts import SplitFiles
+from mlm.corpus.source_files import SplitFiles, matched_files
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.terminal import in_bytes
 from mlm.samples.manifests import Manifest
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.training_text import CorpusTooSmall
+from mlm.tokenizer.training import CorpusTooSmall
 from mlm.training.run import RunFiles
 
 #: A corpus of at most so many bytes on disk goes through the stages as it is.

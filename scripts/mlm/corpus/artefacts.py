@@ -296,9 +296,11 @@ class ReadPart(Artefact):
 
 @dataclass(frozen=True)
 class PassRecord(Artefact):
-    """A pass over a corpus of `parts`: by which rules it removed documents; `near` by split."""
+    """A pass over a corpus of `parts`: the first and the last but one of the documents on which it
+    gives verdicts; by which rules it removed documents; `near` by split."""
 
     parts: int
+    numbers: tuple[int, int]
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
     near: dict[str, NearDuplicatesOfSplit] | None = field(default=None, metadata=OPTIONAL)
 

@@ -1,28 +1,123 @@
-"""From a source to the Parquet files of three splits, in one job or by the jobs of its parts."""
+"""The passes over a corpus, from a source to the Parquet files of three splits: in one job, or in
+jobs of which each reads a part of the source or writes one of the files."""
 
 import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from mlm.config.corpus import CorpusConfiguration
 from mlm.config.fields import SPLITS
-from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.corpus_writing import write_file
+from mlm.corpus.artefacts import CorpusSplit, ReadPart, ReadSplit
+from mlm.corpus.corpus_writing import described_splits, write_file
 from mlm.corpus.decontamination import decontaminate
-from mlm.corpus.deduplication import deduplicate
-from mlm.corpus.near_clusters import cluster
-from mlm.corpus.near_duplicates import sign
-from mlm.corpus.part_reading import read_part
-from mlm.corpus.parts import Part, SplitFiles
-from mlm.corpus.split_descriptions import described_splits
-from mlm.corpus.spooling import SpooledCorpus, part_record
+from mlm.corpus.deduplication import deduplicate, digest_writer
+from mlm.corpus.document_groups import carve
+from mlm.corpus.filters import Filters
+from mlm.corpus.near_duplicates import cluster, sign
+from mlm.corpus.source_files import Part, SplitFiles
+from mlm.corpus.sources import FILE_DIGESTS, open_source
+from mlm.corpus.spooling import Spool, SpooledCorpus, part_record
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
+from mlm.foundations.errors import MlmError
+from mlm.foundations.terminal import Progress
+
+
+def check_unchanged(identities: Mapping[str, str]) -> None:
+    """Raise MlmError if a source file has another of the `identities` than when jobs were
+    planned."""
+    for path, identity in identities.items():
+        exists = Path(path).exists()
+        if not exists or FILE_DIGESTS.identity(path) != identity:
+            raise MlmError(
+                f"{path}: {'was changed' if exists else 'is gone'} since the jobs were planned, so "
+                "that the parts of the corpus would not be of one text. Leave it alone meanwhile, "
+                "and give the same snakemake command again: what was read of other files stays"
+            )
+
+
+def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> None:
+    """Clean, filter and count the documents of `part`, and write its `record`, and beside it those
+    that remain and their digests. Raises MlmError for bad input."""
+    source, seed = open_source(configuration, part), configuration.seed
+    filters = Filters(configuration.corpus.sources()[part.source].filters)
+    counts = {split: filters.counts() for split in SPLITS}
+    progress, size, documents = Progress("reading the corpus", None, "bytes"), 0, 0
+    with ExitStack() as together:
+        file = together.enter_context(replacing(record.with_suffix(".digests")))
+        digests, spools = together.enter_context(closing(digest_writer(file))), {}
+        for split in SPLITS:
+            file = together.enter_context(replacing(record.with_suffix(f".{split}")))
+            spools[split] = together.enter_context(closing(Spool(file, split, digests)))
+        for stream_split, stream in source.streams.items():
+            shares = source.carved if stream_split == "train" else {}
+            for raw, group in stream():
+                filtered = None if filters.keeps_unchanged(raw) else filters.apply(raw)
+                document = (filtered.text if filtered else raw).encode("utf-8")
+                # A group is carved as a whole.
+                key = document if group is None else group.encode("utf-8")
+                split = carve(key, seed, shares) if shares else stream_split
+                counts[split].add(filtered)
+                if not (filtered and filtered.reason):
+                    spools[split].add(document, group)
+                documents += 1
+                size += len(document)
+                if documents % 256 == 0:
+                    progress.to(size, f"{documents:,} documents")
+    splits = {
+        split: ReadSplit(
+            filters=count.filters,
+            encoding=count.encoding,
+            batches=tuple(spools[split].rows),
+            source=source.described[split],
+            rules=count.rules or None,
+        )
+        for split, count in counts.items()
+    }
+    ReadPart(splits, source.group_by, source.carved, source.mixed).write(record)
+
+
+def after_reading(
+    parts: Sequence[Path],
+    configuration: CorpusConfiguration,
+    shares: Mapping[str, int],
+    directory: Path,
+) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
+    """Run all passes over `parts`, records of `read_part`. Return the descriptions of the splits
+    and, by split, the records of the `shares` files that were written to `directory`."""
+    filters, beside, numbers = configuration.corpus.filters, parts[0].parent, range(len(parts))
+    leaks, removed = filters.remove_leakage, [beside / "removed.json"]
+    deduplicate(parts, filters.deduplicate, leaks, *removed)
+    if configuration.decontaminates:
+        corpus = SpooledCorpus(removed)
+        removed += [beside / f"overlap-{number:05d}.json" for number in numbers]
+        for number in numbers:
+            decontaminate(corpus, number, configuration, removed[1 + number])
+    if filters.near_duplicates.enabled:
+        corpus = SpooledCorpus(removed)
+        signed = [beside / f"signed-{number:05d}.json" for number in numbers]
+        for number in numbers:
+            sign(corpus, number, filters.near_duplicates, signed[number])
+        removed.append(beside / "near.json")
+        cluster(corpus, signed, filters.near_duplicates, leaks, removed[-1])
+    corpus, written = SpooledCorpus(removed), {}
+    # Train last: it is compared with what is held out.
+    for split in reversed(SPLITS):
+        records = _written_records(directory, split, shares[split])
+        for share, record in enumerate(records):
+            held_out = written if split == "train" else {}
+            write_file(corpus, split, share, shares[split], held_out, record)
+        written[split] = records
+    return described_splits(corpus, written), written
+
+
+def _written_records(directory: Path, split: str, shares: int) -> list[Path]:
+    return [directory / f"{split}-{share:05d}-of-{shares:05d}.json" for share in range(shares)]
 
 
 def build_corpus(
@@ -47,45 +142,6 @@ def build_corpus(
         return descriptions
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def after_reading(
-    parts: Sequence[Path],
-    configuration: CorpusConfiguration,
-    shares: Mapping[str, int],
-    directory: Path,
-) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
-    """Run all passes over `parts`, records of `read_part`. Return the descriptions of the splits
-    and, by split, the records of the `shares` files that were written to `directory`."""
-    filters, beside, numbers = configuration.corpus.filters, parts[0].parent, range(len(parts))
-    leaks, removed = filters.remove_leakage, [beside / "removed.json"]
-    deduplicate(parts, filters.deduplicate, leaks, *removed)
-    corpus = SpooledCorpus(removed)
-    if configuration.decontaminates:
-        removed += [beside / f"overlap-{number:05d}.json" for number in numbers]
-        for number in numbers:
-            decontaminate(corpus, number, configuration, removed[1 + number])
-        corpus = SpooledCorpus(removed)
-    if (near := filters.near_duplicates).enabled:
-        signed = [beside / f"signed-{number:05d}.json" for number in numbers]
-        for number in numbers:
-            shape = {"words": near.words, "bands": near.bands, "rows": near.rows}
-            sign(corpus, number, signed[number], **shape)
-        removed.append(beside / "near.json")
-        cluster(corpus, signed, near, leaks, removed[-1])
-        corpus = SpooledCorpus(removed)
-    written: dict[str, list[Path]] = {}
-    # Train last: it is compared with what is held out.
-    for split in reversed(SPLITS):
-        written[split] = _written_records(directory, split, shares[split])
-        held_out = {s: records for s, records in written.items() if split == "train" != s}
-        for share, record in enumerate(written[split]):
-            write_file(corpus, split, share, shares[split], held_out, record)
-    return described_splits(corpus, written), written
-
-
-def _written_records(directory: Path, split: str, shares: int) -> list[Path]:
-    return [directory / f"{split}-{share:05d}-of-{shares:05d}.json" for share in range(shares)]
 
 
 def take_over(
@@ -120,7 +176,13 @@ def _put_in_place(
     with ExitStack() as together:
         for split, paths in parquet.items():
             for path, record in zip(paths, written[split], strict=True):
-                _link(record.with_suffix(".parquet"), together.enter_context(replacing(path)), now)
+                target = together.enter_context(replacing(path))
+                target.unlink(missing_ok=True)
+                try:
+                    os.link(record.with_suffix(".parquet"), target)
+                    os.utime(target, ns=(now, now))
+                except OSError:
+                    shutil.copyfile(record.with_suffix(".parquet"), target)
         for split, path in described.items():
             description = replace(descriptions[split], made_from=MadeFrom())
             description.write(together.enter_context(replacing(path)))
@@ -131,13 +193,3 @@ def remove_other_parts(directory: Path, current: str = "") -> None:
     for path in directory.glob("[0-9]" * 5):
         if path.name != current:
             shutil.rmtree(path)
-
-
-def _link(source: Path, target: Path, date: int) -> None:
-    """Make `target` the file `source`, without a copy if the file system allows it."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-        os.utime(target, ns=(date, date))
-    except OSError:
-        shutil.copyfile(source, target)

@@ -9,15 +9,13 @@ import lzma
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import repeat
 from typing import BinaryIO
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.config.corpus import Corpus
@@ -33,9 +31,9 @@ from mlm.corpus.formats import file_format
 from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
 from mlm.foundations.errors import MlmError
 
-#: Rows of a table that are read together, and about how many bytes at most; texts that are larger
-#: together become strings one by one.
-_ROWS, _BATCH_BYTES, _TOGETHER = 1024, 64 << 20, 8 << 20
+#: Rows of a table that are read together, and about how many bytes. Rows that share one large text
+#: have it in memory once each.
+_ROWS, _BATCH_BYTES = 128, 64 << 20
 _DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
 _BUFFER = 1 << 16
 _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
@@ -168,8 +166,7 @@ def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterato
     try:
         check_schema(name, pq.read_schema(stream), settings)
         columns = sorted({settings.text_column, settings.group_by} - {None})
-        # As dictionaries: a text that a thousand rows have is in memory once.
-        file, row = pq.ParquetFile(stream, buffer_size=1 << 20, read_dictionary=columns), 0
+        file, row = pq.ParquetFile(stream, buffer_size=1 << 20), 0
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
@@ -194,39 +191,25 @@ _READERS: dict[str, Callable[[BinaryIO, str, Corpus], Iterator[Document]]] = {
 
 
 def batch_documents(
-    batch: pa.RecordBatch, name: str, first_row: int, settings: Corpus
+    batch: pa.RecordBatch | pa.Table, name: str, first_row: int, settings: Corpus
 ) -> Iterator[Document]:
-    """Yield the documents of an Arrow batch whose first row is row `first_row` of `name`."""
+    """Yield the documents of Arrow data whose first row is row `first_row` of `name`."""
+    by, columns = settings.group_by, {}
     try:
-        texts = _values(batch.column(settings.text_column), name, first_row)
-        by = settings.group_by
-        groups = _values(batch.column(by), name, first_row) if by else repeat(None, len(batch))
-        for number, (text, group) in enumerate(zip(texts, groups, strict=True)):
-            where = f"{name}, row {first_row + number + 1}"
-            group = group_name(group, where, settings) if by else None
-            yield Document(_text_value(text, where, settings), group)
+        for column in {settings.text_column, by} - {None}:
+            columns[column] = batch.column(column).to_pylist()
     except UnicodeDecodeError as error:
         rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
         raise MlmError(f"{name}, {rows}: a text is not UTF-8 ({error}). Write it anew") from None
-
-
-def _values(column: pa.Array, name: str, first_row: int) -> Iterable[object]:
-    """Return the values of a column; if they are large together, one is made at a time."""
-    is_dictionary = pa.types.is_dictionary(column.type)
-    values = column.dictionary if is_dictionary else column
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return column.to_pylist()
-    sizes = pc.binary_length(values)
-    sizes = sizes.take(column.indices) if is_dictionary else sizes
-    if (pc.max(sizes).as_py() or 0) > LONGEST_DOCUMENT:
-        row = first_row + pc.index(pc.greater(sizes, LONGEST_DOCUMENT), True).as_py() + 1
-        raise MlmError(
-            f"{name}, row {row}: a text of more than {LONGEST_DOCUMENT >> 20} MiB. A document must "
-            "fit into memory: divide it"
-        )
-    if (pc.sum(sizes).as_py() or 0) > _TOGETHER:
-        return (value.as_py() for value in column)
-    return (column.dictionary_decode() if is_dictionary else column).to_pylist()
+    for number, text in enumerate(columns[settings.text_column]):
+        where = f"{name}, row {first_row + number + 1}"
+        if text and len(text) > LONGEST_DOCUMENT:
+            raise MlmError(
+                f"{where}: a text of more than {LONGEST_DOCUMENT >> 20} Mi characters. A document "
+                "must fit into memory: divide it"
+            )
+        group = group_name(columns[by][number], where, settings) if by else None
+        yield Document(_text_value(text, where, settings), group)
 
 
 def _text_value(value: object, where: str, settings: Corpus) -> str:

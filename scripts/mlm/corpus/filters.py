@@ -1,68 +1,35 @@
-"""The section `corpus.filters` applied to documents, and the count of each reason."""
+"""The section `corpus.filters` applied to documents one by one, and the count of each reason;
+docs/corpus.md has the interpretation of the published rules of what is good text.
+
+Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020, arXiv 1910.10683,
+section 2.2, and its authors' code.
+"""
 
 import difflib
 import importlib.util
+import re
 import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import NamedTuple
 
-from mlm.config.filters import CorpusFilters, LanguageFilter
+from mlm.config.filters import CorpusFilters, LanguageFilter, QualityRules
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
 from mlm.corpus.decoding import clean, is_clean
-from mlm.corpus.quality import Quality
 from mlm.foundations.errors import MlmError
 
 _LABEL = "__label__"
 _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirements-language.txt"
-
-
-class Language:
-    """The rules of `corpus.filters.language`, by a model in fastText's format (Joulin et al., 2016,
-    arXiv 1607.01759) such as lid.176.ftz. Raises MlmError if the library, a language or the model
-    is missing."""
-
-    def __init__(self, section: LanguageFilter):
-        self.rules: list[str] = []
-        if section.model is None:
-            return
-        self.rules = ["language.keep", "language.min_probability"]
-        self._labels = {f"{_LABEL}{language}" for language in section.keep}
-        self._min_probability = section.min_probability
-        key = f"corpus.filters.language.model: {section.model}"
-        if importlib.util.find_spec("fasttext") is None:
-            raise MlmError(
-                f"{key} needs the package fasttext-predict, which is not installed. Install it "
-                f"with\n  {_INSTALL}\nor set the key to null"
-            )
-        import fasttext
-
-        try:
-            self._model = fasttext.load_model(section.model)
-            labels = [name.removeprefix(_LABEL) for name in self._model.predict("a", k=-1)[0]]
-        except (ValueError, RuntimeError, MemoryError) as error:
-            raise MlmError(
-                f"{key} is no model of languages in fastText's format ({error}). Name one, such "
-                "as lid.176.ftz from fasttext.cc, or fetch it again"
-            ) from None
-        if unknown := [language for language in section.keep if language not in labels]:
-            close = difflib.get_close_matches(unknown[0], labels, n=3) or sorted(labels)[:10]
-            raise MlmError(
-                f"corpus.filters.language.keep: {section.model} knows no language {unknown[0]!r}; "
-                f"it has {len(labels)}, among them {', '.join(close)}"
-            )
-
-    def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """Return `text`, and the rule that leaves it out by its most likely language, if any."""
-        # fastText takes a line.
-        labels, probabilities = self._model.predict(" ".join(text.split()))
-        if not labels or labels[0] not in self._labels:
-            rule = "keep"
-        elif probabilities[0] < self._min_probability:
-            rule = "min_probability"
-        else:
-            return text, None
-        taken[f"language.{rule}"] = TakenByRule.of_one(len(text), text)
-        return text, rule
+_ELLIPSES = ("...", "…")
+_POLICIES = re.compile(
+    "terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
+)
+_CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
+_SENTENCE_END = re.compile(r"[.?!]+[\"'”’»)\]]*(?=\s|$)")
+_LETTER = re.compile(r"[^\W\d_]")
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
 
 
 class Filtered(NamedTuple):
@@ -149,3 +116,221 @@ def prepared(text: str, normalisation: str) -> tuple[str, Encoding]:
     if normalisation != "none" and not cleaned.isascii():
         cleaned = unicodedata.normalize(normalisation, cleaned)
     return cleaned, encoding
+
+
+class Language:
+    """The rules of `corpus.filters.language`, by a model in fastText's format (Joulin et al., 2016,
+    arXiv 1607.01759) such as lid.176.ftz. Raises MlmError if the library, a language or the model
+    is missing."""
+
+    def __init__(self, section: LanguageFilter):
+        self.rules: list[str] = []
+        if section.model is None:
+            return
+        self.rules = ["language.keep", "language.min_probability"]
+        self._labels = {f"{_LABEL}{language}" for language in section.keep}
+        self._min_probability = section.min_probability
+        key = f"corpus.filters.language.model: {section.model}"
+        if importlib.util.find_spec("fasttext") is None:
+            raise MlmError(
+                f"{key} needs the package fasttext-predict, which is not installed. Install it "
+                f"with\n  {_INSTALL}\nor set the key to null"
+            )
+        import fasttext
+
+        try:
+            self._model = fasttext.load_model(section.model)
+            labels = [name.removeprefix(_LABEL) for name in self._model.predict("a", k=-1)[0]]
+        except (ValueError, RuntimeError, MemoryError) as error:
+            raise MlmError(
+                f"{key} is no model of languages in fastText's format ({error}). Name one, such "
+                "as lid.176.ftz from fasttext.cc, or fetch it again"
+            ) from None
+        if unknown := [language for language in section.keep if language not in labels]:
+            close = difflib.get_close_matches(unknown[0], labels, n=3) or sorted(labels)[:10]
+            raise MlmError(
+                f"corpus.filters.language.keep: {section.model} knows no language {unknown[0]!r}; "
+                f"it has {len(labels)}, among them {', '.join(close)}"
+            )
+
+    def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """Return `text`, and the rule that leaves it out by its most likely language, if any."""
+        # fastText takes a line.
+        labels, probabilities = self._model.predict(" ".join(text.split()))
+        if not labels or labels[0] not in self._labels:
+            rule = "keep"
+        elif probabilities[0] < self._min_probability:
+            rule = "min_probability"
+        else:
+            return text, None
+        taken[f"language.{rule}"] = TakenByRule.of_one(len(text), text)
+        return text, rule
+
+
+class _Page:
+    """A document and its measures: numbers of words, or shares of the whole."""
+
+    def __init__(self, text: str, stop_words: Mapping[str, str]):
+        self.text, self._stop_words = text, stop_words
+        #: No n-gram of so many words occurs twice, so that no longer one does.
+        self._different = 1 << 30
+
+    @cached_property
+    def words(self) -> list[str]:
+        return self.text.split()
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return [line for line in map(str.strip, self.text.split("\n")) if line]
+
+    @cached_property
+    def paragraphs(self) -> list[str]:
+        return _PARAGRAPH_END.split(self.text.strip())
+
+    def mean_word_length(self) -> float:
+        return sum(map(len, self.words)) / len(self.words)
+
+    def symbols_per_word(self) -> float:
+        ellipses = sum(map(self.text.count, _ELLIPSES))
+        return max(self.text.count("#"), ellipses) / len(self.words)
+
+    def words_with_letter(self) -> float:
+        # Most words are letters alone, which is known at once.
+        return sum(w.isalpha() or bool(_LETTER.search(w)) for w in self.words) / len(self.words)
+
+    def stop_words(self) -> int:
+        return len({self._stop_words[form] for form in self._stop_words.keys() & set(self.words)})
+
+    def share_of_lines(self, matches: Callable[[str], bool]) -> float:
+        return sum(map(matches, self.lines)) / len(self.lines)
+
+    def top_n_gram(self, n: int) -> float:
+        """Return the share of the characters in the most frequent n-gram; 0 if none repeats."""
+        counts = Counter(_n_grams(self.words, n)) if n < self._different else Counter()
+        most = max(counts.values(), default=0)
+        if most < 2:
+            self._different = min(n, self._different)
+            return 0.0
+        length = max(sum(map(len, gram)) for gram, count in counts.items() if count == most)
+        return most * (length + n - 1) / len(self.text)
+
+    def duplicate_n_grams(self, n: int) -> float:
+        """Return the share of the characters in n-grams that repeat an earlier one, each once."""
+        earlier, characters, end = set(), 0, 0
+        for start, gram in enumerate(_n_grams(self.words, n) if n < self._different else ()):
+            if gram in earlier:
+                characters += sum(map(len, self.words[max(start, end) : start + n]))
+                end = start + n
+            earlier.add(gram)
+        if not end:
+            self._different = min(n, self._different)
+        return characters / len(self.text)
+
+    def duplicates(self, parts: Sequence[str]) -> float:
+        return (len(parts) - len(set(parts))) / len(parts)
+
+    def duplicate_characters(self, parts: Sequence[str]) -> float:
+        return (sum(map(len, parts)) - sum(map(len, set(parts)))) / len(self.text)
+
+
+def _n_grams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
+    return zip(*(words[start:] for start in range(n)), strict=False)
+
+
+#: The measure of each rule of whole pages, in the order in which the rules are tried.
+_OF_PAGES: dict[str, Callable[[_Page], float]] = {
+    "min_words": lambda page: len(page.words),
+    "max_words": lambda page: len(page.words),
+    "min_mean_word_length": _Page.mean_word_length,
+    "max_mean_word_length": _Page.mean_word_length,
+    "max_symbols_per_word": _Page.symbols_per_word,
+    "min_words_with_letter": _Page.words_with_letter,
+    "min_stop_words": _Page.stop_words,
+    "max_duplicate_paragraphs": lambda page: page.duplicates(page.paragraphs),
+    "max_duplicate_paragraph_characters": lambda page: page.duplicate_characters(page.paragraphs),
+    "max_bullet_lines": lambda page: page.share_of_lines(lambda line: line.startswith(("•", "-"))),
+    "max_ellipsis_lines": lambda page: page.share_of_lines(lambda line: line.endswith(_ELLIPSES)),
+    "max_duplicate_lines": lambda page: page.duplicates(page.lines),
+    "max_duplicate_line_characters": lambda page: page.duplicate_characters(page.lines),
+    **{f"max_top_{n}_gram": partial(_Page.top_n_gram, n=n) for n in (2, 3, 4)},
+    **{f"max_duplicate_{n}_grams": partial(_Page.duplicate_n_grams, n=n) for n in range(5, 11)},
+}
+#: Which lines each rule of lines takes, by its limit, in the order in which the rules are tried.
+_OF_LINES: dict[str, Callable[[str, int], bool]] = {
+    "max_word_length": lambda line, limit: max(map(len, line.split()), default=0) > limit,
+    "terminal_punctuation": lambda line, _: (
+        not line.endswith((".", "?", "!", '"')) or line.endswith(_ELLIPSES)
+    ),
+    "min_words_in_line": lambda line, limit: len(line.split(None, limit)) < limit,
+    "javascript_lines": lambda line, _: "javascript" in line.lower(),
+    "policy_lines": lambda line, _: _POLICIES.search(line.lower()) is not None,
+}
+
+
+#: What each rule of whole texts refuses, by its limit, once the rules of lines have been tried.
+_OF_TEXTS: dict[str, Callable[[str, int], bool]] = {
+    "lorem_ipsum": lambda text, _: "lorem ipsum" in text.lower(),
+    "curly_bracket": lambda text, _: "{" in text,
+    "min_sentences": lambda text, least: sum(map(_sentences, text.split("\n"))) < least,
+}
+
+
+class Quality:
+    """The rules of `corpus.filters.quality` that have a threshold."""
+
+    def __init__(self, section: QualityRules):
+        self._limits = {
+            rule: limit
+            for rule, limit in section
+            if rule != "stop_words" and limit is not None and limit is not False
+        }
+        self.rules = [f"quality.{rule}" for rule in self._limits]
+        self._stop_words = {
+            form: word.casefold()
+            for word in section.stop_words
+            for form in (word, word.lower(), word.capitalize(), word.upper())
+        }
+        self._of_pages, self._of_lines, self._of_texts = (
+            [rule for rule in rules if rule in self._limits]
+            for rules in (_OF_PAGES, ("citations", *_OF_LINES), _OF_TEXTS)
+        )
+
+    def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """Return what the rules leave of `text`, and the first that leaves all of it out, if
+        any."""
+        page, limits = _Page(text, self._stop_words), self._limits
+        for rule in self._of_pages:
+            limit, value = limits[rule], _OF_PAGES[rule](page)
+            if value < limit if rule.startswith("min") else value > limit:
+                break
+        else:
+            text = self._without_lines(text, taken) if self._of_lines else text
+            rules = (rule for rule in self._of_texts if _OF_TEXTS[rule](text, limits[rule]))
+            if (rule := next(rules, None)) is None:
+                return text, None
+        taken[f"quality.{rule}"] = TakenByRule.of_one(len(text), text)
+        return text, rule
+
+    def _without_lines(self, text: str, taken: dict[str, TakenByRule]) -> str:
+        lines, removed = [], {rule: [] for rule in self._of_lines}
+        for whole in filter(None, map(str.strip, text.split("\n"))):
+            line = whole
+            if "citations" in removed and (line := _CITATION.sub("", line)) != whole:
+                removed["citations"].append((len(whole) - len(line), whole))
+            for rule, takes in _OF_LINES.items():
+                if rule in removed and takes(line, self._limits[rule]):
+                    removed[rule].append((len(line), line))
+                    break
+            else:
+                lines.append(line)
+        for rule, texts in removed.items():
+            if texts:
+                characters = sum(count for count, _ in texts)
+                taken[f"quality.{rule}"] = TakenByRule.of_one(characters, texts[0][1])
+        return "\n".join(lines)
+
+
+def _sentences(line: str) -> int:
+    # A line without such an end is a sentence, too.
+    *ended, rest = _SENTENCE_END.split(line.strip())
+    return len(ended) + bool(rest)

@@ -35,8 +35,11 @@ def file_format(path: str) -> tuple[str, str | None]:
     return endings[-1], compression
 
 
-def unknown_format(path: str) -> str | None:
-    """Return the message of `file_format`, or None if the endings of `path` tell its format."""
+def unreadable(path: str) -> str | None:
+    """Return a sentence, with the remedy, if the file `path` was not fetched or is of an unknown
+    format; None if it can be read."""
+    if problem := not_fetched(path):
+        return problem
     try:
         file_format(path)
     except MlmError as error:

@@ -8,13 +8,15 @@ from functools import partial
 
 import datasets
 import huggingface_hub
-import pyarrow as pa
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import document_range
 from mlm.corpus.document_groups import Document
 from mlm.corpus.document_reading import batch_documents, check_schema
 from mlm.foundations.errors import MlmError
+
+#: Rows that are read together.
+_TOGETHER = 128
 
 
 def hub_streams(
@@ -60,23 +62,11 @@ def hub_streams(
 def _documents(
     split: datasets.Dataset, rows: range, where: str, corpus: Corpus
 ) -> Iterator[Document]:
-    """Yield the documents of `rows` of a split, read from its cache files one after the other."""
-    row = 0
-    # Not through the library: it maps the files, and all of them would count as memory.
-    for file in split.cache_files if rows else ():
-        with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as batches:
-            for batch in batches:
-                first = max(rows.start - row, 0)
-                wanted = batch.slice(first, max(rows.stop - row - first, 0))
-                yield from batch_documents(wanted, where, row + first, corpus)
-                row += len(batch)
-                if row >= rows.stop < split.num_rows:
-                    return
-    if rows and row != split.num_rows:
-        raise MlmError(
-            f"{where}: {row:,} rows in the cache, {split.num_rows:,} expected. Remove "
-            f"{split.cache_files[0]['filename']} and its neighbours, and run again"
-        )
+    """Yield the documents of `rows` of a split."""
+    start = rows.start
+    for table in split.select(rows).with_format("arrow").iter(_TOGETHER) if rows else ():
+        yield from batch_documents(table, where, start, corpus)
+        start += len(table)
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:

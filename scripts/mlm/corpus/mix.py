@@ -4,7 +4,6 @@ With weight 2.3, every document of train is used twice, and three in ten a third
 1,024 in a row, those with the lowest keyed hashes. Held-out splits have each once.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mlm.corpus.artefacts import Mixed, ReadPart
+from mlm.corpus.artefacts import ReadPart
+from mlm.corpus.document_groups import keyed_hash
 from mlm.foundations.errors import MlmError
 
 _BLOCK = 1024
@@ -35,19 +35,20 @@ class Choice:
 
     def _before(self, number: int) -> int:
         start = number // _BLOCK * _BLOCK
-        return math.floor(start * self.share) + int(self.mask(start, number).sum())
+        return math.floor(start * self.share) + int(self._block(start)[: number - start].sum())
 
-    def mask(self, first: int | None = None, stop: int | None = None) -> np.ndarray:
+    def mask(self) -> np.ndarray:
         """Return which of the documents from `first` to `stop` are in the share, bool."""
-        first, stop = self.first if first is None else first, self.stop if stop is None else stop
-        blocks = [np.empty(0, bool)]
-        for start in range(first // _BLOCK * _BLOCK, stop, _BLOCK):
-            end = min(start + _BLOCK, self.total)
-            block = np.zeros(end - start, bool)
-            order = np.argsort(_hashes(np.arange(start, end), self.key), kind="stable")
-            block[order[: math.floor(end * self.share) - math.floor(start * self.share)]] = True
-            blocks.append(block[max(first - start, 0) : stop - start])
-        return np.concatenate(blocks)
+        start = self.first // _BLOCK * _BLOCK
+        blocks = [self._block(block) for block in range(start, self.stop, _BLOCK)]
+        return np.concatenate([np.empty(0, bool), *blocks])[self.first - start : self.stop - start]
+
+    def _block(self, start: int) -> np.ndarray:
+        end = min(start + _BLOCK, self.total)
+        block = np.zeros(end - start, bool)
+        order = np.argsort(_hashes(np.arange(start, end), self.key), kind="stable")
+        block[order[: math.floor(end * self.share) - math.floor(start * self.share)]] = True
+        return block
 
 
 def _hashes(numbers: np.ndarray, key: int) -> np.ndarray:
@@ -70,7 +71,7 @@ class Segment:
 def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) -> list[Segment]:
     """Return what is written of `split`, in order, of `parts` with so many `remaining` documents
     each; of a mix, epoch by epoch. Raises MlmError for a source of which none is taken."""
-    if split != "train" or any(part.mixed is None for part in parts):
+    if split != "train" or parts[0].mixed is None:
         return [Segment(number, count) for number, count in enumerate(remaining)]
     totals, first = {part.mixed.name: 0 for part in parts}, []
     for part, count in zip(parts, remaining, strict=True):
@@ -85,16 +86,11 @@ def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) ->
                 written.append(Segment(number, count))
             elif share > 0:
                 stop, total = first[number] + count, totals[source.name]
-                choice = Choice(first[number], stop, total, share, _key(source, epoch))
+                key = keyed_hash(source.seed, f"{source.name} {epoch}".encode())
+                choice = Choice(first[number], stop, total, share, key)
                 written.append(Segment(number, choice.count, choice))
     _refuse_empty_sources(parts, written, totals)
     return written
-
-
-def _key(source: Mixed, epoch: int) -> int:
-    data = f"{source.name} {epoch}".encode()
-    digest = hashlib.blake2b(data, digest_size=8, key=b"%d" % source.seed).digest()
-    return int.from_bytes(digest, "big")
 
 
 def _refuse_empty_sources(

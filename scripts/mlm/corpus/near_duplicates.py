@@ -1,135 +1,135 @@
-"""Links between documents that share most of their words, found outside of memory: their MinHash
-signatures (Broder 1997) share a key and agree in a share of `threshold` or more."""
+"""Near-duplicates: documents whose MinHash signatures (Broder 1997) share the key of a band and
+agree in a share of `threshold` or more are linked, outside of memory; of those that links join
+(union-find, Tarjan 1975), the first document stays."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
-from mlm.corpus.artefacts import PassRecord, ReadPart
+from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, PassRecord
 from mlm.corpus.buckets import Buckets, BucketWriter
-from mlm.corpus.deduplication import KEPT, PRECEDENCE
+from mlm.corpus.deduplication import NEAR_DUPLICATE, NEAR_LEAKED, PRECEDENCE, verdicts_of
 from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.words import ngram_hashes, ngrams, scrambled, word_hashes
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
+from mlm.foundations.errors import MlmError
 
-#: Number of values of the first bits of a key, by which keys are gathered.
-_KEY_BUCKETS = 1024
-_KEY = np.dtype([("key", "<u8"), ("row", "<u4")])
+_KEY = np.dtype([("key", "u8"), ("number", "i8")])
 #: A link: the numbers of two documents (`Numbering`), the smaller one first.
-LINK = np.dtype(("<i8", 2))
-#: Keys that are compared together.
-_COMPARED = 1 << 19
-#: Pairs whose signatures are in memory together.
-_PAIRS = 1 << 16
+_LINK = np.dtype(("i8", 2))
+#: Keys that are compared together, about; pairs whose signatures are in memory together.
+_COMPARED, _PAIRS = 1 << 19, 1 << 16
 #: A document is compared with the first one of the same key, and with so many before it.
 _WINDOW = 32
+#: Documents, or links, that are in memory together; n-grams that are hashed together.
+_CHUNK, _BLOCK = 1 << 20, 1 << 15
+#: Shown of a split: clusters, documents of each, other removed documents; characters of a text.
+_CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
 
 
-class Numbering:
-    """Numbers of the documents of all parts: test, validation, train, each in the order of parts. A
-    part's `rows` are its own documents, one split after the other."""
-
-    def __init__(self, parts: Sequence[ReadPart]):
-        counts = np.array([[p.splits[s].documents for p in parts] for s in PRECEDENCE], np.int64)
-        self.documents = int(counts.sum())
-        self._starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
-        self._first_rows = np.cumsum(counts, axis=0) - counts
-        self._split_ends = np.cumsum(counts.sum(axis=1))
-
-    def split(self, split: str) -> range:
-        """Return the numbers of the documents of `split`."""
-        start, end = np.append(0, self._split_ends)[PRECEDENCE.index(split) :][:2].tolist()
-        return range(start, end)
-
-    def numbers(self, part: int, rows: np.ndarray) -> np.ndarray:
-        """Return the numbers of `rows` of `part`."""
-        split = np.searchsorted(self._first_rows[1:, part], rows, "right")
-        return rows - self._first_rows[split, part] + self._starts[split, part]
-
-    def positions(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return part, split (an index in `PRECEDENCE`) and index in both of each of `numbers`."""
-        starts = self._starts.ravel()
-        # Of equal starts, all but the last are of parts without documents.
-        index = np.searchsorted(starts, numbers, "right") - 1
-        split, part = np.divmod(index, self._starts.shape[1])
-        return part, split, numbers - starts[index]
-
-    def rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return part and row of each of `numbers`."""
-        part, split, index = self.positions(numbers)
-        return part, self._first_rows[split, part] + index
+def _bucket_bits(corpus: SpooledCorpus, near: NearDuplicates) -> int:
+    """Return by how many of their first bits keys are gathered."""
+    return min((corpus.numbering.documents * near.bands // _COMPARED).bit_length(), 16)
 
 
-def sign(
-    corpus: SpooledCorpus, part: int, record: Path, *, words: int, bands: int, rows: int
-) -> None:
+def sign(corpus: SpooledCorpus, part: int, near: NearDuplicates, record: Path) -> None:
     """Write beside `record` the signatures of the documents that are left of `part`, and the keys
-    of their bands; see the settings of these names. Raises MlmError if a spool is damaged."""
+    of their bands. Raises MlmError if a spool is damaged."""
     corpus.check(part, *PRECEDENCE)
-    hashes, first_row = bands * rows, 0
+    hashes, bits, row = near.bands * near.rows, _bucket_bits(corpus, near), 0
     with (
         replacing(record.with_suffix(".signatures")) as signatures,
         replacing(record.with_suffix(".keys")) as keys,
         open(signatures, "wb") as file,
-        closing(BucketWriter(keys, _KEY, _KEY_BUCKETS)) as writer,
+        closing(BucketWriter(keys, _KEY, 1 << bits)) as writer,
     ):
         for split in PRECEDENCE:
-            verdicts, start = corpus.verdicts(part, split), 0
-            for batch in corpus.read(part, split):
-                indices = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
-                texts = batch.column("text").take(indices).to_pylist()
-                shingles, counts = shingle_hashes(*word_hashes(texts), words)
+            numbers, kept = corpus.numbering.documents_of(split, part), corpus.kept(part, split)
+            for batch in corpus.read(part, split, kept):
+                indices, kept = kept[: len(batch)], kept[len(batch) :]
+                words = word_hashes(batch.column("text").to_pylist())
+                shingles, counts = shingle_hashes(*words, near.words)
                 smallest = minhashes(shingles, counts, hashes)
-                signed = np.zeros((len(batch), hashes), np.uint8)
-                signed[indices] = low_bytes(smallest)
-                file.write(signed.tobytes())
+                # A row for each document of the part; nobody reads those of removed ones.
+                signed = np.zeros((indices[-1] - indices[0] + 1, hashes), np.uint8)
+                signed[indices - indices[0]] = low_bytes(smallest)
+                file.seek((row + int(indices[0])) * hashes)
+                signed.tofile(file)
                 some = counts > 0
-                records = np.empty((int(some.sum()), bands), _KEY)
-                records["key"] = band_keys(smallest[some], bands)
-                records["row"] = (first_row + indices[some])[:, None]
-                writer.add(records.ravel(), records["key"].ravel() >> np.uint64(54))
-                start += len(batch)
-                first_row += len(batch)
-    PassRecord(len(corpus.parts)).write(record)
+                records = np.empty((int(some.sum()), near.bands), _KEY)
+                records["key"] = band_keys(smallest[some], near.bands)
+                records["number"] = (numbers.start + indices[some])[:, None]
+                buckets = records["key"] >> np.uint64(48) >> np.uint64(16 - bits)
+                writer.add(records.ravel(), buckets.ravel())
+            row += len(numbers)
+    PassRecord(len(corpus.parts), (0, 0)).write(record)
 
 
-class SignedCorpus:
-    """The signatures and keys beside the records `signed`; with `leaks`, splits are linked, too."""
+def cluster(
+    corpus: SpooledCorpus, signed: Sequence[Path], near: NearDuplicates, leaks: bool, record: Path
+) -> None:
+    """Note in `record` the near-duplicates to remove, given the records of `sign`: all but the
+    first of a cluster. One linked with a split of higher precedence, directly or through others, is
+    leaked; without `leaks`, splits are apart. Raises MlmError for damaged files and if more than
+    `largest_share` would go."""
+    numbering, splits, removed = corpus.numbering, {}, 0
+    for path in signed:
+        check_outputs(path, [path.with_suffix(".signatures"), path.with_suffix(".keys")])
+    with (
+        TemporaryDirectory(prefix=".near-", dir=record.parent) as scratch,
+        verdicts_of(record, range(numbering.documents)) as verdicts,
+    ):
+        links = Path(scratch, "links")
+        with open(links, "wb") as file:
+            for pairs in _Links(corpus, signed, near, leaks).by_bucket():
+                pairs.tofile(file)
+        clusters = _Clusters(Path(scratch, "parents"), numbering.documents)
+        for split in PRECEDENCE:
+            documents = numbering.documents_of(split)
+            # Only now, so that no held-out documents are joined by one of train.
+            for pairs in _pairs(links, documents):
+                clusters.join(pairs)
+            numbers, firsts = clusters.not_first(documents)
+            verdicts[numbers] = np.where(firsts < documents.start, NEAR_LEAKED, NEAR_DUPLICATE)
+            splits[split] = _described(corpus, numbers, firsts)
+            removed += len(numbers)
+        total = sum(sum(corpus.remaining(split)) for split in PRECEDENCE)
+        if removed > near.largest_share * total:
+            raise _refusal(removed, total, near, splits)
+    PassRecord(len(corpus.parts), (0, numbering.documents), near=splits).write(record)
+
+
+class _Links:
+    """Finds the links of documents; with `leaks`, those of different splits, too."""
 
     def __init__(
-        self, parts: Sequence[ReadPart], signed: Sequence[Path], near: NearDuplicates, leaks: bool
+        self, corpus: SpooledCorpus, signed: Sequence[Path], near: NearDuplicates, leaks: bool
     ):
-        self._numbering, self._signed, self._leaks = Numbering(parts), signed, leaks
+        self._numbering, self._leaks = corpus.numbering, leaks
+        self._buckets = 1 << _bucket_bits(corpus, near)
         self._hashes = near.bands * near.rows
         self._enough = near.threshold * self._hashes
-        for record in signed:
-            check_outputs(record, [record.with_suffix(".signatures"), record.with_suffix(".keys")])
+        self._keys = [Buckets(p.with_suffix(".keys"), _KEY, self._buckets) for p in signed]
+        self._signatures = [path.with_suffix(".signatures") for path in signed]
+        counts = self._numbering.counts
+        self._first_rows = np.cumsum(counts, axis=0) - counts
 
-    def write_links(self, path: Path) -> None:
-        """Write to `path` the links (`LINK`) of documents with a key in common."""
-        files = [
-            Buckets(record.with_suffix(".keys"), _KEY, _KEY_BUCKETS) for record in self._signed
-        ]
-        with open(path, "wb") as file:
-            for buckets in _compared_together(sum(keys.counts for keys in files)):
-                records = [keys.read(buckets.start, buckets.stop) for keys in files]
-                rows = [of_part["row"].astype(int) for of_part in records]
-                numbers = [self._numbering.numbers(*part) for part in enumerate(rows)]
-                keys = np.concatenate([of_part["key"] for of_part in records])
-                links = self._links(keys, np.concatenate(numbers))
-                file.write(links.astype("<i8").tobytes())
+    def by_bucket(self) -> Iterator[np.ndarray]:
+        """Yield the links among documents with a key in common, [links, 2]."""
+        for bucket in range(self._buckets):
+            records = np.concatenate([keys.read(bucket) for keys in self._keys])
+            records = records[np.lexsort([records["number"], records["key"]])]
+            yield self._links(records["key"], records["number"])
 
     def _links(self, keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the links among documents with a key in common, [links, 2]."""
-        order = np.lexsort([numbers, keys])
-        keys, numbers = keys[order], numbers[order]
         begins = np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]
         if not self._leaks:
-            begins[1:] |= np.diff(self._numbering.positions(numbers)[1]) > 0
+            begins[1:] |= np.diff(self._numbering.positions(numbers)[0]) > 0
         indices = np.arange(len(numbers))
         firsts = np.maximum.accumulate(np.where(begins, indices, 0))
         later = np.flatnonzero(firsts < indices)
@@ -151,35 +151,105 @@ class SignedCorpus:
         alike = np.empty(len(some), bool)
         for start in range(0, len(some), _PAIRS):
             pairs = slice(start, start + _PAIRS)
-            one, other = self._signatures(some[pairs]), self._signatures(others[pairs])
+            one, other = self._signed(some[pairs]), self._signed(others[pairs])
             alike[pairs] = (one == other).sum(axis=1) >= self._enough
         return alike
 
-    def _signatures(self, numbers: np.ndarray) -> np.ndarray:
+    def _signed(self, numbers: np.ndarray) -> np.ndarray:
         """Return the signatures of documents, uint8 [documents, hashes]."""
-        parts, rows = self._numbering.rows(numbers)
+        splits, parts, indices = self._numbering.positions(numbers)
+        rows = self._first_rows[splits, parts] + indices
         signatures = np.empty((len(numbers), self._hashes), np.uint8)
         for part in np.unique(parts):
             of_part = parts == part
             # Mapped anew each time, so that what was read of it does not stay in memory.
-            file = np.memmap(self._signed[part].with_suffix(".signatures"), np.uint8, "r")
+            file = np.memmap(self._signatures[part], np.uint8, "r")
             signatures[of_part] = file.reshape(-1, self._hashes)[rows[of_part]]
         return signatures
 
 
-def _compared_together(counts: np.ndarray) -> Iterator[range]:
-    """Yield all buckets in their order, as many at a time as are compared together; at least
-    one."""
-    first = 0
-    while first < len(counts):
-        sizes = np.cumsum(counts[first:])
-        stop = first + max(1, int(np.searchsorted(sizes, _COMPARED, "right")))
-        yield range(first, stop)
-        first = stop
+class _Clusters:
+    """Clusters of documents: parents, in a new file, lead to the first document of each."""
+
+    def __init__(self, path: Path, size: int):
+        # All is written before it is mapped: on a full disk, a mapped gap would kill the process.
+        with open(path, "wb") as file:
+            for start in range(0, max(size, 1), _CHUNK):
+                np.arange(start, min(start + _CHUNK, max(size, 1))).tofile(file)
+        self._parents = np.memmap(path, np.int64, "r+")
+
+    def join(self, pairs: np.ndarray) -> None:
+        """Join the clusters of each of `pairs` [links, 2] of documents."""
+        while len(pairs):
+            roots = self._first(pairs)
+            pairs = roots[roots[:, 0] != roots[:, 1]]
+            # Each below the smallest that it is linked to; other links wait for the next round.
+            np.minimum.at(self._parents, pairs.max(axis=1), pairs.min(axis=1))
+
+    def _first(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the first document of the cluster of each of `numbers`."""
+        roots = self._parents[numbers]
+        while len(roots) and ((above := self._parents[roots]) != roots).any():
+            roots = above
+        self._parents[numbers] = roots
+        return np.asarray(roots)
+
+    def not_first(self, documents: range) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of `documents` that are not the first of their clusters, and the first."""
+        parts = [np.empty((2, 0), np.int64)]
+        for start in range(documents.start, documents.stop, _CHUNK):
+            numbers = np.arange(start, min(start + _CHUNK, documents.stop))
+            both = np.stack([numbers, self._first(numbers)])
+            parts.append(both[:, both[0] != both[1]])
+        numbers, firsts = np.concatenate(parts, axis=1)
+        return numbers, firsts
 
 
-#: n-grams that are hashed together.
-_BLOCK = 1 << 15
+def _pairs(links: Path, documents: range) -> Iterator[np.ndarray]:
+    """Yield the links of `documents` with each other and with those before, by chunks."""
+    with open(links, "rb") as file:
+        while len(pairs := np.fromfile(file, _LINK, _CHUNK)):
+            later = pairs[:, 1]
+            yield pairs[(later >= documents.start) & (later < documents.stop)]
+
+
+def _described(
+    corpus: SpooledCorpus, numbers: np.ndarray, firsts: np.ndarray
+) -> NearDuplicatesOfSplit:
+    """Describe what a split loses: documents `numbers` of clusters that begin with `firsts`."""
+
+    def beginning(number: int) -> tuple[str, str]:
+        """Return the beginning of a document, and its split."""
+        split, part, index = corpus.numbering.positions(np.array([number]))
+        (batch,) = corpus.read(int(part[0]), PRECEDENCE[split[0]], index)
+        text = batch.column("text")[0].as_py()
+        short = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return short, PRECEDENCE[split[0]]
+
+    clusters, sizes = np.unique(firsts, return_counts=True)
+    largest = []
+    # Of equal ones the first.
+    for index in np.argsort(-sizes, kind="stable")[:_CLUSTERS]:
+        members = numbers[firsts == clusters[index]][:_OF_CLUSTER]
+        texts = tuple(beginning(number)[0] for number in members)
+        largest.append(Cluster(int(sizes[index]), *beginning(clusters[index]), texts))
+    chosen = np.unique(np.arange(_SAMPLES) * len(numbers) // _SAMPLES) if len(numbers) else []
+    samples = [NearDuplicate(beginning(numbers[n])[0], *beginning(firsts[n])) for n in chosen]
+    return NearDuplicatesOfSplit(len(clusters), tuple(largest), tuple(samples))
+
+
+def _refusal(
+    removed: int, total: int, near: NearDuplicates, splits: dict[str, NearDuplicatesOfSplit]
+) -> MlmError:
+    largest = max((c for one in splits.values() for c in one.largest), key=lambda c: c.removed)
+    return MlmError(
+        f"{removed:,} of {total:,} documents ({removed / total:.1%}) would be left out as "
+        "near-duplicates; at most the share corpus.filters.near_duplicates.largest_share, "
+        f"{near.largest_share}, is expected. The largest cluster loses {largest.removed:,} "
+        f"to the document that begins {largest.kept[:80]!r}. Raise threshold from "
+        f"{near.threshold}, or words from {near.words}; or largest_share, if the corpus is like "
+        "that"
+    )
 
 
 def shingle_hashes(

@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 from mlm.corpus.decoding import LONGEST_DOCUMENT
@@ -50,25 +51,22 @@ def table_rows(
                 raise _StrayQuote
             yield numbered[1]
 
-    def reader() -> Iterator[list[str]]:
-        quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-        return csv.reader(recorded(), delimiter=separator, quoting=quoting, strict=True)
-
-    rows = reader()
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = partial(csv.reader, delimiter=separator, quoting=quoting, strict=True)
+    rows = reader(recorded())
     while True:
         consumed.clear()
         try:
             row = next(rows, None)
         except (_StrayQuote, csv.Error) as error:
+            where = f"{name}, line {consumed[0][0]}"
             if separator != "\t" or not are_rows():
-                where = f"{name}, line {consumed[0][0]}"
                 raise MlmError(f"{where}: {error}. {QUOTES_ADVICE}{remedy}") from None
             if not is_noted:
-                where = f"{name}, line {consumed[0][0]}"
                 print(f"Note: {where}: a double quote is taken as text", file=sys.stderr)
             is_noted, lines = True, chain(consumed[1:], lines)
             del consumed[1:]
-            rows, fields = reader(), consumed[0][1].rstrip("\r\n").split(separator)
+            rows, fields = reader(recorded()), consumed[0][1].rstrip("\r\n").split(separator)
             row = [_unquoted(field) for field in fields]
         if row is None:
             break
@@ -84,13 +82,10 @@ def table_rows(
             f"{name}, lines {joined}: one quoted field, though each of these lines has the "
             f"{width - 1} separators of a row, as if a double quote were stray"
         )
-        _refuse_or_warn(stray, is_meant, remedy)
-
-
-def _refuse_or_warn(stray: str, is_meant: bool, remedy: str) -> None:
-    if not is_meant:
-        raise MlmError(f"{stray}. {QUOTES_ADVICE}{remedy}. If it is one field, give a .jsonl file")
-    print(f"Warning: {stray}", file=sys.stderr)
+        if not is_meant:
+            advice = f"{QUOTES_ADVICE}{remedy}. If it is one field, give a .jsonl file"
+            raise MlmError(f"{stray}. {advice}")
+        print(f"Warning: {stray}", file=sys.stderr)
 
 
 def _unquoted(field: str) -> str:

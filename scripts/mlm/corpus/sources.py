@@ -20,7 +20,7 @@ from mlm.corpus.document_groups import Document, grouped_per
 from mlm.corpus.document_reading import documents_of_file
 from mlm.corpus.embedded_corpus import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
 from mlm.corpus.formats import recorded_path
-from mlm.corpus.parts import Part, SplitFiles
+from mlm.corpus.source_files import Part, SplitFiles
 from mlm.foundations.digests import FileMemory
 
 #: Digests of source files that this process has read for one purpose and needs for another.

@@ -1,13 +1,15 @@
 """Documents on disk in order, in batches that bound memory, and those of them that passes keep."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.artefacts import NOTHING, PassRecord, ReadPart, TakenByRule, add_taken
-from mlm.corpus.deduplication import KEPT, Removed
+from mlm.corpus.buckets import BucketWriter
+from mlm.corpus.deduplication import KEPT, PRECEDENCE, REASONS, Numbering, write_digests
 from mlm.corpus.mix import Segment, segments
 from mlm.foundations.artefacts import check_outputs
 
@@ -18,43 +20,35 @@ BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
 _PIECE = 1 << 18
 _SPOOLED = pa.schema([("text", pa.string()), ("group", pa.string())])
-#: In the place of a verdict: kept, but not in the share of a mix that is being written.
-_NOT_CHOSEN = 255
 
 
 class Spool:
-    """Writes documents to a file in batches: `rows` has their sizes, and `on_batch` gets each."""
+    """Writes the documents of `split` to a file in batches, of which `rows` has the sizes, and
+    their digests to a file of the part."""
 
-    def __init__(self, path: Path, on_batch: Callable[[list[bytes]], None]):
+    def __init__(self, path: Path, split: str, digests: BucketWriter):
         self.rows: list[int] = []
+        self._split, self._digests = split, digests
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
-        self._on_batch = on_batch
         self._texts: list[bytes] = []
-        self._groups: list[bytes] = []
+        self._groups: list[str | None] = []
         self._size = 0
 
     def add(self, document: bytes, group: str | None) -> None:
-        """Append a document (its UTF-8 bytes, not empty) and its group's name; either all documents
-        of a spool have one, or none has."""
-        if self._texts and self._size + len(document) > BATCH_BYTES:
+        """Append a document (its UTF-8 bytes) and its group's name."""
+        if self._size + len(document) > BATCH_BYTES or len(self._texts) == BATCH_DOCUMENTS:
             self._flush()
         self._texts.append(document)
-        if group is not None:
-            self._groups.append(group.encode("utf-8"))
+        self._groups.append(group)
         self._size += len(document)
-        if len(self._texts) == BATCH_DOCUMENTS:
-            self._flush()
 
     def _flush(self) -> None:
         if texts := self._texts:
-            groups = (
-                string_array(self._groups) if self._groups else pa.nulls(len(texts), pa.string())
-            )
-            batch = pa.record_batch([string_array(texts), groups], schema=_SPOOLED)
-            self._writer.write_batch(batch)
+            columns = [pa.array(texts, pa.string()), pa.array(self._groups, pa.string())]
+            self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
+            write_digests(self._digests, self._split, sum(self.rows), texts)
             self.rows.append(len(texts))
-            self._on_batch(texts)
         self._texts, self._groups, self._size = [], [], 0
 
     def close(self) -> None:
@@ -71,23 +65,24 @@ def part_record(directory: Path, part: int) -> Path:
 
 class SpooledCorpus:
     """The documents of all parts, in order, without those that passes with the records `removed`
-    removed; `near` describes the near-duplicates by split. Raises MlmError for damaged numbers
+    removed; `near` describes the near-duplicates by split. Raises MlmError for damaged verdicts
     beside a record."""
 
     def __init__(self, removed: Iterable[str | Path]):
-        paths = list(map(Path, removed))
-        records = list(map(PassRecord.read, paths))
-        numbers = [path.with_suffix(".numbers") for path in paths]
-        for path, beside in zip(paths, numbers, strict=True):
-            check_outputs(path, [beside])
-        parts = records[0].parts
-        self._records = [part_record(paths[0].parent, number) for number in range(parts)]
+        self._passes = {path.with_suffix(".verdicts"): path for path in map(Path, removed)}
+        for verdicts, path in self._passes.items():
+            check_outputs(path, [verdicts])
+        self._passes = {path: PassRecord.read(record) for path, record in self._passes.items()}
+        first, *_ = self._passes
+        parts = range(self._passes[first].parts)
+        self._records = [part_record(first.parent, number) for number in parts]
         self.parts = list(map(ReadPart.read, self._records))
-        self.group_by = self.parts[0].group_by
-        self.removed = Removed(numbers, parts)
+        self.numbering, self.group_by = Numbering(self.parts), self.parts[0].group_by
+        records = self._passes.values()
         self.near = next((record.near for record in records if record.near is not None), None)
         self._decontaminated = [record.rules for record in records if record.rules is not None]
         self.is_decontaminated = bool(self._decontaminated)
+        self.removed = cache(self._removed)
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """Return what each rule took of `split`; None: no rule was on."""
@@ -98,14 +93,31 @@ class SpooledCorpus:
             add_taken(counts, taken if split == "train" else dict.fromkeys(taken, NOTHING))
         return counts or None
 
+    def _removed(self, split: str) -> np.ndarray:
+        """Return how many documents of `split` passes removed, by REASONS: [parts, reasons]."""
+        verdicts = (self._verdicts(part, split) for part in range(len(self.parts)))
+        return np.stack([np.bincount(one, minlength=len(REASONS) + 1)[1:] for one in verdicts])
+
     def remaining(self, split: str) -> list[int]:
         """Return the number of documents of `split` in each part that no pass removed."""
-        removed = self.removed.counts(split).sum(axis=1).tolist()
-        return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
+        removed = self.removed(split).sum(axis=1)
+        return (self.numbering.counts[PRECEDENCE.index(split)] - removed).tolist()
 
-    def verdicts(self, part: int, split: str) -> np.ndarray:
+    def _verdicts(self, part: int, split: str) -> np.ndarray:
         """Return a byte for each document of `split` in `part`: KEPT, or why it is removed."""
-        return self.removed.verdicts(part, split, self.parts[part].splits[split].documents)
+        numbers = self.numbering.documents_of(split, part)
+        verdicts = np.full(len(numbers), KEPT, np.uint8)
+        for path, record in self._passes.items():
+            first, stop = record.numbers
+            if first <= numbers.start < numbers.stop <= stop:
+                # Each pass looks only at documents that those before it kept.
+                offset = numbers.start - first
+                verdicts |= np.fromfile(path, np.uint8, len(numbers), offset=offset)
+        return verdicts
+
+    def kept(self, part: int, split: str) -> np.ndarray:
+        """Return the indices of the documents of `split` in `part` that no pass removed."""
+        return np.flatnonzero(self._verdicts(part, split) == KEPT)
 
     def check(self, part: int, *splits: str) -> None:
         """Raise MlmError if a spool of `part` is not what was written."""
@@ -113,29 +125,21 @@ class SpooledCorpus:
         check_outputs(record, [record.with_suffix(f".{split}") for split in splits])
 
     def read(
-        self,
-        part: int,
-        split: str,
-        verdicts: np.ndarray | None = None,
-        wanted: range | None = None,
+        self, part: int, split: str, indices: np.ndarray | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the documents of `split` in `part` that `verdicts` keep, of these those with the
-        numbers `wanted` (None: all), batch by batch."""
-        spooled, start, number = self.parts[part].splits[split], 0, 0
-        verdicts = np.full(spooled.documents, KEPT, np.uint8) if verdicts is None else verdicts
-        wanted = range(spooled.documents) if wanted is None else wanted
+        """Yield the documents of `split` in `part` that have `indices` (sorted; None: all), batch
+        by batch."""
+        sizes, start = self.parts[part].splits[split].batches, 0
+        indices = np.arange(sum(sizes)) if indices is None else indices
         path = str(self._records[part].with_suffix(f".{split}"))
         with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
-            for index, size in enumerate(spooled.batches):
-                mask = verdicts[start : start + size] == KEPT
-                count = int(mask.sum())
-                first, last = max(wanted.start - number, 0), min(wanted.stop - number, count)
+            for number, size in enumerate(sizes):
+                first, last = np.searchsorted(indices, [start, start + size])
                 if first < last:
-                    batch = reader.get_batch(index)
-                    if count < size:
-                        batch = batch.filter(numpy_array(mask))
-                    yield batch.slice(first, last - first)
-                start, number = start + size, number + count
+                    batch = reader.get_batch(number)
+                    some = numpy_array(indices[first:last] - start)
+                    yield batch if last - first == size else batch.take(some)
+                start += size
 
     def segments(self, split: str) -> list[Segment]:
         """Return what is written of `split`, in order."""
@@ -146,32 +150,19 @@ class SpooledCorpus:
         they are damaged."""
         start = 0
         for segment in self.segments(split):
-            part, size = segment.part, segment.documents
-            of_segment = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
-            start += size
-            if of_segment:
-                self.check(part, split)
-                verdicts = self.verdicts(part, split)
-                if segment.choice:
-                    chosen = segment.choice.mask()
-                    verdicts[np.flatnonzero(verdicts == KEPT)[~chosen]] = _NOT_CHOSEN
-                yield from self.read(part, split, verdicts, of_segment)
-
-
-def string_array(texts: Sequence[bytes]) -> pa.Array:
-    """Return an array of the strings with these UTF-8 bytes."""
-    ends = np.zeros(len(texts) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=ends[1:])
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+            first, last = (max(edge - start, 0) for edge in (wanted.start, wanted.stop))
+            if first < min(last, segment.documents):
+                self.check(segment.part, split)
+                kept = self.kept(segment.part, split)
+                chosen = kept[segment.choice.mask()] if segment.choice else kept
+                yield from self.read(segment.part, split, chosen[first:last])
+            start += segment.documents
 
 
 def numpy_array(values: np.ndarray) -> pa.Array:
     """Return `values` as an array of Arrow. `pyarrow.array` would import pandas: 50 MB."""
-    if values.dtype == bool:
-        return numpy_array(values.view(np.uint8)).cast(pa.bool_())
-    kind, buffers = pa.from_numpy_dtype(values.dtype), [None, pa.py_buffer(values)]
-    return pa.Array.from_buffers(kind, len(values), buffers)
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def in_pieces(texts: pa.Array) -> Iterator[pa.Array]:

@@ -1,22 +1,32 @@
 """The stage from the corpus to the tokenizer's files and its statistics."""
 
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import FrequentToken, Pretrained, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder, write_tokenizer
 from mlm.tokenizer.pretrained import check_ids, load_pretrained
 from mlm.tokenizer.training import train_tokenizer
-from mlm.tokenizer.unknown_text import refuse_unknown_text
 
 #: Number of the most frequent tokens that are shown.
 _TOP = 20
 #: Bytes of a split's text that are measured; a larger one gives stretches at equal distances.
 MOST_BYTES = 200_000_000
+#: Largest share of tokens or of characters that may be unknown. A vocabulary that suits its text
+#: stays far below 1 %; with 5 %, a sample of 64 tokens has three that teach nothing but "unknown".
+_LARGEST_UNKNOWN_SHARE = 0.05
+#: A token has about so many characters: each that character_coverage leaves out spoils one.
+_CHARACTERS_A_TOKEN = 5
+#: Bytes of text that are searched for unknown parts, and parts that are explained.
+_SEARCHED_BYTES, _EXPLAINED_PARTS = 5_000_000, 500
 
 
 def make_tokenizer(
@@ -45,7 +55,7 @@ def make_tokenizer(
     for split, corpus in corpora.items():
         counts[split], splits[split] = _split_statistics(encoder, corpus)
     if splits["train"].unknown:
-        refuse_unknown_text(encoder, content["model"], corpora["train"], section)
+        _refuse_unknown_text(encoder, content["model"], corpora["train"], section)
     write_tokenizer(tokenizer.parent, content, special, section.unknown_literal, longest)
     statistics = TokenizerStatistics(
         kind=section.kind,
@@ -94,5 +104,69 @@ def _split_statistics(
 
 def _most_frequent(encoder: Encoder, counts: np.ndarray) -> list[FrequentToken]:
     names = encoder.names()
-    order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
+    order = np.argsort(-counts, kind="stable")[:_TOP].tolist()
     return [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]
+
+
+def _refuse_unknown_text(
+    encoder: Encoder, model: dict[str, Any], train: SplitDocuments, section: Tokenizer
+) -> None:
+    """Raise MlmError if too many tokens of `train`, or tokens with too many of its characters, are
+    unknown; `model` is that of the tokenizer.json. The unknown literal does not count."""
+    tokens = characters = 0
+    parts: Counter[str] = Counter()
+    for texts in train.texts(share=train.evenly(_SEARCHED_BYTES)):
+        characters += sum(map(len, texts))
+        for count, unknown in encoder.unknown_parts(texts):
+            tokens += count
+            parts.update(unknown)
+    of_tokens = parts.total() / max(tokens, 1)
+    of_characters = sum(len(part) * n for part, n in parts.items()) / max(characters, 1)
+    by_choice = _CHARACTERS_A_TOKEN * (1 - section.character_coverage)
+    largest = max(_LARGEST_UNKNOWN_SHARE, by_choice)
+    if max(of_tokens, of_characters) > largest:
+        causes = " ".join(_causes(encoder, model, parts, section))
+        raise MlmError(
+            f"The tokenizer reads {of_tokens:.1%} of the tokens and {of_characters:.1%} of the "
+            f"characters of the train split as unknown, more than {largest:.0%}. {causes}"
+        )
+
+
+def _causes(
+    encoder: Encoder, model: dict[str, Any], parts: Counter[str], section: Tokenizer
+) -> Iterator[str]:
+    """Yield a sentence for each cause, with what to do."""
+    trained = "tokenizer.kind: unigram or bpe"
+    longest = model.get("max_input_chars_per_word", 100) if model["type"] == "WordPiece" else None
+    short = [part for part in parts if longest is None or len(part) <= longest]
+    if too_long := sum(parts.values()) - sum(parts[part] for part in short):
+        yield (
+            f"WordPiece reads a word of more than {longest} characters as unknown, and there are "
+            f"{too_long:,} (long stretches without spaces). Set {trained}, which have no limit."
+        )
+    short = sorted(short, key=lambda part: (-parts[part], part))[:_EXPLAINED_PARTS]
+    if not short:
+        return
+
+    def unknown(texts: list[str]) -> list[str]:
+        return [t for t, (_, some) in zip(texts, encoder.unknown_parts(texts), strict=True) if some]
+
+    for form in ("NFC", "NFD"):
+        if 2 * len(unknown([unicodedata.normalize(form, part) for part in short])) < len(short):
+            yield (
+                "Most is known in another Unicode form, in which the vocabulary is: set "
+                f"corpus.filters.normalisation: {form}."
+            )
+            return
+    if lacking := unknown(sorted({c for part in short for c in part if not c.isspace()})):
+        words = ", ".join(map(repr, lacking[:10])) + ", …" * (len(lacking) > 10)
+        cause = f"The vocabulary lacks the characters {words}"
+    else:
+        cause = f"The vocabulary lacks pieces of words such as {short[0]!r}"
+    if section.kind == "pretrained":
+        yield f"{cause}: choose a tokenizer made for such text, or train one ({trained})."
+    else:
+        yield (
+            f"{cause}: raise tokenizer.character_coverage, or set tokenizer.byte_fallback: true "
+            "(unigram and bpe)."
+        )

@@ -1,19 +1,75 @@
-"""Training a tokenizer of any kind, the same bytes every time."""
+"""Training a tokenizer of any kind, the same bytes every time.
 
+Unigram: Kudo, 2018, arXiv 1804.10959, by sentencepiece, which gives the same scores for a number of
+threads; the trainer of `tokenizers` gives others on every run. It gets every word once, with its
+count. Byte-pair encoding: Sennrich et al., 2016, arXiv 1508.07909. WordPiece is the vocabulary of
+such merges, read by longest match first (Devlin et al., 2019); the trainer of `tokenizers` numbers
+its `##` symbols in the order of a hash table, so all symbols are sorted and given to it.
+"""
+
+import io
 import json
 import math
+import os
+import re
+import string
 import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
-from mlm.tokenizer.merge_training import BERT_NORMALISATION, train_bpe, train_wordpiece
-from mlm.tokenizer.training_text import ESCAPES, AlphabetTooLarge, CorpusTooSmall, TrainingText
-from mlm.tokenizer.unigram_training import train_unigram
+from mlm.tokenizer.pieces import METASPACE
+from mlm.tokenizer.training_text import ESCAPES, TrainingText
 
-_TRAINERS = {"unigram": train_unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
+#: The pieces of byte fallback, by byte.
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+#: sentencepiece leaves its unknown piece, "<unk>" by default, out of the text that it learns from.
+_IN_NO_TEXT = "\ufdd0"
+_TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
+_TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
+#: The longest piece of BPE and WordPiece, in characters, as in sentencepiece.
+_LONGEST_PIECE = 16
+#: Words, numbers and the rest are never merged: "people," is two pieces. `▁` goes with any.
+_CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]+|\u2581"
+_CONTINUING = "##"
+_BERT_NORMALISATION = dict.fromkeys(("clean_text", "strip_accents", "lowercase"), False)
+#: Separators that Python counts among white space, and BERT's pre-tokenizer does not.
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+#: Ideographs, around which BERT's normalisation puts spaces, and words of its pre-tokenizer.
+_ALONE = re.compile(
+    "[\\u4e00-\\u9fff\\u3400-\\u4dbf\\U00020000-\\U0002a6df\\U0002a700-\\U0002ceaf\\uf900-\\ufaff"
+    f"\\U0002f800-\\U0002fa1f{re.escape(string.punctuation)}]"
+)
+_NO_TEXT = "There is no text to train a tokenizer on, but white space and special tokens."
+
+
+class AlphabetTooLarge(MlmError):
+    """The characters alone need more ids than there are: `needed`."""
+
+    def __init__(self, needed: int, section: Tokenizer):
+        self.needed = needed
+        super().__init__(
+            "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
+            f"{section.vocabulary_size}. The characters alone need {needed} ids; set more than "
+            f"that, or lower tokenizer.character_coverage: {section.character_coverage}."
+        )
+
+
+class CorpusTooSmall(MlmError):
+    """The text gives fewer ids than `tokenizer.vocabulary_size`: `ids`."""
+
+    def __init__(self, ids: int, section: Tokenizer):
+        self.ids = ids
+        super().__init__(
+            f"The train split is too small for tokenizer.vocabulary_size: "
+            f"{section.vocabulary_size}. Its text gives {ids} ids; set {ids} or less, or add text."
+        )
 
 
 def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> tuple[dict, TrainedOn]:
@@ -45,8 +101,8 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
     """Train a model, one of `tokenizers.models`, on a text of `size` bytes."""
     is_chosen = section.vocabulary_size is None
     ids = suitable_size(size) if is_chosen else section.vocabulary_size
+    share = "an even sample" if text.sampled else "all"
     while True:
-        share = "an even sample" if text.sampled else "all"
         print(
             f"Training a {section.kind} tokenizer of {ids:,} ids on {share} of the train split",
             file=sys.stderr,
@@ -55,15 +111,203 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
             return _TRAINERS[section.kind](
                 text, section.model_copy(update={"vocabulary_size": ids})
             )
-        except (AlphabetTooLarge, CorpusTooSmall) as error:
+        except AlphabetTooLarge as error:
             if not is_chosen:
                 raise
-            if isinstance(error, AlphabetTooLarge):
-                # Some more ids than characters, so that there are longer pieces too.
-                ids = error.needed + max(100, error.needed // 4)
-            else:
-                # Now the number is exact.
-                ids, is_chosen = error.ids, False
+            # Some more ids than characters, so that there are longer pieces too.
+            ids = error.needed + max(100, error.needed // 4)
+        except CorpusTooSmall as error:
+            if not is_chosen:
+                raise
+            # Now the number is exact.
+            ids, is_chosen = error.ids, False
+
+
+def _train_unigram(text: TrainingText, section: Tokenizer) -> Any:
+    """Train special tokens, bytes, pieces with the most probable first, and the boundaries that
+    occur."""
+    from tokenizers import models
+
+    model = sentencepiece_model(text, section)
+    trained = _sentencepiece().SentencePieceProcessor(model_proto=model)
+    learned = [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+    # The rarest pieces make room for the boundaries, whose score decides nothing.
+    boundaries = [(c, min(score for _, score in learned)) for c in text.boundaries]
+    longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
+    if (lacking := len(boundaries) - len(longer)) > 0:
+        raise AlphabetTooLarge(section.vocabulary_size + lacking, section)
+    dropped = set(longer[len(longer) - len(boundaries) :])
+    pieces = [piece for i, piece in enumerate(learned) if i not in dropped]
+    reserved = [(piece, 0.0) for piece in (*section.special_tokens.texts, *_bytes(section))]
+    return models.Unigram([*reserved, *pieces, *boundaries], 3, section.byte_fallback)
+
+
+def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
+    """Train sentencepiece's model: its unknown piece, and the pieces without the boundaries."""
+    model, counts = io.BytesIO(), _word_counts(sentences, section)
+    try:
+        _sentencepiece().SentencePieceTrainer.Train(
+            sentence_iterator=(f"{word}\t{count}" for word, count in counts.items()),
+            input_format="tsv",
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=section.vocabulary_size - section.reserved + 1,
+            character_coverage=section.character_coverage,
+            num_threads=section.training_threads,
+            normalization_rule_name="identity",
+            add_dummy_prefix=not section.byte_fallback,
+            max_sentence_length=1 << 20,
+            train_extremely_large_corpus=section.max_training_bytes > 1 << 30,
+            unk_id=0,
+            unk_piece=_IN_NO_TEXT,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        message, others = str(error), section.reserved - 1
+        if match := _TOO_HIGH.search(message):
+            raise CorpusTooSmall(int(match[2]) + others, section) from None
+        if match := _TOO_LOW.search(message):
+            raise AlphabetTooLarge(int(match[2]) + others, section) from None
+        if "sentences_.empty()" in message:
+            raise MlmError(_NO_TEXT) from None
+        raise
+    return model.getvalue()
+
+
+def _sentencepiece() -> ModuleType:
+    """Import the package, with OpenMP threads that sleep while they wait: if another process has
+    one of the cores, spinning ones take ten times as long."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import sentencepiece
+
+    return sentencepiece
+
+
+def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
+    """Count each word, in the order of the first occurrences; with byte fallback, words after the
+    first include METASPACE. Runs of spaces are left out: the lone mark would become so probable
+    that words are spelled as the mark and the rest."""
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        words = [word for word in sentence.split(" ") if word]
+        if section.byte_fallback:
+            words[1:] = [METASPACE + word for word in words[1:]]
+        counts.update(words)
+    return counts
+
+
+def _train_bpe(text: TrainingText, section: Tokenizer) -> Any:
+    from tokenizers import Regex, models, pre_tokenizers
+
+    alphabet = _alphabet(text, section)
+    before = [_metaspace(section), pre_tokenizers.Split(Regex(_CLASSES), "isolated")]
+    symbols = [*_bytes(section), *sorted({*alphabet, METASPACE} - {" "}), *text.boundaries]
+    trained = _merges(
+        _spelled(text, alphabet), symbols, section, pre_tokenizer=pre_tokenizers.Sequence(before)
+    )
+    return models.BPE(
+        trained["vocab"],
+        [tuple(pair) for pair in trained["merges"]],
+        unk_token=section.special_tokens.unk,
+        fuse_unk=True,
+        byte_fallback=section.byte_fallback,
+    )
+
+
+def _train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    alphabet = _alphabet(text, section)
+    letters = sorted(
+        {c for c in (*alphabet, *text.boundaries) if not c.isspace() or c in _SEPARATORS}
+    )
+    inside = [c for c in letters if not (_ALONE.match(c) or unicodedata.category(c)[0] == "P")]
+    trained = _merges(
+        _spelled(text, alphabet),
+        [*letters, *(_CONTINUING + c for c in inside)],
+        section,
+        prefix={"continuing_subword_prefix": _CONTINUING},
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+        normalizer=normalizers.BertNormalizer(**_BERT_NORMALISATION),
+    )
+    return models.WordPiece(
+        trained["vocab"], unk_token=section.special_tokens.unk, max_input_chars_per_word=200
+    )
+
+
+_TRAINERS = {"unigram": _train_unigram, "bpe": _train_bpe, "wordpiece": _train_wordpiece}
+
+
+def _bytes(section: Tokenizer) -> tuple[str, ...]:
+    return BYTE_PIECES if section.byte_fallback else ()
+
+
+def _alphabet(sentences: Iterable[str], section: Tokenizer) -> set[str]:
+    """Return the most frequent characters that together make up the coverage."""
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(sentence)
+    wanted, covered, alphabet = section.character_coverage * counts.total(), 0, set()
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= wanted:
+            break
+        covered += count
+        alphabet.add(character)
+    if not alphabet:
+        raise MlmError(_NO_TEXT)
+    return alphabet
+
+
+def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
+    """Yield the sentences, divided at characters outside the alphabet."""
+    for sentence in sentences:
+        if alphabet.issuperset(sentence):
+            yield sentence
+        else:
+            yield from "".join(c if c in alphabet else "\n" for c in sentence).split("\n")
+
+
+def _merges(
+    sentences: Iterable[str],
+    symbols: list[str],
+    section: Tokenizer,
+    prefix: Mapping[str, str] = MappingProxyType({}),
+    **steps: Any,
+) -> dict:
+    """Train, and return the model in the JSON of `tokenizers`; `steps` are normalizer and
+    pre-tokenizer."""
+    import tokenizers
+    from tokenizers import models, trainers
+
+    start = [*section.special_tokens.texts, *symbols]
+    if len(start) > section.vocabulary_size:
+        raise AlphabetTooLarge(len(start), section)
+    tokenizer = tokenizers.Tokenizer(models.BPE(**prefix))
+    for name, step in steps.items():
+        setattr(tokenizer, name, step)
+    trainer = trainers.BpeTrainer(
+        vocab_size=section.vocabulary_size,
+        special_tokens=start,
+        max_token_length=_LONGEST_PIECE,
+        show_progress=False,
+        **prefix,
+    )
+    tokenizer.train_from_iterator(sentences, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    if (ids := len(model["vocab"])) < section.vocabulary_size:
+        raise CorpusTooSmall(ids, section)
+    return model
+
+
+def _metaspace(section: Tokenizer) -> Any:
+    """Return the pre-tokenizer that marks words by `▁`."""
+    from tokenizers import pre_tokenizers
+
+    scheme = "never" if section.byte_fallback else "first"
+    return pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True)
 
 
 def _around(model: Any, section: Tokenizer) -> dict:
@@ -82,19 +326,29 @@ def _around(model: Any, section: Tokenizer) -> dict:
     for text in section.special_tokens.texts:
         lstrip = text == section.special_tokens.mask
         tokenizer.add_special_tokens([tokenizers.AddedToken(text, lstrip=lstrip, **flags)])
-    steps = [*section.replacements, *(ESCAPES if section.byte_fallback else ())]
-    if steps:
-        replaced = [normalizers.Replace(old, new) for old, new in steps]
-        tokenizer.normalizer = normalizers.Sequence(replaced)
+    replacements = [*section.replacements, *(ESCAPES if section.byte_fallback else ())]
+    if replacements:
+        steps = [normalizers.Replace(old, new) for old, new in replacements]
+        tokenizer.normalizer = normalizers.Sequence(steps)
     if section.kind == "wordpiece":
         # Words, punctuation and CJK characters apart, as in BERT (Devlin et al., 2019).
-        before = [tokenizer.normalizer] if steps else []
-        bert = normalizers.BertNormalizer(**BERT_NORMALISATION)
+        before = [tokenizer.normalizer] if replacements else []
+        bert = normalizers.BertNormalizer(**_BERT_NORMALISATION)
         tokenizer.normalizer = normalizers.Sequence([*before, bert])
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+        tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUING, cleanup=False)
+    elif section.byte_fallback:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [_metaspace(section), pre_tokenizers.Split("<0x", "isolated")]
+        )
+        unescape = [decoders.Replace(new, old) for old, new in reversed(ESCAPES)]
+        spaced = decoders.Replace(METASPACE, " ")
+        tokenizer.decoder = decoders.Sequence(
+            [spaced, decoders.ByteFallback(), decoders.Fuse(), *unescape]
+        )
     else:
-        _mark_words(tokenizer, section.byte_fallback)
+        tokenizer.pre_tokenizer = _metaspace(section)
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=True)
     cls, sep = section.special_tokens.cls, section.special_tokens.sep
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[f"{cls}:0", "$A:0", f"{sep}:0"],
@@ -102,21 +356,3 @@ def _around(model: Any, section: Tokenizer) -> dict:
         special_tokens=[(text, tokenizer.token_to_id(text)) for text in (cls, sep)],
     )
     return json.loads(tokenizer.to_str())
-
-
-def _mark_words(tokenizer: Any, byte_fallback: bool) -> None:
-    """Mark the words of `tokenizer` by `▁`, for the kinds that join pieces to a text again."""
-    from tokenizers import decoders, pre_tokenizers
-
-    scheme = "never" if byte_fallback else "first"
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True)
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme, split=True)
-    if byte_fallback:
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [tokenizer.pre_tokenizer, pre_tokenizers.Split("<0x", "isolated")]
-        )
-        unescape = [decoders.Replace(new, old) for old, new in reversed(ESCAPES)]
-        spaced = decoders.Replace("\u2581", " ")
-        tokenizer.decoder = decoders.Sequence(
-            [spaced, decoders.ByteFallback(), decoders.Fuse(), *unescape]
-        )

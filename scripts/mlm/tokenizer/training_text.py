@@ -1,7 +1,6 @@
 """The text that a tokenizer is trained on: cleaned, cut, and evenly sampled."""
 
 from collections.abc import Iterator
-from itertools import chain
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
@@ -15,43 +14,17 @@ _READ = 4
 #: Characters that end a stretch and have a piece of their own if they occur: line ends, and what
 #: sentencepiece gives no piece to (tab, U+001F, U+2585, NUL).
 BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
+_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 #: How a tokenizer with byte fallback writes `▁`, and the sign of these escapes itself.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
-#: The pieces of byte fallback, by byte.
-BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
-NO_TEXT = "There is no text to train a tokenizer on, but white space and special tokens."
-
-
-class AlphabetTooLarge(MlmError):
-    """The characters alone need more ids than there are: `needed`."""
-
-    def __init__(self, needed: int, section: Tokenizer):
-        self.needed = needed
-        super().__init__(
-            "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
-            f"{section.vocabulary_size}. The characters alone need {needed} ids; set more than "
-            f"that, or lower tokenizer.character_coverage: {section.character_coverage}."
-        )
-
-
-class CorpusTooSmall(MlmError):
-    """The text gives fewer ids than `tokenizer.vocabulary_size`: `ids`."""
-
-    def __init__(self, ids: int, section: Tokenizer):
-        self.ids = ids
-        super().__init__(
-            f"The train split is too small for tokenizer.vocabulary_size: "
-            f"{section.vocabulary_size}. Its text gives {ids} ids; set {ids} or less, or add text."
-        )
 
 
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again; of a corpus larger than
     `max_training_bytes`, stretches from its beginning to its end, chosen by position.
 
-    After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur) say what
-    was read.
+    After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur) describe
+    what was read.
     """
 
     def __init__(self, corpus: SplitDocuments, section: Tokenizer):
@@ -63,31 +36,29 @@ class TrainingText:
         self.documents, self.bytes, self.boundaries = 0, 0, ""
 
     def __iter__(self) -> Iterator[str]:
-        section, self.documents, self.bytes = self._section, 0, 0
-        read, passed, boundaries = 0, 0, set()
+        self.documents = self.bytes = read = passed = 0
+        most, boundaries = self._section.max_training_bytes, set()
         progress = Progress("reading the training text", self._share.bytes, "bytes")
         for texts in self._corpus.texts(share=self._share):
             for text in texts:
                 read += _size(text)
                 self.documents += 1
-                for old, new in section.replacements:
+                for old, new in self._section.replacements:
                     text = text.replace(old, new)
                 if present := [c for c in BOUNDARIES if c in text]:
                     boundaries.update(present)
                     text = text.translate(_LINE_ENDS)
-                for sentence in chain.from_iterable(map(cut, _broken(text, section).split("\n"))):
-                    size = _size(sentence)
-                    passed += size
-                    if not self.sampled or self.bytes + size <= self._due(passed):
-                        self.bytes += size
-                        yield sentence
+                for line in _broken(text, self._section).split("\n"):
+                    for sentence in cut(line):
+                        size = _size(sentence)
+                        passed += size
+                        # A sample grows in proportion to what has passed.
+                        due = min(most, most * passed / self._share.bytes)
+                        if not self.sampled or self.bytes + size <= due:
+                            self.bytes += size
+                            yield sentence
             progress.to(read)
         self.boundaries = "".join(sorted(boundaries))
-
-    def _due(self, passed: int) -> float:
-        """Return the size of a sample after `passed` bytes: it grows in proportion to them."""
-        most = self._section.max_training_bytes
-        return min(most, most * passed / self._share.bytes)
 
 
 def _size(text: str) -> int:
