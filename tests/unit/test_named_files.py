@@ -6,8 +6,7 @@ from tests.conftest import refusal
 from mlm.config.configuration import corpus_configuration
 from mlm.config.corpus import Files
 from mlm.config.resolution import resolve
-from mlm.corpus.source_files import matched_files
-from mlm.corpus.source_files import filter_files
+from mlm.corpus.source_files import filter_files, matched_files
 
 PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}
 
