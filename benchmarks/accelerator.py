@@ -107,10 +107,10 @@ class InJax:
 
         import jax
 
-        from mlm.accelerators.product_flops import product_flops
         from mlm.config.pretraining import OptimizerSection
         from mlm.model.architecture import Architecture
         from mlm.model.network import Network, ops_of
+        from mlm.preflight.costs import product_flops
         from mlm.samples.masking import MaskingPlan
         from mlm.training.in_jax.train_step import on_mesh, packed, train_step
         from mlm.training.train_step import Computation, OfEachStep

@@ -5,11 +5,11 @@ from job_adapter import run_as_job
 
 @run_as_job("compile_train_step")
 def compile_steps(job):
-    from mlm.accelerators.compiler import require_compilers
-    from mlm.accelerators.preflight import preflight
     from mlm.config.evaluation import Evaluation
     from mlm.config.fields import SPLITS
     from mlm.config.pretraining import RunConfiguration
+    from mlm.preflight.compiler import require_compilers
+    from mlm.preflight.judging import preflight
     from mlm.training.run import RunFiles
 
     require_compilers(job.params.targets)
@@ -26,6 +26,6 @@ def compile_steps(job):
 @run_as_job("preflight")
 def show_verdicts(job):
     """Show the verdicts, and fail if one of them is a failure."""
-    from mlm.accelerators.verdict_table import show_and_require
+    from mlm.preflight.verdict_table import show_and_require
 
     show_and_require(list(job.input.reports), job.output[0])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mlm.accelerators.artefacts import TRAINING
-from mlm.accelerators.compiler import COMPILED, compile_for
 from mlm.config.chips import GPUS, number_of_chips
+from mlm.preflight.artefacts import TRAINING
+from mlm.preflight.compiler import COMPILED, compile_for
 from tests.conftest import not_here
 from tests.preflight.test_tpu_targets import described
 

@@ -3,11 +3,11 @@
 import pytest
 import small_run
 
-from mlm.accelerators.artefacts import TRAINING, VALIDATION
-from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
-from mlm.accelerators.described_steps import described_steps
 from mlm.config.chips import replicas_of
 from mlm.config.evaluation import Evaluation
+from mlm.preflight.artefacts import TRAINING, VALIDATION
+from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
+from mlm.preflight.described_steps import described_steps
 
 MODERN = {
     "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},

@@ -7,8 +7,8 @@ import numpy as np
 from jax.sharding import Mesh
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 from mlm.config.accelerator import Accelerator
+from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
 
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 

@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: A package may import from those above it. docs/architecture.md says what each holds.
 ORDER = (
     *("foundations", "config", "corpus", "tokenizer", "samples", "model", "training"),
-    *("evaluation", "finetuning", "accelerators", "publishing", "asking", "check", "report"),
+    *("evaluation", "finetuning", "preflight", "publishing", "asking", "check", "report"),
 )
 
 #: Modules that those that compute import though they compute no bits, by what they do instead:

@@ -8,7 +8,6 @@ import pytest
 from jax.sharding import Mesh
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
 from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
@@ -17,6 +16,7 @@ from mlm.config.model import ModelOfRun
 from mlm.config.resolution import resolve
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
+from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
 

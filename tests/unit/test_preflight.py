@@ -6,12 +6,12 @@ import pytest
 import small_pretraining  # noqa: F401 (the path of small_run)
 import small_run
 
-from mlm.accelerators.artefacts import ERROR, WARNING, Memory, PreflightVerdict, Step, Target
-from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
-from mlm.accelerators.preflight import check_data, preflight
-from mlm.accelerators.verdict_table import show_and_require, table
 from mlm.config.evaluation import Evaluation
 from mlm.foundations.errors import MlmError
+from mlm.preflight.artefacts import ERROR, WARNING, Memory, PreflightVerdict, Step, Target
+from mlm.preflight.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.preflight.judging import check_data, preflight
+from mlm.preflight.verdict_table import show_and_require, table
 
 EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
 
@@ -46,8 +46,8 @@ def judged(root, *answers, refusal=None, engine="jax", model=(), **pretraining):
         return [*given, *[given[-1]] * 3][: len(steps)]
 
     with (
-        mock.patch("mlm.accelerators.preflight.compile_for", compiled),
-        mock.patch("mlm.accelerators.tensorflow_step.xla_refusal_of", lambda *run: refusal),
+        mock.patch("mlm.preflight.judging.compile_for", compiled),
+        mock.patch("mlm.preflight.judging.xla_refusal_of", lambda *run: refusal),
         mock.patch("mlm.training.in_tensorflow.devices.open_strategy"),
     ):
         verdict = preflight(list(by_target), config, files, Evaluation(**EVALUATION), "state")

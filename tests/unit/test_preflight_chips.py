@@ -1,7 +1,7 @@
-from mlm.accelerators.artefacts import Target
-from mlm.accelerators.compiler import COMPILED
-from mlm.accelerators.roofline import add_times
 from mlm.config.chips import GPUS, hosts_of, number_of_chips, replicas_of, target_problem
+from mlm.preflight.artefacts import Target
+from mlm.preflight.compiler import COMPILED
+from mlm.preflight.costs import add_times
 
 
 def test_grids_of_tpus_and_gpus_of_one_machine_are_accepted():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.conftest import refusal
 
-from mlm.accelerators import compiler, described_steps
-from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, REFUSED, compile_for, require_compilers
+from mlm.preflight import compiler, described_steps
+from mlm.preflight.compiler import COMPILED, HOST_MEMORY, REFUSED, compile_for, require_compilers
 
 
 def float64(x):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.tensorflow_step import xla_refusal, xla_refusal_of
 from mlm.foundations.tensorflow_setup import tf
+from mlm.preflight.judging import xla_refusal, xla_refusal_of
 from mlm.training.devices import Devices
 
 BATCH = {"x": tf.TensorSpec((8, 16), tf.float32)}

@@ -7,10 +7,10 @@ import pytest
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.described_steps import AXIS, described_train_step, traced_step
-from mlm.accelerators.product_flops import product_flops
 from mlm.config.accelerator import Accelerator
 from mlm.model.masked_loss import strata
+from mlm.preflight.costs import product_flops
+from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan
 
 

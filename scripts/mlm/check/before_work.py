@@ -4,10 +4,10 @@ hours of that of others."""
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from mlm.accelerators.compiler import require_compilers
 from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.environment import check_environment
 from mlm.foundations.working_directory import check_dates
+from mlm.preflight.compiler import require_compilers
 from mlm.publishing.secrecy import token_from_environment
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlm.accelerators.artefacts import PreflightVerdict
 from mlm.config.configuration import Configuration
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
@@ -14,6 +13,7 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed, remedy
+from mlm.preflight.artefacts import PreflightVerdict
 from mlm.report.other_runs import OtherRun
 from mlm.report.template_filters import value
 from mlm.samples.artefacts import Preview

@@ -8,13 +8,13 @@ section is such a function, an entry in SECTIONS and a template.
 from collections.abc import Callable
 from dataclasses import replace
 
-from mlm.accelerators.verdict_table import cells
 from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
 from mlm.evaluation.artefacts import BASELINES, METRICS
 from mlm.evaluation.verdicts import FEW_GROUPS, on_overlap
 from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.atomic import canonical_json
+from mlm.preflight.verdict_table import cells
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.run_comparison import (
     best_run,

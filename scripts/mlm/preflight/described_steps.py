@@ -12,8 +12,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from mlm.accelerators.artefacts import EVALUATION, TRAINING, VALIDATION
-from mlm.accelerators.product_flops import product_flops
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import is_gpu, replicas_of
 from mlm.config.evaluation import Evaluation
@@ -23,6 +21,8 @@ from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.network import Network, ops_of
+from mlm.preflight.artefacts import EVALUATION, TRAINING, VALIDATION
+from mlm.preflight.costs import product_flops
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.train_step import (
@@ -127,78 +127,49 @@ def traced_step(mesh, description: dict[str, Any]):
     starts = description["plan"]["word_starts"]
     starts = None if starts is None else np.array(starts)
     plan = MaskingPlan(**description["plan"] | {"word_starts": starts})
-    trace = {TRAINING: _training, VALIDATION: _validation, EVALUATION: _evaluation}
-    return trace[description["step"]](mesh, architecture, plan, description)
+    whole, divided = shardings(mesh)
+    parameters = {
+        name: jax.ShapeDtypeStruct(shape, np.float32, sharding=whole)
+        for name, shape in parameter_shapes(architecture).items()
+    }
 
+    def batch(**sizes) -> dict:
+        """Shapes of a batch of all devices; `sizes` has those of a sample and the type by name."""
+        samples = description["samples"] * mesh.size
+        return {
+            name: jax.ShapeDtypeStruct((samples, *size), kind, sharding=divided)
+            for name, (size, kind) in sizes.items()
+        }
 
-def _parameters(architecture: Architecture) -> dict:
-    shapes = parameter_shapes(architecture).items()
-    return {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes}
+    if description["step"] == EVALUATION:
+        row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
+        masked = batch(input_ids=row, attention_mask=row, positions=slots, labels=slots)
+        within = description["attend"] == "document"
+        begins_document = description["begins_document"] if within else None
+        answers = masked_answers(Network(architecture, ops_of("jax")), begins_document)
+        return jax.jit(answers, out_shardings=divided).trace(parameters, masked)
+    precision, attention = description["precision"], description["attention"]
+    network = Network(
+        architecture, ops_of("jax"), precision, attention, description["rematerialise"]
+    )
+    choices = (description[name] for name in ("attend", "begins_document", "softmax_classes"))
+    computation = Computation(network, *choices)
+    tokens, number = ((plan.sequence_length,), token_type(architecture.vocabulary)), ((), np.uint32)
+    if description["step"] == VALIDATION:
+        step = jax.jit(on_mesh(validation_step(computation, plan, VALIDATION_SEED), mesh))
+        return step.trace(parameters, batch(tokens=tokens, index=number))
+    optimizer = Optimizer.model_validate(description["optimizer"])
+    state = {
+        "parameters": parameters,
+        "moments": first_moments(lambda x: x, parameters, optimizer, hidden_parts(architecture)),
+        "step": jax.ShapeDtypeStruct((), np.int32),
+    }
+    parts = optimizer.gradient_accumulation_steps
+    beside = OfEachStep(computation, description["seed"], mesh.size, parts)
+    step = jax.jit(on_mesh(train_step(beside, plan, optimizer), mesh), donate_argnums=0)
+    stored = batch(tokens=tokens, index=number, epoch=number) | _shaped(beside.arrays(0), divided)
+    return step.trace(_shaped(state, whole), stored)
 
 
 def _shaped(tree, sharding):
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
-
-
-def _batch(mesh, description: dict, **sizes):
-    """Shapes of a batch of all devices; `sizes` has those of a sample and the type by name."""
-    samples, divided = description["samples"] * mesh.size, shardings(mesh)[1]
-    return {
-        name: jax.ShapeDtypeStruct((samples, *size), kind, sharding=divided)
-        for name, (size, kind) in sizes.items()
-    }
-
-
-def _stored(mesh, architecture: Architecture, plan: MaskingPlan, description: dict, **more) -> dict:
-    tokens = (plan.sequence_length,), token_type(architecture.vocabulary)
-    return _batch(mesh, description, tokens=tokens, index=((), np.uint32), **more)
-
-
-def _network(architecture: Architecture, description: dict) -> Network:
-    settings = (description[name] for name in ("precision", "attention", "rematerialise"))
-    return Network(architecture, ops_of("jax"), *settings)
-
-
-def _computation(architecture: Architecture, description: dict) -> Computation:
-    settings = (description[name] for name in ("attend", "begins_document", "softmax_classes"))
-    return Computation(_network(architecture, description), *settings)
-
-
-def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
-    settings, parameters = (
-        Optimizer.model_validate(description["optimizer"]),
-        _parameters(architecture),
-    )
-    hidden, (whole, divided) = hidden_parts(architecture), shardings(mesh)
-    state = {
-        "parameters": parameters,
-        "moments": first_moments(lambda x: x, parameters, settings, hidden),
-        "step": jax.ShapeDtypeStruct((), np.int32),
-    }
-    parts = settings.gradient_accumulation_steps
-    beside = OfEachStep(
-        _computation(architecture, description), description["seed"], mesh.size, parts
-    )
-    step = jax.jit(on_mesh(train_step(beside, plan, settings), mesh), donate_argnums=0)
-    batch = _stored(mesh, architecture, plan, description, epoch=((), np.uint32))
-    batch |= _shaped(beside.arrays(0), divided)
-    return step.trace(_shaped(state, whole), batch)
-
-
-def _validation(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
-    step = validation_step(_computation(architecture, description), plan, VALIDATION_SEED)
-    parameters = _shaped(_parameters(architecture), shardings(mesh)[0])
-    batch = _stored(mesh, architecture, plan, description)
-    return jax.jit(on_mesh(step, mesh)).trace(parameters, batch)
-
-
-def _evaluation(mesh, architecture: Architecture, plan: MaskingPlan, description: dict):
-    whole, divided = shardings(mesh)
-    row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
-    asked = {"input_ids": row, "attention_mask": row, "positions": slots, "labels": slots}
-    within = description["attend"] == "document"
-    begins_document = description["begins_document"] if within else None
-    answers = masked_answers(Network(architecture, ops_of("jax")), begins_document)
-    step = jax.jit(answers, out_shardings=divided)
-    parameters = _shaped(_parameters(architecture), whole)
-    return step.trace(parameters, _batch(mesh, description, **asked))

@@ -1,9 +1,9 @@
 """The verdicts of preflights for the terminal: a table of targets, and what is wrong in words."""
 
-from mlm.accelerators.artefacts import ForwardReport, PreflightVerdict, Target, failed
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import answer, in_binary_bytes, in_exact_time
+from mlm.preflight.artefacts import ForwardReport, PreflightVerdict, Target, failed
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (

@@ -2,7 +2,7 @@
 
 libtpu and JAX's CUDA plugin hold compilers that can be given the description of a topology or of
 a card instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
-Compilations run in a process of their own (`python -m mlm.accelerators.compiler`), so that one
+Compilations run in a process of their own (`python -m mlm.preflight.compiler`), so that one
 that dies, or is killed for its memory, takes no other target with it.
 """
 
@@ -20,7 +20,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from mlm.accelerators.artefacts import Memory
 from mlm.config.chips import (
     CHIP_CONFIGURATIONS,
     CHIPS,
@@ -35,6 +34,7 @@ from mlm.config.chips import (
 from mlm.foundations.environment import child_environment, install_command, installed_version
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
+from mlm.preflight.artefacts import Memory
 
 #: Environment that lets libtpu load where there is no TPU and no metadata server. The first
 #: one alone would leave a lock file that a second process stumbles over.
@@ -108,7 +108,7 @@ def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> lis
     """
     request = {"target": target, "steps": steps, "quick": quick}
     process = subprocess.run(
-        [sys.executable, "-m", "mlm.accelerators.compiler"],
+        [sys.executable, "-m", "mlm.preflight.compiler"],
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -196,7 +196,7 @@ def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compi
             "hosts": len({d.process_index for d in devices}),
             "chips": number_of_chips(target),
         }
-        from mlm.accelerators.described_steps import compile_description
+        from mlm.preflight.described_steps import compile_description
 
         executable, costs = compile_description(devices, description, quick)
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
