@@ -20,7 +20,7 @@ from mlm.config.pretraining import RunConfiguration
 from mlm.finetuning.artefacts import ExamplesSummary
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
-from mlm.foundations.terminal import answer, in_bytes, in_time
+from mlm.foundations.terminal import answer, columns, in_bytes, in_time
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
@@ -191,13 +191,11 @@ def stages_of_run(
 
 def together(stages: list[Stage]) -> Stage:
     """All stages one after the other; what is missing in one is not known."""
-    seconds, disks = [stage.seconds for stage in stages], [stage.disk for stage in stages]
-    return Stage(
-        "in all",
-        None if None in seconds else sum(seconds) + _START_ALL,
-        None if None in disks else sum(disks) + _REPORT,
-        max((stage.memory_mb or 0 for stage in stages), default=0) or None,
-    )
+    memory = max((stage.memory_mb or 0 for stage in stages), default=0) or None
+    if any(stage.seconds is None for stage in stages):
+        return Stage("in all", memory_mb=memory)
+    seconds = sum(stage.seconds for stage in stages) + _START_ALL
+    return Stage("in all", seconds, sum(stage.disk for stage in stages) + _REPORT, memory)
 
 
 def _data_in_words(settings: Configuration, data: Data) -> list[str]:
@@ -276,15 +274,11 @@ def show(forecast: Forecast) -> None:
 def _table(stages: list[Stage]) -> str:
     rows = [("stage", "time, about", "disk", "memory, at most")]
     for stage in stages:
-        time = "not known" if stage.seconds is None else in_time(stage.seconds)
-        disk = "not known" if stage.disk is None else in_bytes(stage.disk)
-        rows.append(
-            (stage.name, time, disk, in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else "")
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+        known = stage.seconds is not None
+        time, disk = (in_time(stage.seconds), in_bytes(stage.disk)) if known else ["not known"] * 2
+        memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
+        rows.append((stage.name, time, disk, memory))
+    return columns(rows)
 
 
 def rehearse_steps(

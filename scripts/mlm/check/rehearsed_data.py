@@ -59,9 +59,8 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`;
-    `whole` if the sample is all of it; and the largest vocabulary that its text gives, `enough`, if
-    less than asked for."""
+    """What the sample, whose files are `files`, says of the whole corpus: its `sizes`; `whole` if
+    the sample is all of it; `enough`, the largest vocabulary that its text gives, if too few."""
 
     source: str
     whole: bool
@@ -75,71 +74,53 @@ class Data:
 def rehearse_data(settings: Configuration, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
-    sample = _sample_of(corpus_configuration(settings), directory / "cut")
-    configuration, files, scale, source = sample
+    configuration, files, scale, source = _sample_of(
+        corpus_configuration(settings), directory / "cut"
+    )
     whole = set(scale.values()) == {1.0}
     results, times = directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
     made = build_corpus(configuration, files, parquet, described)
-    corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
     times.append(time.monotonic())
     tokenizer = results / "tokenizer" / "tokenizer.json"
-    enough = _make_tokenizer(settings, corpora, tokenizer, whole)
-    times.append(time.monotonic())
-    encoder = Encoder.load(tokenizer)
-    manifests: dict[str, Manifest] = {}
-    for split in SPLITS:
-        file = results / "shards" / split / f"{split}-00000-of-00001.tfrecord"
-        manifests[split] = write_shard(
-            file, (0, 1), described[split], settings.shards, encoder, tokenizer
-        )
-        manifests[split].write(results / "manifests" / f"{split}.json")
-    times.append(time.monotonic())
-    sizes = {
-        split: Size(
-            text=made[split].bytes * scale[split],
-            documents=made[split].documents * scale[split],
-            tokens=manifests[split].num_tokens * scale[split],
-            samples=math.ceil(manifests[split].num_samples * scale[split]),
-        )
-        for split in SPLITS
-    }
-    seconds = [after - before for before, after in pairwise(times)]
-    return Data(
-        source=source,
-        whole=whole,
-        sizes=sizes,
-        stages=_stages_of_data(settings, sizes, made, manifests, seconds),
-        files=RunFiles(
-            str(tokenizer), {s: str(results / "manifests" / f"{s}.json") for s in SPLITS[:2]}
-        ),
-        vocabulary=encoder.vocabulary_size,
-        enough=enough,
-    )
-
-
-def _make_tokenizer(
-    settings: Configuration,
-    corpora: Mapping[str, SplitDocuments],
-    tokenizer: Path,
-    whole: bool,
-) -> int | None:
-    """Write `tokenizer` and its statistics. Return the largest vocabulary that the text gives if
-    the sample is too small for the configured one."""
-    section = settings.tokenizer
-    stats = tokenizer.parents[1] / "tokenizer_stats.json"
+    corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
+    section, stats, enough = settings.tokenizer, results / "tokenizer_stats.json", None
     families = families_of(settings) if section.kind == "pretrained" else []
     try:
         make_tokenizer(corpora, section, families, tokenizer, stats)
     except CorpusTooSmall as error:
         if whole:
             raise
-        section = section.model_copy(update={"vocabulary_size": error.ids})
-        make_tokenizer(corpora, section, families, tokenizer, stats)
-        return error.ids
-    return None
+        enough = error.ids
+        smaller = section.model_copy(update={"vocabulary_size": enough})
+        make_tokenizer(corpora, smaller, families, tokenizer, stats)
+    times.append(time.monotonic())
+    encoder, sizes, manifests = Encoder.load(tokenizer), {}, {}
+    for split, text in made.items():
+        file = results / "shards" / split / f"{split}-00000-of-00001.tfrecord"
+        shard = write_shard(file, (0, 1), described[split], settings.shards, encoder, tokenizer)
+        shard.write(results / "manifests" / f"{split}.json")
+        manifests[split], times_larger = shard, scale[split]
+        sizes[split] = Size(
+            text=text.bytes * times_larger,
+            documents=text.documents * times_larger,
+            tokens=shard.num_tokens * times_larger,
+            samples=math.ceil(shard.num_samples * times_larger),
+        )
+    times.append(time.monotonic())
+    seconds = [after - before for before, after in pairwise(times)]
+    read = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS[:2]}
+    return Data(
+        source=source,
+        whole=whole,
+        sizes=sizes,
+        stages=_stages_of_data(settings, sizes, made, manifests, seconds),
+        files=RunFiles(str(tokenizer), read),
+        vocabulary=encoder.vocabulary_size,
+        enough=enough,
+    )
 
 
 def _stages_of_data(

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from mlm.foundations.errors import printable
@@ -87,6 +87,12 @@ class Progress:
         latest = f", {figure}" if figure else ""
         of_total = f" of {shown(self._total)}" if self._total else ""
         return f"{self._label}: {shown(done)}{of_total}{unit}, {speed}{unit}/s{left}{latest}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of text as lines with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def plural(number: int, noun: str) -> str:

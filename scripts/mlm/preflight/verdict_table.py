@@ -2,7 +2,7 @@
 
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
-from mlm.foundations.terminal import answer, in_binary_bytes, in_exact_time
+from mlm.foundations.terminal import answer, columns, in_binary_bytes, in_exact_time
 from mlm.preflight.artefacts import ForwardReport, PreflightVerdict, Target, failed
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
@@ -18,11 +18,9 @@ def _size(number: int | None) -> str:
 
 def table(report: PreflightVerdict) -> str:
     """All targets of one preflight.json, its notes and its findings, as text."""
-    rows = cells(report)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
-        *("  ".join(map(str.ljust, each, widths)).rstrip() for each in rows),
+        columns(cells(report)),
         *(f"  {note}" for note in report.notes),
         *(f"  {finding.in_words()}" for finding in report.findings),
         f"{report.run}: {'passed' if report.passed else 'FAILED'}",
@@ -33,8 +31,8 @@ def table(report: PreflightVerdict) -> str:
 def cells(report: PreflightVerdict) -> list[tuple[str, ...]]:
     """HEADINGS and the `row` of every target, without the columns that have nothing to say."""
     rows = HEADINGS, *map(row, report.targets)
-    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"-"}]
-    return list(zip(*columns, strict=True))
+    telling = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"-"}]
+    return list(zip(*telling, strict=True))
 
 
 def row(target: Target) -> tuple[str, ...]:
