@@ -4,8 +4,9 @@
 FINETUNE_RULES = [f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "merge")]
 FINETUNE_FILES = [settings.finetune.data.file] if settings.finetune.data.source == "csv" else []
 FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
-FOLD_TABLES = {"predictions": "predictions.csv", "history": "history.csv", "record": "fold.json"}
-FOLD_FILES = dict(**FOLD_TABLES, weights="model.safetensors", config="config.json")
+FOLD_TABLES = {"predictions": "predictions.csv", "record": "fold.json"}
+FOLD_MODEL = {"weights": "model.safetensors", "config": "config.json"}
+FOLD_FILES = dict(**FOLD_TABLES, history="history.csv", **FOLD_MODEL)
 # The directories of a start's folds, in order.
 FOLDS_OF = {
     start: expand(f"{directory}/fold-{{fold}}", fold=FINETUNE_FOLDS, allow_missing=True)
@@ -128,8 +129,6 @@ rule finetune_merge:
         oof="results/runs/{run}/finetune/oof.csv",
         oof_random="results/runs/{run}/finetune/oof_random.csv",
         oof_ridge="results/runs/{run}/finetune/oof_tfidf_ridge.csv",
-        history="results/runs/{run}/finetune/history.csv",
-        history_random="results/runs/{run}/finetune/history_random.csv",
         model=[f"results/runs/{{run}}/finetune/model/{name}" for name in FINETUNE_MODEL],
     log:
         "logs/finetune_merge/{run}.log",

@@ -28,12 +28,11 @@ def train_fold(job):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
     from mlm.finetuning.fold_training import finetune_fold
-    from mlm.finetuning.tables import EpochRow, read_rows
 
     wildcards, params = job.wildcards, job.params
     section, published = Finetune.model_validate(params.finetune), params.get("encoder")
     run, start = (None, wildcards.encoder) if published else (wildcards.run, wildcards.start)
-    finetune_fold(
+    score = finetune_fold(
         (run, start, int(wildcards.fold)),
         params.seed,
         section,
@@ -43,8 +42,6 @@ def train_fold(job):
         directory=Path(job.output.record).parent,
         state=f"state/{run or 'published'}/finetune/{start}-fold-{wildcards.fold}",
     )
-    last = [row for row in read_rows(job.output.history, EpochRow) if row.epoch == section.epochs]
-    score = sum(row.score for row in last) / len(last)
     return Done(f"{'accuracy' if section.task == 'classification' else 'RMSE'} {score:.3f}")
 
 

@@ -13,9 +13,11 @@ from tiny_encoder import MASK, QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
 
 from mlm.config.families import FAMILIES
-from mlm.finetuning.sequence_model import sequence_model, sequence_model_of
+from mlm.finetuning.sequence_model import sequence_model
 from mlm.foundations.errors import MlmError
 from mlm.model.checkpoints import Checkpoint
+from mlm.model.network import DropoutKeys
+from mlm.training.train_step import OfEachStep
 
 KINDS = ("weight", "bias")
 
@@ -28,7 +30,8 @@ def directory(tmp_path_factory):
 
 
 def of(directory):
-    return sequence_model_of(Checkpoint.read(str(directory)), (), 0.0)
+    fields = Checkpoint.read(str(directory)).fields
+    return sequence_model(fields, (), 0.0, place=str(directory))
 
 
 def loaded(directory):
@@ -57,7 +60,7 @@ def test_random_weights_are_others_and_a_function_of_the_seed(directory):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "gpt2"}, "config.json: model_type: 'gpt2' is not a masked language model"),
+        ({"hidden_act": "swish"}, "config.json: hidden_act: found 'swish'"),
         ({"model_type": "bert"}, r"bert\.embeddings\.LayerNorm\.bias: found nothing, expected"),
     ],
 )
@@ -80,7 +83,7 @@ def test_positions_bound_the_length(directory):
 def test_one_dropout_holds_throughout(family):
     model = sequence_model(tiny_config(family), "abc", 0.25)
     rates = [name for name in FAMILIES[family].fields if name.endswith("dropout")]
-    assert [getattr(model.architecture, name) for name in rates] == [0.25] * len(rates)
+    assert [getattr(model.network.architecture, name) for name in rates] == [0.25] * len(rates)
     of_head = FAMILIES[family].sequence_head.dropout
     assert len(rates) > 1 and (of_head is None or model.fields[of_head] == 0.25)
 
@@ -93,14 +96,20 @@ def grown(family, dropout=0.0, **changes):
         name: np.asarray(value) + random.normal(0, 0.1, value.shape).astype(np.float32)
         for name, value in model.parameters(0).items()
     }
-    return replace(model, architecture=still.architecture), parameters
+    return replace(model, network=still.network), parameters
 
 
 @families
-def test_the_head_drops_where_a_key_is_given(family):
+def test_the_head_drops_where_keys_are_there(family):
     model, parameters = grown(family, 0.5)
     function = jax.jit(model.logits, compiler_options=QUICKLY)
-    one, same, other = (function(parameters, *tiny_batch(), jax.random.key(i)) for i in (0, 0, 1))
+    dropping = sequence_model(tiny_config(family), "ab", 0.5)
+
+    def keys(step):
+        batch = {n: x[0] for n, x in OfEachStep(dropping, 0, 1).arrays(step).items()}
+        return DropoutKeys(batch["embedding_keys"][0], batch["layer_keys"][0])
+
+    one, same, other = (function(parameters, *tiny_batch(), keys(i)) for i in (0, 0, 1))
     assert np.array_equal(one, same)
     assert not np.isclose(one, other).any()
     plain = function(parameters, *tiny_batch())

@@ -5,21 +5,21 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.bootstrap import Resampling
+from mlm.finetuning.artefacts import Example, Prediction, read_predictions, write_examples
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
-from mlm.finetuning.fold_engine import batches, epoch_order, loss_and_score
+from mlm.finetuning.fold_task import loss_and_score
 from mlm.finetuning.results import Comparison, finetuning_verdicts, macro_f1
 from mlm.finetuning.ridge_baseline import (
+    PENALTIES,
     character_terms,
     choose,
-    fitted,
-    left_out,
+    ridge,
     similarities,
     term_counts,
     tf_idf,
     word_terms,
     write_ridge_predictions,
 )
-from mlm.finetuning.tables import Example, Prediction, read_predictions, write_rows
 
 HOW = Resampling(resamples=500, confidence=0.95, seed=0)
 
@@ -47,43 +47,26 @@ TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
 TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])
 
 
-def test_ridge_equals_the_closed_form_in_the_terms():
-    counts, train = term_counts(TEXTS, word_terms), np.arange(8)
-    x = tf_idf(counts, train).toarray()
-    weights = np.linalg.solve(x.T @ x + 0.7 * np.eye(x.shape[1]), x.T @ TARGETS)
-    kernel = similarities([counts], train)
-    assert kernel @ fitted(kernel, TARGETS, 0.7) == pytest.approx(x @ weights)
-
-
-def test_leaving_a_group_out_in_closed_form_equals_fitting_without_it():
-    kernel = similarities(
-        [term_counts(TEXTS, kind) for kind in (word_terms, character_terms)], np.arange(8)
+def test_ridge_equals_the_closed_form_in_the_terms_of_the_texts_that_it_knows():
+    counts, known = term_counts(TEXTS, word_terms), np.arange(8) < 6
+    x = tf_idf(counts, np.arange(8)).toarray()
+    kernel, centre = similarities([counts], np.arange(8)), TARGETS[known].mean()
+    inside = x[known]
+    weights = np.linalg.solve(
+        inside.T @ inside + 0.7 * np.eye(x.shape[1]), inside.T @ (TARGETS[known] - centre)
     )
-    groups = np.array([2, 0, 1, 0, 2, 1, 1, 7])
-    found = left_out(kernel, TARGETS, groups, 0.3)
-    for group in set(groups):
-        rest, out = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
-        weights = fitted(kernel[np.ix_(rest, rest)], TARGETS[rest], 0.3)
-        assert found[out] == pytest.approx(kernel[np.ix_(out, rest)] @ weights)
+    found = ridge(kernel[~known], kernel, TARGETS, known, 0.7)
+    assert found == pytest.approx(x[~known] @ weights + centre)
 
 
-def test_the_penalty_is_chosen_by_what_groups_say_of_each_other():
-    """Copies in a group tell each other's noise: only without their group is that no use."""
-    rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(list("abcdefgh"), 6)) for _ in range(40)]
-    noise = rng.normal(0, 1, (40, 1))
-    kernel = similarities([term_counts(texts, word_terms)], np.arange(40))
-    twice = np.tile(kernel, (2, 2))
-    noisy, groups = np.tile(noise, (2, 1)), np.tile(np.arange(40), 2)
-    penalties = [1e-3, 1.0, 1e3]
-    assert choose({"words": twice}, noisy, groups, penalties)[1] == 1e3
-    assert choose({"words": twice}, noisy, np.arange(80), penalties)[1] == 1e-3
-
-
-def test_the_terms_are_chosen_and_of_classes_the_wrong_ones_are_counted():
+def test_terms_and_penalty_are_chosen_on_the_validation_part():
     good, targets = np.kron(np.eye(2), np.ones((6, 6))), np.kron(np.eye(2), np.ones((6, 1)))
-    found = choose({"useless": np.eye(12), "good": good}, targets, np.arange(12), [0.1])
-    assert found == ("good", 0.1, 0.0)
+    validation = np.arange(12) % 3 == 0
+    terms, _, error = choose({"useless": np.eye(12), "good": good}, targets, validation)
+    assert (terms, error) == ("good", 0.0)
+    # What is learned of the others says the opposite of the part.
+    contrary = np.where(validation, -1.0, 1.0)[:, None] * np.repeat([[1.0], [-1.0]], 6, axis=0)
+    assert choose({"good": good}, contrary, validation)[1] == max(PENALTIES)
 
 
 def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
@@ -96,27 +79,12 @@ def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
     table, said, chose = (tmp_path / name for name in ("examples.csv", "p.csv", "r.json"))
     chosen = []
     for rows in (examples, other):
-        write_rows(table, rows)
-        write_ridge_predictions(table, said, chose, "regression", 3, [0.01, 0.1, 1.0, 10.0])
+        write_examples(table, rows)
+        write_ridge_predictions(table, said, chose, "regression", 3)
         record = json.loads(chose.read_text())
         found = [r.predictions for r in read_predictions(said) if r.fold == 0]
         chosen.append((record["chosen"][0], found))
     assert chosen[0] == chosen[1]
-
-
-def test_an_epochs_order_depends_on_seed_fold_and_epoch_alone():
-    one = epoch_order(50, seed=1, fold=2, epoch=3)
-    assert np.array_equal(one, epoch_order(50, 1, 2, 3)) and sorted(one) == list(range(50))
-    others = [epoch_order(50, 0, 2, 3), epoch_order(50, 1, 1, 3), epoch_order(50, 1, 2, 4)]
-    assert not any(np.array_equal(one, other) for other in others)
-
-
-def test_no_example_is_dropped_and_none_counts_twice():
-    order = np.random.default_rng(0).permutation(21)
-    found = list(batches(order, 8))
-    assert [(len(rows), weights.sum()) for rows, weights in found] == [(8, 8), (8, 8), (8, 5)]
-    counted = np.concatenate([rows[weights > 0] for rows, weights in found])
-    assert np.array_equal(counted, order)
 
 
 def test_scores_are_those_of_the_textbook():
@@ -133,7 +101,7 @@ def test_scores_are_those_of_the_textbook():
 
 def compared(figures, units):
     columns = {name: np.reshape(values, (len(units), -1)) for name, values in figures.items()}
-    return Comparison(columns, units, rooted=True, resampling=HOW)
+    return Comparison(columns, np.array(units), rooted=True, resampling=HOW)
 
 
 def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none():

@@ -9,15 +9,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.finetuning.example_sources import (
-    assign_folds,
-    read_labelled_csv,
-    write_data,
-    year_examples,
-)
+from mlm.finetuning.artefacts import Example, Prediction, read_examples
+from mlm.finetuning.example_sources import read_labelled_csv, write_data, year_examples
 from mlm.finetuning.finetuning_metrics import NAMES
-from mlm.finetuning.results import STARTS, scores_of
-from mlm.finetuning.tables import EpochRow, Example, Prediction, read_rows
+from mlm.finetuning.results import scores_of
+from mlm.finetuning.splitting import assign_folds, validation_part
 from mlm.foundations.errors import MlmError
 
 
@@ -25,7 +21,7 @@ def read(tmp_path, content, task="regression", **columns):
     file = tmp_path / "train.csv"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_labelled_csv(FinetuneData(source="csv", file=str(file), **columns), task)
+    return read_labelled_csv(str(file), FinetuneData(**columns), task)
 
 
 def test_the_commonlit_layout_is_read_and_rows_without_names_are_numbered(tmp_path):
@@ -41,7 +37,7 @@ def test_the_commonlit_layout_is_read_and_rows_without_names_are_numbered(tmp_pa
     ("text", "named"),
     [
         ("id,text,target\na,b,1\n", ["finetune.data.text_column", "'excerpt'", "'text'"]),
-        ("id,target,excerpt,target\na,1,b,2\n", ["finetune.data.target_column", "2"]),
+        ("id,target,excerpt,target\na,1,b,2\n", ["finetune.data.target_column", "'target'"]),
         ("id,excerpt,target\n", ["no row"]),
         ("id,excerpt,target\na,b,-1e20\nb,,2\n", ["row 1 (line 2)", "row 2 (line 3)", "'excerpt'"]),
         ("id,excerpt,target\na,b,easy\na,b,1_000\n", ["'easy'", "'1_000'", "'a' is the id of row"]),
@@ -108,6 +104,14 @@ def test_folds_are_alike_and_depend_on_the_seed_but_not_on_the_order_of_the_rows
     assert assign_folds(examples, "regression", 5, 1) != folds
 
 
+def test_the_validation_part_is_a_fifth_of_whole_groups_with_every_class():
+    examples = [Example(f"r{i}", f"t{i}", "ab"[i % 2], f"g{i // 4}") for i in range(200)]
+    part = validation_part(examples, "classification")
+    groups = {(e.group, bool(held)) for e, held in zip(examples, part, strict=True)}
+    assert len(groups) == 50 and sum(held for _, held in groups) == 10
+    assert {e.target for e, held in zip(examples, part, strict=True) if held} == {"a", "b"}
+
+
 def test_every_fold_holds_every_class_that_has_enough_rows():
     names = "a" * 40 + "b" * 12 + "c" * 5
     examples = [Example(f"r{i}", f"t{i}", name) for i, name in enumerate(names)]
@@ -151,9 +155,7 @@ def intervals_of(examples):
         name: [Prediction(e.id, e.fold, "0", (str(wrong[e.group] * (i + 1)),)) for e in examples]
         for i, name in enumerate(NAMES)
     }
-    histories = {start: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for start in STARTS}
-    section = Finetune(folds=5)
-    found = scores_of(examples, predictions, histories, section, 0)
+    found = scores_of(examples, predictions, Finetune(folds=5), 0)
     return {name: model.all.interval for name, model in found["models"].items()}
 
 
@@ -163,8 +165,7 @@ def test_a_published_encoder_is_compared_with_the_pretrained_model():
     predictions = {
         name: [Prediction(e.id, e.fold, "0", (by,)) for e in examples] for name, by in wrong.items()
     }
-    histories = {name: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for name in (*STARTS, "minilm")}
-    found = scores_of(examples, predictions, histories, Finetune(folds=2), 0)
+    found = scores_of(examples, predictions, Finetune(folds=2), 0)
     assert [*found["models"]] == [*NAMES, "minilm"]
     *_, last = found["differences"]
     assert (last.model, last.beside, last.all.score) == ("pretrained", "minilm", 1 - 4)
@@ -194,7 +195,7 @@ def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
     data = FinetuneData(source="embedded", passages_per_speech=3)
     write_data(Finetune(folds=5, data=data), 0, None, tmp_path / "t.csv", tmp_path / "t.json")
-    examples = read_rows(tmp_path / "t.csv", Example)
+    examples = read_examples(tmp_path / "t.csv")
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)
     examples = [replace(e, split="") for e in examples if sizes[e.group] == 3]

@@ -92,8 +92,8 @@ def computing_modules():
                     both = named.pop("both")
                     found |= {engine: both + own for engine, own in named.items()}
                 else:
-                    found[file.parent.name] = named
-    return found
+                    folds = named
+    return found | {"finetuning": found["jax"] + folds}
 
 
 @pytest.mark.parametrize("computed_by", ["tensorflow", "jax", "finetuning"])

@@ -1,9 +1,92 @@
-"""The JSON files that the jobs of a fine-tuning write before metrics.json."""
+"""The files that the jobs of a fine-tuning write before metrics.json: the tables of examples
+and predictions (oof.csv) as CSV, and records as JSON."""
 
-from dataclasses import dataclass, field
+import csv
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlm.foundations.artefacts import OPTIONAL, Artefact
+from mlm.foundations.atomic import write_csv
+
+# csv's own limit of 131,072 characters a field is lower than a long document.
+csv.field_size_limit(2**30)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One passage, held out in `fold`. `target` is a number as text, or the name of a class.
+
+    Folds keep a `group` together (empty: the example alone). `split` is the pretraining split that
+    holds the text, empty if unknown.
+    """
+
+    id: str
+    excerpt: str
+    target: str
+    group: str = ""
+    split: str = ""
+    fold: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What is resampled, and dealt into folds, as a whole: the group, else equal texts."""
+        return f"group {self.group}" if self.group else f"text {self.excerpt}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predictions of every training for an example: a class by its name, a number as text."""
+
+    id: str
+    fold: int
+    target: str
+    predictions: tuple[str, ...]
+
+
+def classes_of(examples: Sequence[Example], task: str) -> list[str]:
+    """The names of the classes in ascending order; none for a regression."""
+    return sorted({e.target for e in examples}) if task == "classification" else []
+
+
+def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
+    """Write the examples as CSV, atomically."""
+    write_csv(path, [field.name for field in fields(Example)], [astuple(e) for e in examples])
+
+
+def read_examples(path: str | Path) -> list[Example]:
+    """The examples that `write_examples` wrote."""
+    with open(path, encoding="utf-8", newline="") as handle:
+        return [Example(*row[:5], fold=int(row[5])) for row in list(csv.reader(handle))[1:]]
+
+
+def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
+    """Write the predictions as CSV: of several trainings as `prediction`, `prediction_1`, …"""
+    columns = ["id", "fold", "target", "prediction"]
+    columns += [f"prediction_{i}" for i in range(1, len(rows[0].predictions))]
+    write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
+
+
+def read_predictions(path: str | Path) -> list[Prediction]:
+    """The predictions of every training."""
+    with open(path, encoding="utf-8", newline="") as handle:
+        _, *rows = csv.reader(handle)
+    return [Prediction(id, int(fold), target, tuple(values)) for id, fold, target, *values in rows]
+
+
+def predictions_of(
+    examples: Sequence[Example], outputs: Sequence[np.ndarray], classes: Sequence[str]
+) -> list[Prediction]:
+    """The predictions for `examples` by the `outputs` [examples, outputs] of each training."""
+    if classes:
+        texts = [[classes[i] for i in x.argmax(axis=1)] for x in outputs]
+    else:
+        texts = [[f"{value:.6f}" for value in x[:, 0]] for x in outputs]
+    by_example = zip(examples, zip(*texts, strict=True), strict=True)
+    return [Prediction(e.id, e.fold, e.target, values) for e, values in by_example]
 
 
 @dataclass(frozen=True)
@@ -38,18 +121,16 @@ class ExamplesSummary(ExampleData, Artefact):
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start: numbers of `examples` learned and held_out, `seeds` of the trainings. Of
-    a published encoder, `run` is None, and `encoder` the sha256 of the checkpoint."""
+    """A fold of one start: how many `examples` were learned and held_out. Of a published encoder,
+    `run` is None, and `encoder` the sha256 of the checkpoint."""
 
     run: str | None
     start: str
     fold: int
-    task: str
     examples: dict[str, int]
     truncated: int
     device: dict[str, Any]
     precision: str
-    seeds: list[int]
     encoder: str | None = field(default=None, metadata=OPTIONAL)
 
 

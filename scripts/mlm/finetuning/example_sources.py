@@ -11,7 +11,7 @@ import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
 from mlm.corpus.formats import not_fetched
 from mlm.corpus.separated_values import table_rows
-from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
-from mlm.finetuning.tables import Example, write_rows
+from mlm.finetuning.artefacts import Example, ExampleSource, ExamplesSummary, write_examples
+from mlm.finetuning.splitting import assign_folds
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 
@@ -36,32 +36,29 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 def write_data(
     section: Finetune,
     seed: int,
-    held_out: Mapping[str, float] | None,
+    held_out: dict[str, float] | None,
     table: str | Path,
     summary: str | Path,
 ) -> None:
     """Write the examples with their folds, and a summary. `held_out` are the shares by which
     pretraining divided the embedded speeches; None if it read other text."""
     data, task = section.data, section.task
-    if data.source == "csv":
-        examples = read_labelled_csv(data, task)
+    if data.file and data.source == "csv":
+        examples = read_labelled_csv(data.file, data, task)
         source = ExampleSource("csv", Path(data.file).name, file_sha256(data.file))
     else:
         examples, source = year_examples(data, seed, held_out), ExampleSource("embedded")
     _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
-    write_rows(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
+    write_examples(table, [replace(e, fold=f) for e, f in zip(examples, folds, strict=True)])
     target = classes = None
     if task == "classification":
         classes = dict(sorted(Counter(e.target for e in examples).items()))
     else:
         targets = [float(e.target) for e in examples]
-        target = {
-            "mean": round(statistics.fmean(targets), 6),
-            "standard_deviation": round(statistics.pstdev(targets), 6),
-            "lowest": min(targets),
-            "highest": max(targets),
-        }
+        mean, deviation = statistics.fmean(targets), statistics.pstdev(targets)
+        target = {"mean": round(mean, 6), "standard_deviation": round(deviation, 6)}
+        target |= {"lowest": min(targets), "highest": max(targets)}
     ExamplesSummary(
         task=task,
         source=source,
@@ -90,7 +87,7 @@ def _warn_of_copies(examples: list[Example]) -> None:
 
 
 def year_examples(
-    data: FinetuneData, seed: int, held_out: Mapping[str, float] | None
+    data: FinetuneData, seed: int, held_out: dict[str, float] | None
 ) -> list[Example]:
     """Passages of every embedded speech, chosen by a keyed hash, none twice."""
     split_of = {}
@@ -98,22 +95,22 @@ def year_examples(
         splits = speeches_by_split(seed, held_out)
         split_of = {speech: name for name, members in splits.items() for speech in members}
 
-    def turn(named: tuple[str, str]) -> bytes:
+    def order(named: tuple[str, str]) -> bytes:
         key = b"passage %d" % seed
         return hashlib.blake2b(named[0].encode(), digest_size=8, key=key).digest()
 
-    found, seen = [], set()
+    examples, known = [], set()
     for speech, content in speeches().items():
         target = repr((int(speech[:4]) - 1900) / 50)
         candidates = []
         for i, passage in enumerate(passages(content, _PASSAGE_WORDS)):
-            if passage not in seen:
-                seen.add(passage)
+            if passage not in known:
+                known.add(passage)
                 candidates.append((f"{speech}-{i:04d}", passage))
-        chosen = sorted(sorted(candidates, key=turn)[: data.passages_per_speech])
+        chosen = sorted(sorted(candidates, key=order)[: data.passages_per_speech])
         group, split = address_of(speech), split_of.get(speech, "")
-        found += [Example(*named, target, group, split) for named in chosen]
-    return found
+        examples += [Example(name, text, target, group, split) for name, text in chosen]
+    return examples
 
 
 def passages(speech: str, words: int) -> Iterator[str]:
@@ -133,19 +130,16 @@ def passages(speech: str, words: int) -> Iterator[str]:
         yield " ".join(held)
 
 
-def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
-    """Return the examples of the CSV file `data.file`, in its order; other columns are ignored.
-    Raises MlmError with the keys of missing columns, or the rows that cannot be used."""
+def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]:
+    """Return the examples of a CSV file, in its order, from the columns that `data` names. Raises
+    MlmError with the keys of missing columns, or the rows that cannot be used."""
     columns = {key: name for key in COLUMNS if (name := getattr(data, key))}
-    rows = _rows(data.file)
+    rows = _rows(file)
     header = next(rows, ("", []))[1]
-    counts = {key: header.count(name) for key, name in columns.items()}
-    if missing := [key for key, count in counts.items() if count != 1]:
-        lines = [f"finetune.data.{key}: {columns[key]!r} names {counts[key]}" for key in missing]
+    if wrong := [f"finetune.data.{k}: {n!r}" for k, n in columns.items() if header.count(n) != 1]:
         raise MlmError(
-            f"{data.file}: each column must be there once.\n{listed(lines)}\nThe file's columns: "
-            f"{', '.join(map(repr, header)) or 'none, it is empty'}"
-            f"{'. Separate them with commas' if len(header) == 1 else ''}"
+            f"{file}: each column must be there once, separated by commas.\n{listed(wrong)}\n"
+            f"The file's columns: {', '.join(map(repr, header)) or 'none, it is empty'}"
         )
     examples, row_of, problems = [], {}, []
     for number, (where, row) in enumerate(rows, start=1):
@@ -164,16 +158,16 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
             wrong["target_column"] = f"{target!r} {problem}"
         problems += [f"{where}, column {columns[k]!r}: {problem}" for k, problem in wrong.items()]
         row_of[name] = number
-        texts = (cells[key] for key in COLUMNS if key in cells)
-        examples.append(Example(*texts))
+        group = cells.get("group_column", "")
+        examples.append(Example(name, cells["text_column"], target, group))
     if problems:
         more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise MlmError(
-            f"{len(problems)} problems in {data.file}. Correct the rows or drop them:\n"
+            f"{len(problems)} problems in {file}. Correct the rows or drop them:\n"
             f"{listed(problems[:_SHOWN])}{more}"
         )
     if not examples:
-        raise MlmError(f"{data.file}: no row below the header")
+        raise MlmError(f"{file}: no row below the header")
     return examples
 
 
@@ -207,65 +201,3 @@ def _not_learnable(target: str) -> str | None:
     if abs(number) > _LARGEST_TARGET:
         return "is too large for a squared error in float32: scale the targets to about 1"
     return None
-
-
-def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
-    """The fold of each example, from 0, whatever their order: units (groups, or examples of one
-    text) are ordered by a keyed hash inside strata of the target and dealt to the folds in order.
-    Strata of a number are bins of equal population. MlmError for fewer units than folds,
-    and if all units of a class fall into one fold, which would have nothing to learn it from."""
-    units: dict[str, list[Example]] = defaultdict(list)
-    for example in examples:
-        units[example.unit].append(example)
-    if len(units) < folds:
-        what = "groups" if any(e.group for e in examples) else "different texts"
-        raise MlmError(
-            f"finetune.folds: {folds} folds need at least {folds} {what}, and the data has "
-            f"{len(units)}. Give more data, or fewer folds"
-        )
-    if task == "classification":
-        counted = {u: Counter(e.target for e in found) for u, found in units.items()}
-        strata = {u: min(c, key=lambda t: (-c[t], t)) for u, c in counted.items()}
-    else:
-        strata = _bins({u: sum(float(e.target) for e in f) / len(f) for u, f in units.items()})
-
-    def turn(unit: str) -> tuple:
-        key = b"fold %d" % seed
-        return strata[unit], hashlib.blake2b(unit.encode(), digest_size=8, key=key).digest(), unit
-
-    fold_of = {unit: place % folds for place, unit in enumerate(sorted(units, key=turn))}
-    if task == "classification":
-        _check_classes(examples, fold_of)
-    return [fold_of[e.unit] for e in examples]
-
-
-def _bins(means: dict[str, float]) -> dict[str, int]:
-    """The stratum of each unit: bins of equal population, at most Sturges' number of them."""
-    ordered = sorted(means, key=lambda u: (means[u], u))
-    number = len(ordered).bit_length()
-    return {unit: place * number // len(ordered) for place, unit in enumerate(ordered)}
-
-
-def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
-    examples_of: dict[str, list[Example]] = defaultdict(list)
-    for example in examples:
-        examples_of[example.target].append(example)
-    if len(examples_of) < 2:
-        raise MlmError(
-            "finetune.task: classification needs two classes, and the data has only "
-            f"{next(iter(examples_of))!r}"
-        )
-    problems = []
-    for name, members in sorted(examples_of.items()):
-        folds = {fold_of[example.unit] for example in members}
-        if len(folds) == 1:
-            names = sorted({e.group or e.id for e in members})
-            shown = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-            problems.append(f"{name!r}: fold {min(folds)} ({shown})")
-    if problems:
-        raise MlmError(
-            "finetune.data: these classes are in one fold alone, so that they would be tested "
-            f"there without having been learned:\n{listed(problems)}\nAdd groups or rows of each, "
-            "merge it into another class, drop it, or set another seed, which deals the "
-            "groups again"
-        )

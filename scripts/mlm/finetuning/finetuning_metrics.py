@@ -70,13 +70,13 @@ class PartSize:
 
 @dataclass(frozen=True)
 class ShownPredictions:
-    """For a plot: predictions beside the `true` values, or counts by true and predicted class."""
+    """Of the pretrained model, for a plot: values `predicted` beside the `true` ones, or `counts`
+    by true and predicted class."""
 
-    pretrained: list
-    random: list
-    tfidf_ridge: list
     true: list[float] | None = field(default=None, metadata=OPTIONAL)
+    predicted: list[float] | None = field(default=None, metadata=OPTIONAL)
     classes: list[str] | None = field(default=None, metadata=OPTIONAL)
+    counts: list[list[int]] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Finetuning(Artefact):
     """metrics.json: all folds of every start, beside the baseline. `digests` are the sha256 of the
     table of examples and of the best fold's weights, those in `also` of published encoders."""
 
-    format_version: int = field(default=2, kw_only=True)
+    format_version: int = field(default=3, kw_only=True)
     run: str
     task: str
     score: str

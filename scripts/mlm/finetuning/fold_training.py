@@ -3,35 +3,39 @@
 import hashlib
 import shutil
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.finetuning.artefacts import FoldRecord
-from mlm.finetuning.fold_engine import Fold, loss_and_score
-from mlm.finetuning.tables import EpochRow, Prediction, write_predictions, write_rows
+from mlm.config.pretraining import Checkpoint as Checkpoints
+from mlm.finetuning.artefacts import (
+    FoldRecord,
+    classes_of,
+    predictions_of,
+    read_examples,
+    write_predictions,
+)
+from mlm.finetuning.fold_task import Fold, FoldEngine, arrays_of, encoder_of
+from mlm.finetuning.sequence_model import sequence_model
+from mlm.foundations.atomic import write_csv
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
-from mlm.training.loop import Sums, next_multiple, updates
+from mlm.foundations.environment import package_versions
+from mlm.model.checkpoints import Checkpoint
+from mlm.training.in_jax.devices import open_mesh
+from mlm.training.periodic_actions import train
+from mlm.training.state_basis import COMPUTING_MODULES, COMPUTING_PACKAGES
 from mlm.training.states import StateDirectory
+from mlm.training.training_log import Row, TrainingLog
 
-#: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
+#: Modules that decide the bits of a fold's weights, beside those of a pretraining in JAX.
 FOLD_MODULES = (
-    "mlm.config.families",
-    "mlm.model.architecture",
-    "mlm.model.checkpoints",
-    "mlm.model.jax_ops",
-    "mlm.model.network",
-    "mlm.model.weights",
-    "mlm.finetuning.fold_engine",
+    "mlm.finetuning.artefacts",
+    "mlm.finetuning.fold_task",
     "mlm.finetuning.sequence_model",
-    "mlm.finetuning.tables",
-    "mlm.training.in_jax.devices",
-    "mlm.training.optimizers",
     "mlm.tokenizer.encoding",
     "mlm.tokenizer.pretrained",
 )
@@ -48,116 +52,92 @@ def finetune_fold(
     model: str | Path,
     directory: str | Path,
     state: str | Path,
-) -> None:
+) -> float:
     """Train or resume one fold as often as `seeds` says, and write its results, with the first
-    training's model. `names` are the run, the start and the fold; None, the label and the fold of a
-    published encoder. MlmError if a training diverges, and after a signal, with the state saved."""
-    (run, start, number), seeds, rows, logits, kept = names, [], [], [], None
-    fold = Fold(number, section, accelerator, examples, model, published=run is None)
+    training's model; return the mean score. `names` are the run, the start and the fold; None, the
+    label and the fold of a published encoder. MlmError if a training diverges, and after a signal,
+    with the state saved."""
+    run, start, number = names
+    devices, rows = open_mesh(accelerator), read_examples(examples)
+    checkpoint = Checkpoint.read(str(model), "results" if run else "finetune.also")
+    classes = classes_of(rows, section.task)
+    how = section.dropout, devices.precision, checkpoint.place
+    network = sequence_model(checkpoint.fields, classes, *how)
+    encoder, longest = encoder_of(checkpoint, published=run is None)
+    length = network.length(min(section.max_length, longest or section.max_length))
+    arrays, truncated = arrays_of(rows, classes, encoder, length)
+    held_out = np.array([e.fold for e in rows]) == number
+    fold = Fold(
+        name=f"{run or 'published'}, {start}, fold {number}",
+        seed=seed,
+        section=section,
+        model=network,
+        start=None if start == "random" else checkpoint,
+        arrays=arrays,
+        train=np.flatnonzero(~held_out),
+        test=np.flatnonzero(held_out),
+        batch_size=section.per_device_batch_size * devices.replicas,
+    )
+    print(
+        f"{fold.name}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
+        f"{truncated} longer than {length} tokens; {devices.replicas} x {devices.kind}",
+        file=sys.stderr,
+    )
+    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES["jax"] + FOLD_MODULES
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
-        "input_ids": hashlib.sha256(fold.input_ids).hexdigest(),
-        "model": fold.checkpoint.sha256,
-        "code": code_digests(SCRIPTS, FOLD_MODULES),
+        "input_ids": hashlib.sha256(arrays["input_ids"].tobytes()).hexdigest(),
+        "model": checkpoint.sha256,
+        "packages": package_versions(COMPUTING_PACKAGES["jax"]),
+        "code": code_digests(SCRIPTS, modules),
     }
-    steps = section.epochs * fold.steps_per_epoch
-    label = f"{'published' if run is None else run}, {start}, fold {number}"
-    print(
-        f"{label}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
-        f"{fold.truncated} longer than {fold.input_ids.shape[1]} tokens; "
-        f"{fold.devices.replicas} x {fold.devices.kind}",
-        file=sys.stderr,
-    )
+    engine, weights, outputs, history, scores = FoldEngine(fold, devices), {}, [], [], []
     for training in range(section.seeds):
-        own = int(np.random.SeedSequence([seed, number, training]).generate_state(1)[0]) >> 1
-        fold.begin(start, own)
-        states = StateDirectory.of(f"{state}/seed-{training}", 2, basis | {"seed": own})
-        epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states)
-        with states.held():
-            epochs.resume()
-            for _ in updates(fold, steps, [epochs], epochs.sums, epochs, _AT_ONCE):
-                pass
-        seeds.append(own)
-        rows += epochs.rows
-        logits.append(fold.predictions())
-        kept = kept or fold.state["parameters"]
-    write_predictions(f"{directory}/predictions.csv", _named(fold, logits))
-    write_rows(f"{directory}/history.csv", rows)
-    fold.model.write(directory, kept)
+        log = _trained(engine, fold, training, basis, state)
+        outputs.append(engine.predictions())
+        history += [[training, *_cells(row)] for row in log.rows]
+        scores.append(log.rows[-1].validation_accuracy)
+        weights = weights or engine.weights()
+    predictions = predictions_of([rows[i] for i in fold.test], outputs, classes)
+    write_predictions(f"{directory}/predictions.csv", predictions)
+    columns = ["seed", "step", "epoch", "train_loss", "validation_loss", "score"]
+    write_csv(f"{directory}/history.csv", columns, history)
+    network.write(directory, weights)
     FoldRecord(
         *names,
-        task=section.task,
         examples={"learned": len(fold.train), "held_out": len(fold.test)},
-        truncated=fold.truncated,
-        device={"platform": fold.devices.kind, "count": fold.devices.replicas},
-        precision=fold.devices.precision,
-        seeds=seeds,
-        encoder=fold.checkpoint.sha256 if run is None else None,
+        truncated=truncated,
+        device={"platform": devices.kind, "count": devices.replicas},
+        precision=devices.precision,
+        encoder=checkpoint.sha256 if run is None else None,
     ).write(f"{directory}/fold.json")
     shutil.rmtree(state, ignore_errors=True)
+    return sum(scores) / len(scores)
 
 
-@dataclass
-class _Epochs:
-    """The end of each epoch: a row about it, and the state; the state alone if stopped before."""
-
-    fold: Fold
-    section: Finetune
-    label: str
-    training: int
-    states: StateDirectory
-    sums: Sums = field(default_factory=Sums)
-    rows: list[EpochRow] = field(default_factory=list)
-
-    def resume(self) -> None:
-        """Continue from the newest whole state, if there is one."""
-        if (found := self.states.newest_whole()) is None:
-            return
-        place, _, progress = found
-        self.fold.read(place)
-        self.rows = [EpochRow(**row) for row in progress.pop("rows")]
-        self.sums = Sums(progress["by_name"])
-        done = f"{len(self.rows)} of {self.section.epochs} epochs done"
-        print(f"{self.label}: {done}", file=sys.stderr)
-
-    def due(self, step: int) -> int:
-        return next_multiple(step, self.fold.steps_per_epoch)
-
-    def act(self, step: int, fold: Fold) -> None:
-        if step % fold.steps_per_epoch == 0:
-            self._add_row(step // fold.steps_per_epoch)
-        progress = asdict(self.sums) | {"rows": [asdict(row) for row in self.rows]}
-        self.states.save(step, fold, progress)
-
-    def _add_row(self, epoch: int) -> None:
-        fold, section, sums = self.fold, self.section, self.sums.taken()
-        loss = sums["loss"] / sums["examples"]
-        held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
-        if not np.isfinite([loss, held_out]).all():
-            raise MlmError(
-                f"{self.label}: the training diverged in epoch {epoch} (train loss {loss}, held "
-                f"out {held_out}). Lower finetune.learning_rate, which is "
-                f"{section.learning_rate:g}, by a factor of ten, or set "
-                "finetune.optimizer.max_grad_norm: 1.0"
-            )
-        seconds, rate = sums["seconds"], sums["examples"] / sums["seconds"]
-        self.rows.append(EpochRow(fold.number, self.training, epoch, loss, held_out, score))
-        print(
-            f"{self.label}: epoch {epoch}/{section.epochs}, train loss {loss:.4f}, held out "
-            f"{held_out:.4f}, score {score:.4f}, {rate:,.0f} passages/s, "
-            f"{(section.epochs - epoch) * seconds:,.0f} s left",
-            file=sys.stderr,
-        )
+def _trained(
+    engine: FoldEngine, fold: Fold, number: int, basis: dict, state: str | Path
+) -> TrainingLog:
+    """Make training `number` of the fold, from its newest whole state if there is one."""
+    seeds = np.random.SeedSequence([fold.seed, basis["fold"][1], number])
+    name, seed = f"{fold.name}, seed {number}", int(seeds.generate_state(1)[0]) >> 1
+    engine.begin(replace(fold, name=name, seed=seed))
+    schedule, log = engine.fold.schedule, TrainingLog()
+    states = StateDirectory.of(f"{state}/seed-{number}", 2, basis | {"seed": seed})
+    # Steps in flight on virtual devices can wait for each other for ever.
+    at_once = _AT_ONCE if engine.devices.replicas == 1 else 1
+    with states.held():
+        if found := states.newest_whole():
+            place, engine.step, progress = found
+            engine.read(place)
+            log = TrainingLog.of(progress)
+            print(f"{name}: resumes from step {engine.step}", file=sys.stderr)
+        train(engine, schedule, Checkpoints(every=schedule.log_every), states, log, at_once)
+    return log
 
 
-def _named(fold: Fold, logits: list[np.ndarray]) -> list[Prediction]:
-    """The predictions of the held-out examples from each training's `logits`."""
-    if fold.classes:
-        said = [[fold.classes[i] for i in x.argmax(axis=1)] for x in logits]
-    else:
-        said = [[f"{v:.6f}" for v in x[:, 0]] for x in logits]
-    held_out = [fold.examples[place] for place in fold.test]
-    by_example = zip(held_out, *said, strict=True)
-    return [Prediction(e.id, fold.number, e.target, said) for e, *said in by_example]
+def _cells(row: Row) -> list:
+    figures = row.loss, row.validation_loss, row.validation_accuracy
+    return [row.step, f"{row.epoch:.4f}", *(f"{figure:.6f}" for figure in figures)]

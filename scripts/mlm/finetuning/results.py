@@ -15,7 +15,18 @@ from mlm.config.finetune import Finetune
 from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.verdicts import with_few_groups
-from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
+from mlm.finetuning.artefacts import (
+    Example,
+    ExampleData,
+    ExamplesSummary,
+    FoldRecord,
+    Prediction,
+    RidgeRecord,
+    classes_of,
+    read_examples,
+    read_predictions,
+    write_predictions,
+)
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
     Finetuning,
@@ -25,16 +36,6 @@ from mlm.finetuning.finetuning_metrics import (
     ScoreDifference,
     ShownPredictions,
     name_of,
-)
-from mlm.finetuning.tables import (
-    EpochRow,
-    Example,
-    Prediction,
-    classes_of,
-    read_predictions,
-    read_rows,
-    write_predictions,
-    write_rows,
 )
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
@@ -51,6 +52,7 @@ _RESAMPLES, _CONFIDENCE = 2000, 0.95
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
 #: Settings that metrics.json records.
 _RECORDED = {"epochs", "folds", "learning_rate", "max_length", "per_device_batch_size", "seeds"}
+_PARTS = {"all": "on all passages", "unseen": "on passages that pretraining never trained on"}
 
 
 def write_results(
@@ -63,27 +65,27 @@ def write_results(
     tokenizer: Sequence[str | Path],
     directory: str | Path,
 ) -> Finetuning:
-    """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`, and
+    """Write metrics.json, oof*.csv and the best fold's model to `directory`, and
     return the content of metrics.json. `examples` and `ridge` are tables with their JSON beside
     them, `folds` the directories of each start's folds, and of each published encoder's."""
-    rows = read_rows(examples, Example)
-    files = {name: [Path(fold) / "predictions.csv" for fold in folds[name]] for name in folds}
+    rows, directory = read_examples(examples), Path(directory)
     published = [name for name in folds if name not in STARTS]
-    files["tfidf_ridge"] = [Path(ridge)]
-    predictions, histories = {}, {}
+    files = {name: [Path(fold) / "predictions.csv" for fold in folds[name]] for name in folds}
+    predictions = {}
     for name in (*NAMES, *published):
-        found = {row.id: row for table in files[name] for row in read_predictions(table)}
-        predictions[name] = [found[row.id] for row in rows]
-    for start in folds:
-        epochs = [read_rows(Path(fold) / "history.csv", EpochRow) for fold in folds[start]]
-        histories[start] = list(chain.from_iterable(epochs))
-    also = {name: FoldRecord.read(Path(folds[name][0]) / "fold.json").encoder for name in published}
-    described = scores_of(rows, predictions, histories, section, seed)
-    best = Path(folds["pretrained"][described["best_fold"]])
+        tables = map(read_predictions, files.get(name, [ridge]))
+        by_id = {row.id: row for row in chain.from_iterable(tables)}
+        predictions[name] = [by_id[row.id] for row in rows]
+        suffix = "" if name == "pretrained" else f"_{name}"
+        if name in NAMES:
+            write_predictions(directory / f"oof{suffix}.csv", predictions[name])
+    scores = scores_of(rows, predictions, section, seed)
+    best = Path(folds["pretrained"][scores["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
+    records = {name: FoldRecord.read(Path(folds[name][0]) / "fold.json") for name in published}
     metrics = Finetuning(
         run=run,
-        **described,
+        **scores,
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
         settings=section.model_dump(include=_RECORDED),
@@ -92,14 +94,8 @@ def write_results(
             "model": file_sha256(best / "model.safetensors"),
         },
         packages=package_versions(_PACKAGES),
-        also=also or None,
+        also={name: record.encoder or "" for name, record in records.items()} or None,
     )
-    directory = Path(directory)
-    for name in NAMES:
-        suffix = "" if name == "pretrained" else f"_{name}"
-        write_predictions(directory / f"oof{suffix}.csv", predictions[name])
-        if name in histories:
-            write_rows(directory / f"history{suffix}.csv", histories[name])
     for source in [best / "model.safetensors", best / "config.json", *map(Path, tokenizer)]:
         with replacing(directory / "model" / source.name) as temporary:
             shutil.copyfile(source, temporary)
@@ -110,7 +106,7 @@ def write_results(
 
 
 def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
-    """Places of all examples and, if pretraining's splits are known, of those that it never trained
+    """Rows of all examples and, if pretraining's splits are known, of those that it never trained
     on (unseen) and of the others (seen)."""
     seen = np.array([{"": -1, "train": 1}.get(e.split, 0) for e in examples])
     chosen = {"all": seen > -2, "unseen": seen == 0, "seen": seen == 1}
@@ -120,20 +116,18 @@ def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
 def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
     """What a score averages, float [examples, trainings]: squared errors, or 1 if right."""
     if task == "regression":
-        said = np.array([r.predictions for r in rows], np.float64)
-        return (said - np.array([[float(r.target)] for r in rows])) ** 2
+        values = np.array([r.predictions for r in rows], np.float64)
+        return (values - np.array([[float(r.target)] for r in rows])) ** 2
     return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
 
 
 def scores_of(
     examples: Sequence[Example],
     predictions: Mapping[str, Sequence[Prediction]],
-    histories: Mapping[str, Sequence[EpochRow]],
     section: Finetune,
     seed: int,
 ) -> dict:
-    """The fields of `Finetuning` that follow from the predictions by model, [examples] in order,
-    and from the epochs by start."""
+    """The fields of `Finetuning` that follow from the predictions by model, [examples] in order."""
     regression, parts = section.task == "regression", parts_of(examples)
     figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
     units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
@@ -145,79 +139,74 @@ def scores_of(
         for part, rows in parts.items()
     }
 
+    def rounded(means: Sequence[float]) -> list[float]:
+        return [round(float(s), 6) for s in (np.sqrt(means) if regression else means)]
+
     def by_fold(values: np.ndarray) -> list[float]:
-        means = [values[fold_of == fold].mean() for fold in range(section.folds)]
-        return _scores(means, regression)
+        return rounded([values[fold_of == fold].mean() for fold in range(section.folds)])
 
     models = {}
     for name, rows in predictions.items():
-        folds, history = by_fold(figures[name]), histories.get(name)
+        folds = by_fold(figures[name])
         models[name] = ModelScores(
             **{part: comparison.of(name) for part, comparison in compared.items()},
             folds=folds,
             mean=round(statistics.fmean(folds), 6),
             spread=round(statistics.stdev(folds), 6),
-            seeds=_scores(figures[name].mean(axis=0), regression) if history else None,
+            seeds=rounded(figures[name].mean(axis=0)) if name != "tfidf_ridge" else None,
             macro_f1=None if regression else macro_f1(rows),
         )
     # The model that a fold keeps is that of its first training.
-    kept = by_fold(figures["pretrained"][:, 0])
+    first = by_fold(figures["pretrained"][:, 0])
     sizes = {
         name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
         for name, part in parts.items()
     }
+    pairs = [*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES)]
     differences = [
         ScoreDifference(
-            **{part: c.of(*pair) for part, c in compared.items()}, model=pair[0], beside=pair[1]
+            **{p: c.of(*pair) for p, c in compared.items()}, model=pair[0], beside=pair[1]
         )
-        for pair in (*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES))
+        for pair in pairs
     ]
-    judged = "rmse" if regression else "accuracy", _CONFIDENCE, sizes, differences
-    return dict(zip(("score", "confidence", "parts", "differences"), judged, strict=True)) | {
+    score = "rmse" if regression else "accuracy"
+    return {
         "task": section.task,
+        "score": score,
+        "confidence": _CONFIDENCE,
+        "parts": sizes,
         "models": models,
-        "best_fold": kept.index((min if regression else max)(kept)),
-        "shown": _shown(examples, {name: predictions[name] for name in NAMES}, regression),
-        "verdicts": finetuning_verdicts(*judged),
+        "differences": differences,
+        "best_fold": first.index((min if regression else max)(first)),
+        "shown": shown_of(examples, predictions["pretrained"], regression),
+        "verdicts": finetuning_verdicts(score, _CONFIDENCE, sizes, differences),
     }
-
-
-def _scores(means: Sequence[float], regression: bool) -> list[float]:
-    return [round(float(score), 6) for score in (np.sqrt(means) if regression else means)]
 
 
 def macro_f1(rows: Sequence[Prediction]) -> float:
     """The mean over trainings and the classes of the targets of 2 TP / (2 TP + FP + FN)."""
-    targets, found = np.array([r.target for r in rows]), []
-    for said in np.array([r.predictions for r in rows]).T:
-        shares = []
+    targets, scores = np.array([r.target for r in rows]), []
+    for predicted in np.array([r.predictions for r in rows]).T:
         for name in np.unique(targets):
-            asked, given = targets == name, said == name
-            shares.append(2 * np.sum(asked & given) / (np.sum(asked) + np.sum(given)))
-        found.append(float(np.mean(shares)))
-    return round(statistics.fmean(found), 6)
+            true, positive = targets == name, predicted == name
+            scores.append(2 * np.sum(true & positive) / (np.sum(true) + np.sum(positive)))
+    return round(float(np.mean(scores)), 6)
 
 
-def _shown(
-    examples: Sequence[Example], models: Mapping[str, Sequence[Prediction]], regression: bool
+def shown_of(
+    examples: Sequence[Example], rows: Sequence[Prediction], regression: bool
 ) -> ShownPredictions:
     """True and predicted values of evenly spaced examples, or counts by true and predicted class,
     from each fold's first training."""
     if regression:
-        chosen = range(0, len(examples), max(1, -(-len(examples) // _POINTS)))
-        shown = {
-            name: [float(rows[i].predictions[0]) for i in chosen] for name, rows in models.items()
-        }
-        return ShownPredictions(true=[float(examples[i].target) for i in chosen], **shown)
+        rows = rows[:: max(1, -(-len(rows) // _POINTS))]
+        return ShownPredictions(
+            true=[float(r.target) for r in rows], predicted=[float(r.predictions[0]) for r in rows]
+        )
     classes = classes_of(examples, "classification")
-    counted = {}
-    for name, rows in models.items():
-        pairs = Counter((r.target, r.predictions[0]) for r in rows)
-        counted[name] = [[pairs[true, said] for said in classes] for true in classes]
-    return ShownPredictions(classes=classes, **counted)
-
-
-_PARTS = {"all": "on all passages", "unseen": "on passages that pretraining never trained on"}
+    pairs = Counter((r.target, r.predictions[0]) for r in rows)
+    counts = [[pairs[true, predicted] for predicted in classes] for true in classes]
+    return ShownPredictions(classes=classes, counts=counts)
 
 
 class Comparison:
@@ -229,13 +218,13 @@ class Comparison:
     def __init__(
         self,
         figures: dict[str, np.ndarray],
-        units: Sequence[str],
+        units: np.ndarray,
         rooted: bool,
         resampling: Resampling,
     ):
         finish = np.sqrt if rooted else np.asarray
         means = {name: np.mean(values, axis=1) for name, values in figures.items()}
-        resampled = finish(resampling.means(np.asarray(units), *means.values()))
+        resampled = finish(resampling.means(units, *means.values()))
         self._interval = resampling.interval
         self._scores = {name: float(finish(values.mean())) for name, values in means.items()}
         self._resampled = dict(zip(means, resampled.T, strict=True))
@@ -253,37 +242,41 @@ def finetuning_verdicts(
     score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
 ) -> list[Verdict]:
     """One verdict for each difference and part. `score`: rmse (less is better) or accuracy."""
-    unit, found = "RMSE" if score == "rmse" else "accuracy", []
-    asked = [(d, p) for d in differences for p in _PARTS if getattr(d, p) is not None]
-    for difference, part in asked:
-        measured, size = getattr(difference, part), parts[part]
-        low, high = measured.interval or (0, 0)
-        interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
-        interval = with_few_groups(interval, size.groups, size.examples)
-        interval = interval if measured.interval else "no interval: one group"
-        tone, said = "even", "not told apart from"
-        if not low <= 0 <= high:
-            tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
-            said = f"{tone} than"
-        name, other = name_of(difference.model), name_of(difference.beside)
-        subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
-        text = f"{subject} is {said} {other} {_PARTS[part]}: {measured.score:+.3f} in {unit}"
-        found.append(Verdict(tone, f"{text} ({interval})."))
-    return found
+    unit, verdicts = "RMSE" if score == "rmse" else "accuracy", []
+    for difference in differences:
+        for part, words in _PARTS.items():
+            if (measured := getattr(difference, part)) is None:
+                continue
+            interval, tone, relation = "no interval: one group", "even", "not told apart from"
+            if measured.interval:
+                low, high = measured.interval
+                interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+                interval = with_few_groups(interval, parts[part].groups, parts[part].examples)
+                if not low <= 0 <= high:
+                    tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+                    relation = f"{tone} than"
+            name, other = name_of(difference.model), name_of(difference.beside)
+            subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
+            text = f"{subject} is {relation} {other} {words}: {measured.score:+.3f} in {unit}"
+            verdicts.append(Verdict(tone, f"{text} ({interval})."))
+    return verdicts
 
 
 def finetuned_card(metrics: Finetuning, family: str) -> str:
     """README.md of the best fold's model, of the model_type `family`. It holds the names of the
     classes and figures, and no text of the examples."""
-    classes = metrics.shown.classes
     answer = "the predicted value as `score`"
-    if classes:
-        answer = f"the most likely of the classes {', '.join(f'`{name}`' for name in classes)}"
-    rows = []
-    for name, model in metrics.models.items():
-        scored = model.all
-        ends = " to ".join(f"{end:.3f}" for end in scored.interval or ()) or "not measured"
-        rows.append((name_of(name), f"{scored.score:.3f}", ends))
+    if metrics.shown.classes:
+        names = ", ".join(f"`{name}`" for name in metrics.shown.classes)
+        answer = f"the most likely of the classes {names}"
+    rows = [
+        (
+            name_of(name),
+            f"{model.all.score:.3f}",
+            " to ".join(f"{end:.3f}" for end in model.all.interval or ()) or "not measured",
+        )
+        for name, model in metrics.models.items()
+    ]
     return card(
         ModelCardData(
             license="other",

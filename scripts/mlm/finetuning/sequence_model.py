@@ -1,4 +1,4 @@
-"""An encoder with a head for a task: one output of each text, or one for each class.
+"""An encoder with a head for a task, and the task's loss: one output of each text or class.
 
 The heads and their names are those of transformers' sequence models, so that these open what is
 written. All read the last state of the first token. Unlike there, one dropout probability applies
@@ -10,109 +10,131 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from mlm.config.families import FAMILIES, SequenceHead, unfit_family
+from mlm.config.families import FAMILIES, SequenceHead
 from mlm.foundations.atomic import write_json, write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.checkpoints import Checkpoint
 from mlm.model.network import DropoutKeys, Network, Parameters, ops_of
 from mlm.model.weights import fitting, initial_parameters, normal
+from mlm.training.train_step import Computation
 
 #: Streams of random numbers beyond those of the encoder's weights.
 _HEAD_STREAM = 2**32
 
 
-@dataclass(frozen=True)
-class SequenceModel:
-    """The network; `fields` are those of the config.json that goes with its weights.
+@dataclass(frozen=True, kw_only=True)
+class SequenceModel(Computation):
+    """The network with its head; `fields` are those of the config.json that goes with its weights.
+    Products are computed in the network's dtype, everything else in float32."""
 
-    Products are computed in `dtype`, everything else in float32.
-    """
-
-    architecture: Architecture
     fields: Mapping[str, Any]
     dropout: float
-    dtype: str = "float32"
 
     @property
-    def _network(self) -> Network:
-        return Network(self.architecture, ops_of("jax"), self.dtype)
+    def dropping_layers(self) -> int:
+        # The head drops twice, by the keys of one more layer.
+        return super().dropping_layers + 1
 
     @property
     def _head(self) -> SequenceHead:
-        return FAMILIES[self.architecture.family].sequence_head
+        return FAMILIES[self.network.architecture.family].sequence_head
+
+    @property
+    def _is_regression(self) -> bool:
+        return self.fields["problem_type"] == "regression"
 
     def length(self, most: int) -> int:
         """Tokens of a text that are read: `most`, or what the table of positions has room for."""
-        longest = self.architecture.longest_row
+        longest = self.network.architecture.longest_row
         return most if longest is None else min(most, longest)
 
-    def logits(self, parameters: Parameters, input_ids, attention_mask, dropout_key=None):
+    def logits(
+        self,
+        parameters: Parameters,
+        input_ids,
+        attention_mask,
+        dropout_keys: DropoutKeys | None = None,
+        lane: int = 0,
+    ):
         """Outputs float32 [batch, outputs] of `input_ids` and `attention_mask`, int32 [batch,
-        length]. Without `dropout_key` nothing is dropped."""
-        head, network, keys, of_network = self._head, self._network, [None] * 3, None
-        if dropout_key is not None:
-            keys = jax.random.split(dropout_key, 3)
-            of_network = split_keys(keys[0], self.architecture.layers)
-            keys = jax.random.key_data(keys)
+        length]. Without `dropout_keys` nothing is dropped."""
+        head, network, keys = self._head, self.network, [None, None]
+        if dropout_keys is not None:
+            keys = dropout_keys.layers[network.architecture.layers]
         state = network.hidden_states(
             parameters,
             input_ids,
             attention_mask,
-            positions=jnp.zeros((jnp.shape(input_ids)[0], 1), jnp.int32),
-            dropout_keys=of_network,
+            positions=network.ops.zeros_like(input_ids[:, :1]),
+            dropout_keys=dropout_keys,
+            lane=lane,
         )[:, 0]
         if head.dense is None:
             state, _, _ = network.projection(parameters, state)
         else:
-            state = network.dropped(state, self.dropout if head.drops_first else 0, keys[1])
+            state = network.dropped(state, self.dropout if head.drops_first else 0, keys[0], lane)
             state = network.dense(parameters, head.dense, state)
-            state = network.activated(head.activation, state.astype(jnp.float32))
-        state = network.dropped(state, self.dropout, keys[2])
-        return network.dense(parameters, head.output, state).astype(jnp.float32)
+            state = network.activated(head.activation, network.ops.cast(state, "float32"))
+        state = network.dropped(state, self.dropout, keys[1], lane)
+        return network.ops.cast(network.dense(parameters, head.output, state), "float32")
 
-    def parameters(self, seed: int, start: Checkpoint | None = None) -> dict:
+    def weighted_sums(
+        self, parameters, batch: dict, dropout_keys=None, drawn=None, lane: int = 0
+    ) -> tuple:
+        """Weighted sums over a `batch` of the squared error, or of the cross-entropy in nats and of
+        right classes; `labels` are float32, or the numbers of classes."""
+        ops, labels, weights = self.network.ops, batch["labels"], batch["weights"]
+        rows = batch["input_ids"], batch["attention_mask"]
+        logits = self.logits(parameters, *rows, dropout_keys, lane)
+        if self._is_regression:
+            losses, right = ops.square(logits[..., 0] - labels), ops.zeros_like(labels)
+        else:
+            label_logits = ops.entries_at(logits, labels[..., None])[..., 0]
+            losses = -ops.entries_at(ops.log_softmax(logits), labels[..., None])[..., 0]
+            right = ops.cast(label_logits >= ops.largest(logits, -1), "float32")
+        return ops.total(losses * weights), ops.total(right * weights)
+
+    def parameters(self, seed: int, start: Checkpoint | None = None) -> dict[str, np.ndarray]:
         """Weights float32 by name as before any training, a function of `seed`, or with the encoder
         of `start`; MlmError if a weight there is missing or unfit."""
-        names = self.architecture.names
-        unused = (names.head_dense, names.head_norm) if self._head.dense else ()
+        architecture, head = self.network.architecture, self._head
+        names = architecture.names
+        unused = (names.head_dense, names.head_norm) if head.dense else ()
         if start is None:
-            stored = initial_parameters(self.architecture, seed)
+            stored = initial_parameters(architecture, seed)
         else:
-            stored = fitting(start.weights, self.architecture, start.place, unused)
-        return {k: v for k, v in stored.items() if not k.startswith(unused)} | self._new(seed)
-
-    def _new(self, seed: int) -> dict:
-        """What the masked language model does not have: normal weights, biases of zero."""
-        a, weights = self.architecture, {}
-        products = {self._head.dense: a.width, self._head.output: len(self.fields["id2label"])}
+            stored = fitting(start.weights, architecture, start.place, unused)
+        weights = {k: v for k, v in stored.items() if not k.startswith(unused)}
+        products = {head.dense: architecture.width, head.output: len(self.fields["id2label"])}
         for number, (name, rows) in enumerate(products.items()):
             if name:
-                shape, stream = (rows, a.width), _HEAD_STREAM + number
-                weights[f"{name}.weight"] = normal(seed, stream, shape, a.initializer_range)
+                how = (rows, architecture.width), architecture.initializer_range
+                weights[f"{name}.weight"] = normal(seed, _HEAD_STREAM + number, *how)
                 weights[f"{name}.bias"] = np.zeros(rows, np.float32)
         return weights
 
-    def write(self, directory: str | Path, parameters: Parameters) -> None:
+    def write(self, directory: str | Path, parameters: Mapping[str, np.ndarray]) -> None:
         """Write model.safetensors and config.json, like the exported model."""
         write_weights(parameters, Path(directory) / "model.safetensors")
         write_json(Path(directory) / "config.json", dict(self.fields))
 
 
 def sequence_model(
-    config: Mapping[str, Any], classes: Sequence[str], dropout: float, dtype: str = "float32"
+    config: Mapping[str, Any],
+    classes: Sequence[str],
+    dropout: float,
+    dtype: str = "float32",
+    place: str = "",
 ) -> SequenceModel:
     """The model with an output for each of `classes`, or one for a number if there are none, on the
-    masked language model of a config.json; MlmError with the fields that are not supported here."""
-    family = config.get("model_type")
-    if reason := unfit_family(family):
-        raise MlmError(f"model_type: {reason}")
-    labels, head = classes or ["LABEL_0"], FAMILIES[family].sequence_head
-    rates = FAMILIES[family].dropout_fields | ({head.dropout} if head.dropout else set())
+    encoder of a config.json in the directory `place`; MlmError with the fields that are not
+    supported here."""
+    family = FAMILIES[config["model_type"]]
+    labels, head = classes or ["LABEL_0"], family.sequence_head
+    rates = family.dropout_fields | ({head.dropout} if head.dropout else set())
     fields = {
         **config,
         **dict.fromkeys(sorted(rates), dropout),
@@ -122,24 +144,10 @@ def sequence_model(
         "label2id": {label: i for i, label in enumerate(labels)},
         "problem_type": "single_label_classification" if classes else "regression",
     }
-    # Not among the weights: there are no logits of the vocabulary.
-    architecture = replace(Architecture.of(fields), decoder_bias=False)
-    return SequenceModel(architecture, fields, dropout, dtype)
-
-
-def sequence_model_of(
-    start: Checkpoint, classes: Sequence[str], dropout: float, dtype: str = "float32"
-) -> SequenceModel:
-    """`sequence_model` of the config.json of `start`; MlmError names the file."""
     try:
-        return sequence_model(start.fields, classes, dropout, dtype)
-    except MlmError as error:
-        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-        raise MlmError(f"{start.place}/config.json: {'; '.join(problems)}") from None
-
-
-def split_keys(key, layers: int) -> DropoutKeys:
-    """What follows from a key of `jax.random` for a network of so many `layers`."""
-    places = jax.random.split(key, layers + 1)
-    of_layers = jax.vmap(lambda key: jax.random.split(key, 4))(places[:-1])
-    return DropoutKeys(*map(jax.random.key_data, (places[-1], of_layers)))
+        # Not among the weights: there are no logits of the vocabulary.
+        architecture = replace(Architecture.of(fields), decoder_bias=False)
+    except ConfigError as error:
+        raise MlmError(f"{place}/config.json: {'; '.join(error.problems)}") from None
+    network = Network(architecture, ops_of("jax"), dtype)
+    return SequenceModel(network, "sample", 0, fields=fields, dropout=dropout)

@@ -325,7 +325,7 @@ def _finetuning_predictions(axes: Axes, runs: Runs) -> str:
 
 
 def _scatter(axes: Axes, metrics: Finetuning) -> str:
-    true, predicted = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
+    true, predicted = np.array(metrics.shown.true), np.array(metrics.shown.predicted)
     year = metrics.data.source.kind == "embedded"
     if year:
         true, predicted = 1900 + 50 * true, 1900 + 50 * predicted
@@ -346,7 +346,7 @@ def _scatter(axes: Axes, metrics: Finetuning) -> str:
 
 def _confusion(axes: Axes, metrics: Finetuning) -> str:
     classes = [plain(name) for name in metrics.shown.classes]
-    counts = np.array(metrics.shown.pretrained, float)
+    counts = np.array(metrics.shown.counts, float)
     sums = counts.sum(axis=1, keepdims=True)
     # A class without passages has no bar.
     shares = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
