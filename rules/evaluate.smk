@@ -3,7 +3,7 @@ from mlm.config.memory import memory_of_evaluation
 
 
 rule evaluate:
-    """Score an exported model on the test split with fixed masks."""
+    """Score an exported model on every token of the test split."""
     input:
         **MODEL_FILES,
         **{split: f"results/manifests/{split}.json" for split in SPLITS},

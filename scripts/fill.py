@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
     from mlm.evaluation.fill_mask import answers, use_cpu
 
-    use_cpu(model, settings.accelerator.cpu_threads)
+    use_cpu(settings.accelerator.cpu_threads)
     found = answers(model, given.sentences, given.top_k, setting="sentences")
     if given.json:
         return print_json(found)

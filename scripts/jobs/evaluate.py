@@ -8,14 +8,16 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
+from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.evaluation.pair_files import Pair, read_pair_files
-from mlm.samples.manifests import project_root
+from mlm.samples.manifests import Manifest, project_root
 
 
 @run_as_job("evaluate")
 def score_model(job):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
+    root = project_root(manifests["train"])
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))
     section = Evaluation.model_validate(job.params.evaluation)
     pairs = [*(Pair(*pair) for pair in section.minimal_pairs), *read_pair_files(job.input.pairs)]
@@ -23,17 +25,16 @@ def score_model(job):
         job.wildcards.run,
         Path(job.input.model).parent,
         manifests,
-        {split: described.characters for split, described in corpus.items()},
         section,
         Accelerator.model_validate(job.params.accelerator),
-        pairs,
-        job.params.attend,
-        root=project_root(manifests["train"]),
-        corpus=Path(job.input.corpus[1]),
+        corpus=corpus,
+        texts=TextOfGroups.read(Path(job.input.corpus[1]), Manifest.read(job.input.test), root),
+        pairs=pairs,
+        attend=job.params.attend,
+        root=root,
     )
     figures.write(job.output[0])
-    hidden = figures.test.hidden
-    scores = f"test loss {hidden.loss:.3f}, accuracy {hidden.accuracy:.1%} where hidden"
+    scores = f"test loss {figures.test.loss:.3f}, accuracy {figures.test.accuracy:.1%}"
     verdicts = (verdict.text for verdict in figures.verdicts)
     print(f"{job.wildcards.run}: {scores}", *verdicts, sep="\n  ", file=sys.stderr)
     return Done(scores)

@@ -55,6 +55,6 @@ def merge_folds(job):
     folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
     section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
     tables = inputs.table, inputs.ridge
-    metrics = write_results(run, section, params.seed, *tables, folds, inputs.tokenizer, directory)
+    metrics = write_results(run, section, *tables, folds, inputs.tokenizer, directory)
     pretrained, random = (metrics.models[start].all.score for start in STARTS)
     return Done(f"{metrics.score} {pretrained:.3f}; from random weights {random:.3f}")

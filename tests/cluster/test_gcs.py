@@ -90,7 +90,7 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
 
     # The results of other settings are not taken as done.
     config = (third.path / "tiny.yaml").read_text()
-    (third.path / "tiny.yaml").write_text(config.replace("resamples: 100", "resamples: 200"))
+    (third.path / "tiny.yaml").write_text(config.replace("max_tokens: 4000", "max_tokens: 3000"))
     output = on_bucket(third, prefix, status=1)
     assert f"{prefix}/{base}/evaluation.json was made with another evaluation" in output
 

@@ -49,7 +49,7 @@ CONFIG = {
         "validation": {"samples": 5},
         "masking": {"mlm_probability": 0.3},
     },
-    "evaluation": {"max_tokens": 20 * LENGTH, "train_samples": 7},
+    "evaluation": {"max_tokens": 20 * LENGTH},
 }
 
 

@@ -166,7 +166,7 @@ def test_positions_know_their_neighbours_and_the_edges():
     shown = np.where(chosen, 4, ids)
     found = positions_of(ids, mask, shown, chosen, index=np.array([3, 8]))
     assert found.sample.tolist() == [3, 3, 8, 8]
-    assert found.position.tolist() == [1, 2, 0, 1]
+    assert found.truth.tolist() == [7, 8, 9, 5]
     none = NO_NEIGHBOUR
     assert found.left.tolist() == [[0, none], [4, 0], [none, none], [4, none]]
     assert found.right.tolist() == [[4, 2], [2, none], [4, none], [none, none]]

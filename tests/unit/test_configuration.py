@@ -207,7 +207,7 @@ WRONG = {
     ("evaluation.prompts", ""): [["no mask"], [f"{LONG}[MASK]"]],
     ("evaluation.minimal_pairs", ""): [[["same", "same"]], [[" ", "a"]]],
     ("evaluation.minimal_pairs", "tokens"): [[["a", f"one {LONG}"]]],
-    ("evaluation", "mask_token"): [{"random_token": 0.3}, {"mask_token": 0.0, "random_token": 0.0}],
+    ("pretraining.masking", "mask_token"): [{"random_token": 0.3}],
     ("finetune.task", "classification"): ["classification"],
     ("finetune.data", "file"): [{"source": "csv"}],
     ("finetune.also", ""): [["nothing"], ["a/b@main"], [f"a/b@{'0' * 40}"] * 2],

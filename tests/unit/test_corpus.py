@@ -29,7 +29,13 @@ from mlm.corpus.deduplication import (
     digest_writer,
     write_digests,
 )
-from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split, split_groups
+from mlm.corpus.embedded_corpus import (
+    address_of,
+    presidents,
+    speeches,
+    speeches_by_split,
+    split_addresses,
+)
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.spooling import SpooledCorpus, part_record
@@ -43,18 +49,21 @@ def embedded(tmp_path_factory) -> Path:
     return directory
 
 
-def test_whole_addresses_are_held_out_by_the_seed_and_none_is_lost():
+def test_whole_addresses_of_many_presidents_are_held_out_by_the_seed_and_none_is_lost():
     names, shares, seen = sorted(speeches()), {"validation": 0.05, "test": 0.05}, set()
+    president_of = presidents()
     for seed in (0, 1, 12345):
         groups = speeches_by_split(seed, shares)
         assert sorted(name for group in groups.values() for name in group) == names
         addresses = {split: set(map(address_of, texts)) for split, texts in groups.items()}
         for split in ("validation", "test"):
-            assert len(addresses[split]) == 12 and not addresses[split] & addresses["train"]
+            assert len(addresses[split]) == 20 and not addresses[split] & addresses["train"]
+            assert len({president_of[name] for name in addresses[split]}) == 20
             seen.add(frozenset(addresses[split]))
-        backwards = split_groups(names[::-1], seed, shares)
-        assert {s: sorted(g) for s, g in backwards.items()} == split_groups(names, seed, shares)
+        backwards = dict(reversed(president_of.items()))
+        assert split_addresses(backwards, seed, shares) == addresses
     assert len(seen) == 6
+    assert len(split_addresses(president_of, 0, {"test": 0.2})["test"]) == 46
 
 
 def test_the_embedded_corpus_adds_up(embedded, tmp_path):

@@ -1,23 +1,27 @@
+import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import evaluated_project as project
 import numpy as np
 import pytest
+import report_artefacts as made
 from both_frameworks import FRAMEWORKS, alike, each_framework
 from safetensors.numpy import load_file, save_file
+from scipy.special import erf
 from tests.conftest import refusal
 from tiny_encoder import logits
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
+from mlm.corpus.artefacts import FilesSource
 from mlm.evaluation.artefacts import EvaluationFigures, rounded
-from mlm.evaluation.bootstrap import interval, resampled_means
-from mlm.evaluation.exported_model import load_tokenizer
+from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.fill_mask import answers
+from mlm.evaluation.intervals import Estimate
 from mlm.evaluation.model_evaluation import evaluate
-from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.errors import MlmError
@@ -25,9 +29,9 @@ from mlm.model.weights import read_exported
 from mlm.samples.manifests import Manifest
 
 PAIR = ["the public of the states", "the the of public states"]
-SECTION = {"mask_token": 1.0, "random_token": 0.0, "bootstrap": {"resamples": 100}}
-SECTION |= {"train_samples": 60, "minimal_pairs": [PAIR, PAIR[::-1]]}
-CHARACTERS = {"train": 5000, "test": 5000}
+CHARACTERS = 5000
+FILES = FilesSource("files", "line", ())
+TABLES, HEAD = ("word", "position", "token_type"), "cls.predictions"
 COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 
 
@@ -52,22 +56,114 @@ def root(tmp_path_factory):
     return root
 
 
-def _evaluation(root, model=None, **changes):
+def _evaluation(root, model=None, **settings):
     manifests = {split: root / f"{split}.json" for split in project.SAMPLES}
-    asked = Evaluation(**SECTION | changes), Accelerator(kind="cpu")
-    pairs = [Pair(*pair) for pair in asked[0].minimal_pairs]
-    place = model or root / "random"
-    return evaluate("a run", place, manifests, CHARACTERS, *asked, pairs, root=root)
+    section, pairs = Evaluation(**settings), [Pair(*PAIR), Pair(*PAIR[::-1])]
+    described = replace(made.corpus("test"), source=FILES, characters=CHARACTERS)
+    corpus = {"test": described, "train": described}
+    place, how = model or root / "random", Accelerator(kind="cpu")
+    return evaluate("a run", place, manifests, section, how, corpus=corpus, pairs=pairs, root=root)
 
 
-def masked_test(root):
-    """The test split's ids, its attention, and the ids with the masks of an evaluation."""
-    from mlm.samples.masking import MaskingPlan, mask_batch
+def by_the_page():
+    """The code blocks of docs/masks.md, which know nothing of this project."""
+    page, names = Path(__file__).parents[2] / "docs" / "masks.md", {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, names)
+    return names
 
-    plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
+
+def numbers_of_sets(ids, real, share, seed=0):
+    """The set of each token by the page, -1 for none, and how many sets there are."""
+    page, numbers = by_the_page(), np.full(ids.shape, -1)
+    for index, row in enumerate(ids.tolist()):
+        text = [i < real[index] and id_ not in range(5) for i, id_ in enumerate(row)]
+        A, *_ = page["words"](seed, 2**32 - 1, index, len(row))
+        sets, found = page["sets_of"](text, A, share)
+        numbers[index] = [-1 if number is None else number for number in found]
+    return numbers, sets
+
+
+def log_probabilities(file, ids, attention):
+    """Log-probabilities [samples, sequence, vocabulary] of a BERT of one layer and two heads, after
+    Devlin et al. (2019), from the weights in `file`."""
+    weights = {name: array.astype(np.float64) for name, array in load_file(file).items()}
+
+    def dense(x, name):
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(x, name):
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def gelu(x):
+        return x * (1 + erf(x / 2**0.5)) / 2
+
+    def softmax(x):
+        x = np.exp(x - x.max(-1, keepdims=True))
+        return x / x.sum(-1, keepdims=True)
+
+    tables = [weights[f"bert.embeddings.{n}_embeddings.weight"] for n in TABLES]
+    x = tables[0][ids] + tables[1][np.arange(ids.shape[1])] + tables[2][0]
+    x, layer = norm(x, "bert.embeddings.LayerNorm"), "bert.encoder.layer.0"
+    query, key, value = (
+        dense(x, f"{layer}.attention.self.{part}").reshape(*ids.shape, 2, -1)
+        for part in ("query", "key", "value")
+    )
+    scores = np.einsum("bqhd,bkhd->bhqk", query, key) / query.shape[-1] ** 0.5
+    scores = np.where(attention[:, None, None] > 0, scores, -1e30)
+    x = x + dense(
+        np.einsum("bhqk,bkhd->bqhd", softmax(scores), value).reshape(x.shape),
+        f"{layer}.attention.output.dense",
+    )
+    x = norm(x, f"{layer}.attention.output.LayerNorm")
+    inner = gelu(dense(x, f"{layer}.intermediate.dense"))
+    x = norm(x + dense(inner, f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
+    x = norm(gelu(dense(x, f"{HEAD}.transform.dense")), f"{HEAD}.transform.LayerNorm")
+    return np.log(softmax(x @ tables[0].T + weights[f"{HEAD}.bias"]))
+
+
+def test_the_headline_is_what_the_specification_alone_gives(root, random_model):
+    """Every text token once, in the sets of docs/masks.md, by a BERT in NumPy."""
     ids, real = project.samples("test", root / "random")
-    ids, attention = ids.astype(np.int32), np.int32(np.arange(project.LENGTH) < real[:, None])
-    return ids, attention, mask_batch(ids, attention, np.arange(len(ids)), plan, 0)["input_ids"]
+    attention = np.arange(project.LENGTH) < real[:, None]
+    numbers, sets = numbers_of_sets(ids, real, 0.15)
+    losses, right = [], []
+    for number in range(sets):
+        hidden = numbers == number
+        shares = log_probabilities(
+            root / "random" / "model.safetensors", np.where(hidden, 4, ids), attention
+        )[hidden]
+        losses += (-shares[np.arange(len(shares)), ids[hidden]]).tolist()
+        right += (shares.argmax(-1) == ids[hidden]).tolist()
+    test = random_model["test"]
+    assert sets == 7 and test["num_predictions"] == len(losses) == np.sum(numbers >= 0)
+    assert test["loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+    assert test["accuracy"] == pytest.approx(np.mean(right), abs=1e-6)
+    assert test["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
+    text = Manifest.read(root / "test.json")
+    density = (text.num_tokens - 2 * text.documents) / CHARACTERS
+    assert test["bits_per_character"] == pytest.approx(test["loss"] / np.log(2) * density)
+    unknown = np.sum((ids == 3) & attention)
+    assert test["unknown_share"] == pytest.approx(unknown / (unknown + len(losses)))
+
+
+def test_pairs_are_scored_a_token_at_a_time(root, random_model):
+    tokenizer, pairs = load_tokenizer(root / "random"), random_model["minimal_pairs"]
+    pair, turned = pairs["pairs"]
+    for sentence, score in zip(PAIR, pair["scores"], strict=True):
+        ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
+        for place in range(1, len(ids) - 1):
+            shown = np.where(np.arange(len(ids)) == place, 4, ids)
+            shares = log_probabilities(
+                root / "random" / "model.safetensors", shown[None], np.ones_like(ids)[None]
+            )
+            total += shares[0, place, ids[place]]
+        assert score == pytest.approx(total, abs=1e-4)
+    first, second = pair["scores"]
+    assert turned["scores"] == pytest.approx([second, first], abs=1e-4)
+    assert pair["correct"] == (first > second) == (not turned["correct"])
+    assert pairs["total"]["accuracy"] == 0.5 == pairs["phenomena"][0]["accuracy"]
 
 
 @pytest.fixture(scope="module")
@@ -75,51 +171,21 @@ def random_model(root):
     return as_json(_evaluation(root))
 
 
-def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_interval(root):
-    found = as_json(_evaluation(root, train_samples=None, max_tokens=20 * project.LENGTH))
-    assert found["settings"]["train_samples"] == 20
-    gap = found["gap"]
-    difference = found["test"]["hidden"]["loss"] - found["train"]["hidden"]["loss"]
-    assert gap["difference"] == pytest.approx(difference)
-    assert gap["difference_interval"][0] < difference < gap["difference_interval"][1]
-    assert found["gap_beyond_unigram"]["difference"] != gap["difference"]
-    without = as_json(_evaluation(root, train_samples=0))
-    assert without["train"] is without["gap"] is without["gap_beyond_unigram"] is None
-    assert without["settings"]["train_samples"] == 0
+def test_one_set_of_as_many_samples_of_train_as_of_test_is_evaluated(root):
+    figures = as_json(_evaluation(root, max_tokens=200))
+    test, train, gap = (figures[name] for name in ("test", "train", "gap_to_train"))
+    # Of 200 tokens, the special and unknown ones are not predicted.
+    assert 80 < test["num_predictions"] < 200 and train["num_predictions"] > 50
+    assert 60 < test["num_samples"] <= 70 and 45 < train["num_samples"] <= 60
+    low, high = gap["interval"]
+    assert low < gap["value"] < high and gap["value"] != test["loss"] - train["loss"]
+    assert any("of the test split's" in verdict["text"] for verdict in figures["verdicts"])
 
 
-def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
-    (architecture, weights), (ids, attention, shown) = (
-        read_exported(root / "random"),
-        masked_test(root),
-    )
-    every = logits(weights, architecture, shown, attention).astype(np.float64)
-    losses, ranks = [], []
-    for row, place in zip(*np.nonzero(shown != ids), strict=True):
-        assert shown[row, place] == 4
-        scores = every[row, place]
-        losses.append(np.log(np.exp(scores).sum()) - scores[ids[row, place]])
-        ranks.append(np.argsort(-scores).tolist().index(ids[row, place]))
-    found, ranks = rounded(random_model)["test"], np.array(ranks)
-    assert found["num_predictions"] == len(losses)
-    assert found["loss"] == pytest.approx(np.mean(losses), abs=1e-5)
-    assert found["accuracy"] == pytest.approx(np.mean(ranks == 0), abs=1e-6)
-    assert found["top5_accuracy"] == pytest.approx(np.mean(ranks < 5), abs=1e-6)
-    assert found["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
-
-    tokenizer, pairs = load_tokenizer(root / "random"), random_model["minimal_pairs"]
-    pair, turned = pairs["pairs"]
-    for sentence, score in zip(PAIR, pair["scores"], strict=True):
-        ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
-        for place in range(1, len(ids) - 1):
-            shown = np.where(np.arange(len(ids)) == place, 4, ids)
-            scores = logits(weights, architecture, shown[None], np.ones_like(ids)[None])[0, place]
-            total += scores[ids[place]] - np.log(np.exp(scores.astype(float)).sum())
-        assert score == pytest.approx(total, abs=1e-4)
-    first, second = pair["scores"]
-    assert turned["scores"] == pytest.approx([second, first], abs=1e-4)
-    assert pair["correct"] == (first > second) == (not turned["correct"])
-    assert pairs["total"]["accuracy"] == 0.5 == pairs["phenomena"][0]["accuracy"]
+def test_the_seed_decides_what_is_hidden_together_and_hardly_the_headline(root, random_model):
+    other = as_json(_evaluation(root, seed=1))["test"]
+    assert other["loss"] != random_model["test"]["loss"]
+    assert other["loss"] == pytest.approx(random_model["test"]["loss"], abs=0.02)
 
 
 def test_the_parts_add_up_to_the_whole(random_model):
@@ -141,41 +207,24 @@ def grouped(root, tmp_path_factory):
     return found
 
 
-def test_intervals_resample_the_sums_by_group(grouped):
+def test_intervals_are_over_the_sums_by_group(grouped):
     for groups in (30, 5):
-        sums, test = grouped[groups]["group_sums"], grouped[groups]["test"]
+        sums, test = grouped[groups]["cluster_sums"], grouped[groups]["test"]
         loss, counts = np.array(sums["loss"]), np.array(sums["predictions"])
-        assert len(loss) == groups and counts.sum() == test["num_predictions"]
+        assert len(loss) == groups == test["num_clusters"]
+        assert counts.sum() == test["num_predictions"]
         assert loss.sum() / counts.sum() == pytest.approx(test["loss"])
-        means = resampled_means(loss[:, None], counts, 100, 0)
-        assert test["loss_interval"] == pytest.approx(interval(means[:, 0], 0.95))
+        ends = Estimate.of(np.column_stack([loss, counts])).interval
+        assert test["loss_interval"] == pytest.approx(ends)
+        assert grouped[groups]["cluster_by"] == "speech"
 
 
-def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
-    ids, attention, shown = masked_test(root)
-    sample, place = np.nonzero(shown != ids)
-    group = (sample + (place >= attention.sum(axis=1)[sample] // 2)) % 5
+def test_a_token_counts_for_the_group_of_its_own_document(root, grouped):
+    ids, real = project.samples("test", root / "random")
+    sample, place = np.nonzero(numbers_of_sets(ids, real, 0.15)[0] >= 0)
+    group = (sample + (place >= real[sample] // 2)) % 5
     expected = np.bincount(group, minlength=5).tolist()
-    assert grouped[5]["group_sums"]["predictions"] == expected
-
-
-def test_a_baseline_is_compared_and_bits_are_counted_where_the_answer_is_hidden(root):
-    found = as_json(_evaluation(root, mlm_probability=0.5, mask_token=0.4, random_token=0.3))
-    hidden, bands = found["test"]["hidden"], found["frequency_bands"]
-    count = sum(band["num_predictions"] for band in bands)
-    assert count < found["test"]["num_predictions"]
-    loss = sum((b["loss"] or 0) * b["num_predictions"] for b in bands) / count
-    assert (hidden["num_predictions"], hidden["loss"]) == (count, pytest.approx(loss))
-    text = Manifest.read(root / "test.json")
-    density = (text.num_tokens - 2 * text.documents) / CHARACTERS["test"]
-    assert found["test"]["bits_per_character"] == pytest.approx(loss / np.log(2) * density)
-    baseline = found["baselines"]["unigram"]
-    assert baseline["difference"] == pytest.approx(loss - baseline["hidden"]["loss"])
-
-
-def test_a_test_split_of_visible_targets_alone_has_no_headline(root):
-    said = refusal(_evaluation, root, mask_token=1e-9)
-    assert "all of them stayed visible" in said and "evaluation.mlm_probability" in said
+    assert grouped[5]["cluster_sums"]["predictions"] == expected
 
 
 @pytest.mark.parametrize("fault", ["a byte of a shard", "test", "validation", "a weight"])
@@ -208,7 +257,8 @@ CPU = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
 
 
 def test_every_framework_answers_alike(root):
-    ids, attention, _ = masked_test(root)
+    ids, real = project.samples("test", root / "random")
+    ids, attention = ids.astype(np.int32), np.int32(np.arange(project.LENGTH) < real[:, None])
     batch = {
         "input_ids": ids[:6],
         "attention_mask": attention[:6],

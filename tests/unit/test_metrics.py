@@ -3,18 +3,17 @@ import math
 import numpy as np
 import pytest
 
-from mlm.evaluation.bootstrap import Resampling, bundled, interval, resampled_means
+from mlm.evaluation import metrics
+from mlm.evaluation.clusters import Clusters
+from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
     bits_per_character,
     calibration_of,
+    cluster_sums,
     frequency_bands,
-    gap_between,
-    paired_difference,
     summary_of,
 )
-from mlm.evaluation.predictions import Scored, Scores, positions_of
-
-RESAMPLING = Resampling(resamples=200, confidence=0.95, seed=0)
+from mlm.evaluation.predictions import Positions, Scores, positions_of
 
 
 def _scores(loss, rank=None):
@@ -24,27 +23,18 @@ def _scores(loss, rank=None):
 
 
 def test_the_summary_holds_the_means_over_predictions():
-    asked = positions_of(
-        np.array([[5, 6], [7, 8]]),
-        np.ones((2, 2)),
-        np.array([[4, 9], [7, 8]]),
-        np.array([[1, 1], [1, 0]]),
-        group=np.array([[30, 30], [10, 20]]),
-    )
-    scored = Scored(asked, _scores([1.0, 2.0, 6.0], [1, 5, 6]))
-    found = summary_of(scored, 4, 30 / 90, RESAMPLING)
+    ids, chosen = np.array([[5, 6], [7, 8]]), np.array([[1, 1], [1, 0]])
+    asked = positions_of(ids, np.ones((2, 2)), ids, chosen, group=np.array([[30, 30], [10, 20]]))
+    found = summary_of(asked, _scores([1.0, 2.0, 6.0], [1, 5, 6]), asked.group, 30 / 90, 0.01)
     assert found.loss == pytest.approx(3.0)
     assert found.perplexity == pytest.approx(math.exp(3))
     assert (found.accuracy, found.top5_accuracy) == pytest.approx((1 / 3, 2 / 3))
-    assert (found.num_predictions, found.num_samples, found.num_groups) == (3, 1, 1)
-    assert (found.hidden.loss, found.hidden.num_predictions) == (pytest.approx(1.5), 2)
-    assert found.hidden.perplexity == pytest.approx(math.exp(1.5))
-    assert (found.hidden.accuracy, found.hidden.top5_accuracy) == (0.5, 1.0)
-    assert found.bits_per_character == pytest.approx(1.5 / math.log(2) * 30 / 90)
+    assert (found.num_predictions, found.num_samples, found.num_groups) == (3, 2, 2)
+    assert found.bits_per_character == pytest.approx(3 / math.log(2) * 30 / 90)
     assert found.loss_interval[0] <= found.loss <= found.loss_interval[1]
+    assert 0 == found.accuracy_interval[0] < found.accuracy_interval[1] == 1
     # Half as many tokens, each of twice the loss: the same text costs the same.
     assert bits_per_character(2.0, 200 / 600) == pytest.approx(bits_per_character(4.0, 100 / 600))
-    assert bits_per_character(2.0, None) is None
 
 
 def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
@@ -60,28 +50,20 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     assert [b.loss for b in bands] == pytest.approx([1.0, 2.5, 5.0])
 
 
-def test_of_nothing_there_is_no_figure_and_of_one_sample_no_interval_and_no_verdict():
+def test_of_nothing_there_is_no_figure_and_of_one_cluster_no_interval_and_no_verdict():
     assert bits_per_character(2.0, None) is None and bits_per_character(2.0, 0.0) is None
     nothing = calibration_of(np.array([]), np.array([]), 10)
     assert nothing.expected_calibration_error is None
-    loss = np.array([1.0, 2.0, 3.0])
-    found = paired_difference(np.zeros(3, int), loss, loss + 1, RESAMPLING)
-    assert (found.difference, found.difference_interval, found.tone) == (-1, None, "even")
-    assert paired_difference(np.arange(3), loss, loss + 1, RESAMPLING).tone == "better"
-
-
-def test_two_texts_are_resampled_independently():
-    ids = np.random.default_rng(0).integers(5, 9, (50, 4))
-    asked = positions_of(ids, np.ones_like(ids), ids, np.ones_like(ids))
-    scored = Scored(asked, _scores(np.random.default_rng(0).normal(5, 1, 200)))
-    found = gap_between(scored, scored, RESAMPLING)
-    low, high = found.difference_interval
-    assert found.difference == 0 and low < -0.05 < 0.05 < high
-    # A text that is harder for the unigram as well is no gap.
-    harder = Scored(asked, _scores(scored.scores.loss + 2))
-    unigram = np.full(200, 6.0), np.full(200, 4.0)
-    assert gap_between(harder, scored, RESAMPLING, less=unigram).tone == "even"
-    assert gap_between(harder, scored, RESAMPLING).tone == "worse"
+    less = np.full(3, -1.0)
+    found = mean_of(np.zeros(3, int), less).difference
+    assert (found.value, found.interval, found.tone(), found.smallest_shown) == (
+        -1,
+        None,
+        "even",
+        None,
+    )
+    assert mean_of(np.arange(3), less).difference.tone() == "better"
+    assert mean_of(np.arange(3), less).difference.tone(higher_is_better=True) == "worse"
 
 
 def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():
@@ -90,31 +72,49 @@ def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():
     assert found.expected_calibration_error == pytest.approx(0.18)
 
 
-def _hits(generator, samples: int, accuracy: float):
-    counts = generator.integers(5, 15, samples)
-    rates = generator.beta(10 * accuracy, 10 * (1 - accuracy), samples)
-    return generator.binomial(counts, rates).astype(float)[:, None], counts
+def _clusters(generator, number: int):
+    """Sums of losses of mean 3 and counts of `number` clusters, of unequal sizes and hardness."""
+    counts = generator.integers(200, 4000, number)
+    means = generator.normal(3, 0.3, number)
+    return np.column_stack([generator.normal(means * counts, np.sqrt(counts)), counts])
 
 
-def test_the_95_percent_interval_holds_the_truth_in_93_to_97_percent_of_trials():
+@pytest.mark.parametrize(("number", "least"), [(10, 0.92), (20, 0.93), (150, 0.93)])
+def test_the_95_percent_interval_holds_the_truth_in_that_share_of_trials(number, least):
     generator = np.random.default_rng(7)
-    trials, held = 1000, 0
-    for trial in range(trials):
-        totals, counts = _hits(generator, 150, 0.3)
-        low, high = interval(resampled_means(totals, counts, 400, trial)[:, 0], 0.95)
-        held += low <= 0.3 <= high
-    assert 0.93 <= held / trials <= 0.97
+    ends = [Estimate.of(_clusters(generator, number)).interval for _ in range(2000)]
+    assert least <= np.mean([low <= 3 <= high for low, high in ends]) <= 0.97
 
 
-def test_a_mean_is_a_ratio_of_sums_and_groups_without_a_prediction_count_for_nothing():
-    totals, counts = np.array([[10.0], [0.0], [0.0]]), np.array([10, 1, 0])
-    means = resampled_means(totals, counts, 200, 0)
-    assert set(np.round(means[:, 0], 6)) == {1.0, round(10 / 11, 6), 0.0}
+def test_two_texts_vary_independently():
+    generator = np.random.default_rng(0)
+    one, other = (Estimate.of(_clusters(generator, number)) for number in (12, 40))
+    gap = one - other
+    assert gap.value == one.value - other.value
+    assert gap.variance == one.variance + other.variance and 11 < gap.freedom < 50
+    assert (one - Estimate(3.0, 0.0, 0.0)).interval is None
 
 
-@pytest.mark.parametrize("groups", [1, 7, 23])
-def test_bundles_are_few_and_lose_nothing(groups):
-    table = np.random.default_rng(0).integers(0, 9, (groups, 3))
-    found = bundled(table, 7)
-    assert len(found) == min(groups, 7)
-    assert (found.sum(axis=0) == table.sum(axis=0)).all()
+def test_the_jackknife_of_a_mean_is_its_usual_standard_error():
+    values = np.random.default_rng(0).normal(0, 1, 50)
+    estimate = Estimate.of(np.column_stack([values, np.ones(50)]))
+    assert estimate.value == pytest.approx(values.mean())
+    assert estimate.variance == pytest.approx(values.var(ddof=1) / 50)
+    reach = 2.0096 * (values.var(ddof=1) / 50) ** 0.5
+    assert estimate.interval == pytest.approx((values.mean() - reach, values.mean() + reach), 1e-4)
+
+
+def test_clusters_without_a_prediction_count_for_nothing():
+    table = np.array([[10.0, 10], [0.0, 1], [3.0, 0]])
+    assert Estimate.of(table) == Estimate.of(table[:2])
+
+
+@pytest.mark.parametrize("clusters", [1, 7, 23])
+def test_bundles_of_clusters_are_few_and_lose_nothing(clusters, monkeypatch):
+    monkeypatch.setattr(metrics, "MOST_CLUSTER_SUMS", 7)
+    number = np.repeat(np.arange(clusters), 3)
+    asked = Positions(number, number, number, number, number)
+    scores = _scores(np.arange(3.0 * clusters))
+    found = cluster_sums(Clusters(asked, "author", None), scores)
+    assert len(found.loss) == min(clusters, 7)
+    assert sum(found.loss) == scores.loss.sum() and sum(found.predictions) == len(scores)

@@ -9,7 +9,6 @@ import pytest
 from tests.conftest import refusal
 from transformers import PreTrainedTokenizerFast
 
-from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair, read_pair_files
@@ -19,7 +18,6 @@ from mlm.samples.token_counts import count_tokens
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 PIECES = ["the", "cat", "cats", "walk", "##s", "##ed", "."]
 IDS = {piece: i for i, piece in enumerate([*SPECIAL, *PIECES])}
-HOW = Resampling(100, 0.95, 0)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +57,7 @@ class Asked:
 def scored(tokenizer, pairs, ask=None, bigram=None, length=12):
     bigram = bigram or counted("the cat walk ##s .")
     scoring = PairScoring(tokenizer, length, ask or Asked(), bigram)
-    return score_pairs(pairs, scoring, HOW)
+    return score_pairs(pairs, scoring)
 
 
 def test_the_later_tokens_of_a_word_are_masked_with_each(tokenizer):

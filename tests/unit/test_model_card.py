@@ -21,7 +21,7 @@ def test_the_hub_reads_the_header_and_the_figures(tmp_path):
     assert {r.dataset_split for r in card.data.eval_results} == {"validation"}
     test = {"loss": ("Masked loss", 4.9), "accuracy": ("Right", 0.26)}
     papers = {"loss": ("Masked loss", 4.6), "accuracy": ("Right", 0.31)}
-    text = model_card(made.training("base"), "files", test, ("80/10/10", papers), language="en")
+    text = model_card(made.training("base"), "files", test, papers, language="en")
     data, card = read(tmp_path, text)
     assert data["language"] == "en"
     found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}

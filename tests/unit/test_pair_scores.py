@@ -5,7 +5,6 @@ import json
 import jax
 import numpy as np
 import pytest
-from test_minimal_pairs import HOW
 from test_pieces import SPECIAL, trained
 from tiny_encoder import logits, tiny_config, tiny_encoder
 from tokenizers import processors
@@ -13,9 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
+from mlm.evaluation.exported_model import open_model
 from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
-from mlm.evaluation.opened_model import open_model
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.scoring import Scorer
 from mlm.foundations.atomic import write_weights
@@ -65,6 +64,6 @@ def test_scores_of_pairs_are_those_of_the_definition(tmp_path, kind):
     scorer = Scorer(model, Evaluation(), fast, LENGTH)
     bigram = NeighbourMixtures(counts, special)
     scoring = PairScoring(fast, LENGTH, scorer.log_probabilities, bigram)
-    pairs = score_pairs(list(map(Pair, texts[::2], texts[1::2])), scoring, HOW).pairs
+    pairs = score_pairs(list(map(Pair, texts[::2], texts[1::2])), scoring).pairs
     expected = [written_out(fast, encoder, text) for text in texts]
     np.testing.assert_allclose(np.ravel([p.scores for p in pairs]), expected, atol=1e-3)

@@ -13,7 +13,7 @@ from mlm.preflight.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TAR
 from mlm.preflight.judging import check_data, preflight
 from mlm.preflight.verdict_table import show_and_require, table
 
-EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
+EVALUATION = {"batch_size": 64, "mlm_probability": 0.15}
 
 
 @pytest.fixture(scope="module")

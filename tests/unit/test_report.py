@@ -118,14 +118,14 @@ def test_the_best_run_is_marked_and_differences_are_judged(page, html):
     assert headings[6:8] == ["Bits a character", "Minus best"]
     assert table.count('interval worse">worse') == 2
     assert "4.920 ± 0.028" in page.text
-    assert "Intervals resample 12 groups (speech) of the test text." in page.text
+    assert "Intervals resample 12 groups (president) of the test text." in page.text
 
 
 def test_the_numbers_for_machines_hold_what_the_page_shows(three):
     numbers = json.loads(three["report.json"])
     assert numbers["format_version"] == 4
     assert numbers["comparison"]["best"] == "wide"
-    assert numbers["runs"]["base"]["evaluation"]["test"]["hidden"]["loss"] == 4.90
+    assert numbers["runs"]["base"]["evaluation"]["test"]["loss"] == 4.90
     assert len(numbers["runs"]["base"]["curves"]["loss"]) == len(made.curves())
     assert numbers["artefacts"]["results/tokenizer/tokenizer.json"] == made.sha("tokenizer")
     assert "tokens_per_second" not in three["report.json"].decode()
@@ -192,7 +192,6 @@ def test_results_of_other_settings_than_those_of_the_configuration_are_refused(t
     settings = resolve(
         {
             "evaluation": {
-                "bootstrap": {"resamples": 200},
                 "prompts": [one.prompt for one in run.fill_mask.prompts],
             },
             "pretraining": {"masking": {"mlm_probability": 0.15}},
@@ -224,7 +223,6 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     nothing = {"loss": None, "accuracy": None, "num_predictions": 0}
     bare = made.evaluation(
         "base",
-        train=None,
         frequency_bands=[nothing | {"label": "1 to 10", "first_rank": 1, "last_rank": 10}],
         calibration={"expected_calibration_error": None, "bins": []},
         verdicts=[],
@@ -262,5 +260,5 @@ def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
 def test_another_format_version_or_none_is_refused_by_name(tmp_path, content, found):
     path = tmp_path / "evaluation.json"
     write_artefact(path, {"run": "base"} | content)
-    with pytest.raises(MlmError, match=rf"evaluation\.json: format version 5 .* found {found}"):
+    with pytest.raises(MlmError, match=rf"evaluation\.json: format version 6 .* found {found}"):
         EvaluationFigures.read(path)

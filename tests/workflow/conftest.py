@@ -38,8 +38,7 @@ pretraining:
   {steps: 12, per_replica_batch_size: 8, log_every: 4, checkpoint: {every: 4},
    validation: {every: 6, samples: 16}}
 evaluation:
-  {bootstrap: {resamples: 100}, train_samples: 32,
-   minimal_pair_files: [data/pairs.tsv]}
+  {max_tokens: 4000, minimal_pair_files: [data/pairs.tsv]}
 """)
 
 

@@ -55,7 +55,7 @@ def test_the_commands_of_the_page_end_well(section, tmp_path):
     ended(*shell, cwd=place, env=users_environment())
     if section == "metric":
         evaluated = json.loads((place / "results/runs/base/evaluation.json").read_text())
-        figure = evaluated["test"]["hidden"]["mean_reciprocal_rank"]
+        figure = evaluated["test"]["mean_reciprocal_rank"]
         page = (place / "results/report.html").read_text()
         assert 0 < figure < 1 and f"<td>{figure:.3f}</td>" in page
         assert 'href="#term-reciprocal_rank">Reciprocal rank</a></th>' in page

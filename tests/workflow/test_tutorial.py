@@ -25,7 +25,7 @@ model:
   config:
     {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4, intermediate_size: 64}
 pretraining: {per_replica_batch_size: 16}
-evaluation: {bootstrap: {resamples: 100}, train_samples: 32}
+evaluation: {max_tokens: 4000}
 """)
 
 

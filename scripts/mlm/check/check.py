@@ -180,8 +180,10 @@ def stages_of_run(
     # Without the gradient: a third of an update.
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
-    scored = min(sizes["test"].samples, evaluation.max_tokens // length)
-    scored += min(evaluation.train_samples or scored, sizes["train"].samples)
+    # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
+    tested = sizes["test"].samples
+    asked = min(tested, evaluation.max_tokens // length) / evaluation.mlm_probability
+    scored = asked + 2 * min(tested, asked)
     evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
     return [
         Stage(names[0], seconds, disk, trained_mb),

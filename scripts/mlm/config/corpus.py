@@ -84,7 +84,8 @@ class CorpusHub(Section):
 
 class HeldOut(Section):
     validation: _HeldOut = 0.05
-    """Share of the groups to carve from train for validation if the source has no such split."""
+    """Share of the groups to carve from train for validation if the source has no such split; of
+    the embedded addresses at least 20."""
     test: _HeldOut = 0.05
 
     def contradictions(self) -> Iterator[str]:

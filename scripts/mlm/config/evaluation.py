@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field
 
 from mlm.config import fields
-from mlm.config.fields import Count, Distinct, FilePath, NoBoolean, Section, Text, section
+from mlm.config.fields import Count, Distinct, FilePath, Section, Text
 
 
 def _pair_file(path: str) -> str:
@@ -18,33 +18,26 @@ def _pair_file(path: str) -> str:
 PairFile = Annotated[FilePath, AfterValidator(_pair_file)]
 
 
-class Bootstrap(Section):
-    resamples: Annotated[int, Field(ge=100, le=1_000_000), NoBoolean] = 1000
-    """Number of resamples, each over groups."""
-    confidence: Annotated[float, Field(ge=0.5, lt=1), NoBoolean] = 0.95
-    """Confidence level of the intervals."""
-
-
-class Evaluation(fields.MaskedShares):
+class Evaluation(Section):
     seed: fields.Seed = 0
-    """Seed of the choice of the tokens to predict, the same for all runs."""
+    """Seed of the division of the tokens into sets, the same for all runs."""
+    mlm_probability: fields.ProperFraction = 0.15
+    """Share of a sample's tokens that are hidden together, 1 / n of them for the nearest whole n.
+    Each set is hidden in turn, so that every token is predicted."""
     #: Upper ranks of the bands of token frequency (a last band has the rest), and the bins of the
     #: calibration curve.
     frequency_bands: ClassVar[list[int]] = [10, 100, 1000]
     calibration_bins: ClassVar[int] = 10
     batch_size: Count = 64
     """Samples in a batch; changes figures by rounding only."""
-    max_tokens: fields.TokenCount = 2_000_000
-    """Maximum number of tokens of the test split to evaluate, in samples at equal distances."""
+    max_tokens: fields.TokenCount = 500_000
+    """Maximum number of tokens of the test split to predict; of more, sets at equal distances."""
     prompts: list[Text] = [
         "Goal of my life is to [MASK].",
         "The [MASK] of the United States.",
         "We must [MASK] our armed forces.",
     ]
     """Sentences to fill in, each with exactly one mask token."""
-    bootstrap: Bootstrap = section(Bootstrap)
-    train_samples: fields.NotNegativeCount | None = None
-    """Samples of the train split to evaluate as well; null: as many as of the test split."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
     minimal_pair_files: Annotated[list[PairFile], Distinct] = []
@@ -53,8 +46,6 @@ class Evaluation(fields.MaskedShares):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
-        if not self.mask_token and not self.random_token:
-            yield "mask_token: it and random_token are both 0; at least one must be more"
         for first, second in self.minimal_pairs:
             if first == second:
                 yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
@@ -79,7 +70,7 @@ class Evaluation(fields.MaskedShares):
     @property
     def for_preflight(self) -> Self:
         """The section for a compilation of the evaluation's step."""
-        return self.only("batch_size", "mlm_probability", "mask_token", "random_token")
+        return self.only("batch_size", "mlm_probability")
 
     def card_prompt(self, embedded: bool) -> str | None:
         """The prompt for a model's card, if any; a default, in English, only if `embedded`."""

@@ -20,9 +20,10 @@ _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
 #: it; of its gradient, of which each thread has one; and as it is loaded: weight, content,
 #: transposed copy.
 _TRAINED_PARAMETER, _MOMENT, _GRADIENT, _LOADED_PARAMETER = 28, 4, 4, 12
-#: Bytes of a token read from a shard, of one of the test split with its answers, and of one that is
-#: counted with its neighbours; all counts take no more than `_MOST_COUNTS`.
-_STORED_TOKEN, _SCORED_TOKEN, _COUNTED_TOKEN, _MOST_COUNTS = 8, 40, 130, 3_900_000_000
+#: Bytes of a token read from a shard, of one in an evaluated sample, of one that is predicted
+#: there, and of one that is counted with its neighbours; all counts take at most `_MOST_COUNTS`.
+_STORED_TOKEN, _EVALUATED_TOKEN, _PREDICTED_TOKEN, _COUNTED_TOKEN = 8, 60, 130, 130
+_MOST_COUNTS = 3_900_000_000
 #: Matrices of float32, as long as the vocabulary and 16 columns wider than the embeddings, that
 #: exist at once while singular vectors are looked for.
 _SUBSPACES = 8
@@ -95,8 +96,12 @@ def memory_of_evaluation(
 ) -> int:
     """MB of an evaluation by `section` on splits of so many tokens (None: not known)."""
     number = parameters(run.model, vocabulary, run.sequence_length)
-    scored = min(test or section.max_tokens, section.max_tokens)
-    return _megabytes(_LOADED_PARAMETER * number + _counts(train) + 2 * scored * _SCORED_TOKEN)
+    predicted = section.max_tokens if test is None else min(test, section.max_tokens)
+    # Of a large split, one set of each sample.
+    read = section.max_tokens / section.mlm_probability
+    read = read if test is None else min(test, read)
+    total = _LOADED_PARAMETER * number + _counts(train)
+    return _megabytes(total + 2 * (read * _EVALUATED_TOKEN + predicted * _PREDICTED_TOKEN))
 
 
 def tokens_of(manifest: str) -> int:

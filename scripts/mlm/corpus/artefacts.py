@@ -25,12 +25,13 @@ class _Source:
 
 @dataclass(frozen=True)
 class EmbeddedSource(_Source):
-    """The speeches of a package; `sha256` is that of all their text."""
+    """The speeches of a package, and the president of each; `sha256` is that of all their text."""
 
     kind: Literal["embedded"]
     package: str
     sha256: str
     speeches: tuple[str, ...]
+    presidents: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"the State of the Union addresses (package {self.package.replace('==', ' ')})"

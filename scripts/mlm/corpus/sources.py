@@ -18,7 +18,14 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.document_groups import Document, grouped_per
 from mlm.corpus.document_reading import documents_of_file
-from mlm.corpus.embedded_corpus import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
+from mlm.corpus.embedded_corpus import (
+    PACKAGE,
+    SHA256,
+    address_of,
+    paragraphs,
+    presidents,
+    speeches_by_split,
+)
 from mlm.corpus.formats import recorded_path
 from mlm.corpus.source_files import Part, SplitFiles
 from mlm.foundations.digests import FileMemory
@@ -81,9 +88,15 @@ def _embedded(corpus: Corpus, seed: int) -> _Opened:
             for paragraph in paragraphs(speech):
                 yield Document(paragraph, address_of(name))
 
-    splits = speeches_by_split(seed, corpus.carved)
+    splits, of_address = speeches_by_split(seed, corpus.carved), presidents()
     return {split: partial(stream, texts) for split, texts in splits.items()}, {
-        split: EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts))
+        split: EmbeddedSource(
+            "embedded",
+            PACKAGE,
+            SHA256,
+            tuple(texts),
+            tuple(of_address[address_of(name)] for name in texts),
+        )
         for split, texts in splits.items()
     }
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from mlm.config.fields import MaskedShares
+from mlm.corpus.artefacts import WordOverlap
 from mlm.foundations.artefacts import OPTIONAL, Artefact, as_json, write_artefact
 from mlm.training.artefacts import ACCURACY, LOSS
 
@@ -58,8 +58,8 @@ def _metric(*shown, **how) -> Any:
 
 @dataclass(frozen=True)
 class Means:
-    """Means over predictions of a model or a baseline, losses in nats. `means_over` and, of a model
-    alone, `means_of_model` of mlm.evaluation.metrics compute them."""
+    """Means over predictions of a model or a baseline, losses in nats; `means_over` of
+    mlm.evaluation.metrics computes them."""
 
     loss: float = _metric("Loss, nats", "loss", digits=3, card=LOSS)
     perplexity: float = _metric(
@@ -69,68 +69,68 @@ class Means:
 
 
 @dataclass(frozen=True)
-class MeansOfModel(Means):
+class Summary(Means):
+    """Means over a model's predictions, each of a token that is hidden from it, and 95 % intervals.
+
+    Intervals are over `num_clusters`: authors, groups or samples (`cluster_by` of the figures);
+    they and bits per character are None if they are not known. `unknown_share` is the share of the
+    text's tokens that are unknown to the tokenizer and never predicted.
+    """
+
     top5_accuracy: float = _metric("Top 5", "top5", compared=False)
     num_predictions: int
+    num_samples: int
+    num_groups: int
+    num_clusters: int
+    unknown_share: float
     loss_interval: Interval | None
     accuracy_interval: Interval | None
+    bits_per_character: float | None
+    bits_per_character_interval: Interval | None
 
 
 METRICS: dict[str, Metric] = {
-    f.name: f.metadata["metric"] for f in fields(MeansOfModel) if "metric" in f.metadata
+    f.name: f.metadata["metric"] for f in fields(Summary) if "metric" in f.metadata
 }
 
 
 @dataclass(frozen=True)
-class Summary(MeansOfModel):
-    """Means over all predictions. `hidden`, the headline, is over those whose answer the model is
-    not shown; so are the numbers of samples and groups and `bits_per_character` (None without a
-    number of characters), with its interval."""
-
-    num_samples: int
-    num_groups: int
-    bits_per_character: float | None
-    bits_per_character_interval: Interval | None
-    hidden: MeansOfModel
-
-
-@dataclass(frozen=True)
 class Difference:
-    """A mean difference, of two losses in nats unless said, and its confidence interval, None if
-    there is only one group or sample to resample."""
+    """Difference of two means (losses in nats unless stated) with its 95 % interval, None for a
+    single cluster."""
 
-    difference: float
-    difference_interval: Interval | None
+    value: float
+    interval: Interval | None
+
+    def tone(self, higher_is_better: bool = False) -> Tone:
+        """Return whether the first is better beyond chance, worse beyond chance, or neither."""
+        low, high = self.interval or (0, 0)
+        if low <= 0 <= high:
+            return "even"
+        return "better" if (low > 0) == higher_is_better else "worse"
 
     @property
-    def tone(self) -> Tone:
-        """Whether the first loss is better beyond chance, worse beyond chance, or neither."""
-        low, high = self.difference_interval or (0, 0)
-        return "better" if high < 0 else "worse" if low > 0 else "even"
+    def smallest_shown(self) -> float | None:
+        """The smallest difference, in either direction, that an interval as wide would exclude
+        from chance: half its width."""
+        return (self.interval[1] - self.interval[0]) / 2 if self.interval else None
 
 
 @dataclass(frozen=True)
-class Baseline(Difference):
-    """A baseline at the model's positions, where the model is not shown the token itself, with the
-    view that the model has: `difference` is the model's loss minus its own, `accuracy_difference`
-    the model's accuracy minus its own."""
+class Baseline(Means):
+    """A baseline's means at the model's positions, with the view that the model has; the
+    differences are the model's loss and accuracy minus the baseline's."""
 
-    accuracy_difference: float
-    accuracy_difference_interval: Interval | None
     bits_per_character: float | None
-    hidden: Means
+    loss_difference: Difference
+    accuracy_difference: Difference
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
 
     @property
-    def accuracy_tone(self) -> Tone:
-        """The tone of the difference in accuracy, where more is better."""
-        low, high = self.accuracy_difference_interval or (0, 0)
-        return Difference(-self.accuracy_difference, (-high, -low)).tone
-
-    @property
-    def tones(self) -> Tone:
+    def tone(self) -> Tone:
         """Whether the model is better in loss and accuracy, worse in both, or neither."""
-        return self.tone if self.tone == self.accuracy_tone else "even"
+        tone = self.loss_difference.tone()
+        return tone if tone == self.accuracy_difference.tone(higher_is_better=True) else "even"
 
 
 #: In the order of what they know; `baselines` of mlm.evaluation.model_evaluation computes them.
@@ -230,9 +230,9 @@ class BitsByGroup:
 
 
 @dataclass(frozen=True)
-class GroupSums:
-    """Sums by group of test, where the answer is hidden, for pairing runs; `tokens` and
-    `characters` are those of the groups' text, if it is known: then every group has its row."""
+class ClusterSums:
+    """Sums by cluster of the test text, for pairing runs; `tokens` and `characters` are those of
+    the clusters' text, if it is known: then every cluster has its row."""
 
     loss: list[float]
     correct: list[int]
@@ -243,37 +243,35 @@ class GroupSums:
 
 @dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
-    """Every figure of a run's model on the test split, where the answer is hidden except
-    directly in a summary; None or left out is what is turned off or not known: no
-    sample of train, shards without groups, text of one group. `gap` is the loss on test less that
-    on train; `gap_beyond_unigram` leaves out the unigram's, by which one text is the harder one.
-    `settings` are those that the figures depend on, `digests` the sha256 of model, tokenizer,
-    manifest, and of the `text` if known."""
+    """Every figure of a run's model on the test split, and on as many samples of train.
 
-    format_version: int = field(default=5, kw_only=True)
+    `as_in_papers` are the means over one draw of 15 % of the test tokens, replaced 80/10/10, so
+    that some stay visible. `gap_to_train` is the loss on test less that on train, each less the
+    unigram's, since one text may be the harder one. `cluster_by` says what an interval's clusters
+    are (`group_by`, or what the corpus names beyond it, as `president`). `overlap_with_train` is
+    the corpus's measure of test words that train has too. None or left out is what is turned off
+    or not known. `settings` are those that the figures depend on, `digests` the sha256 of model,
+    tokenizer, manifest, and of the `text` if known.
+    """
+
+    format_version: int = field(default=6, kw_only=True)
     run: str
     test: Summary
-    train: Summary | None
-    gap: Difference | None
-    gap_beyond_unigram: Difference | None
+    train: Summary
+    gap_to_train: Difference
+    as_in_papers: Means
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
     calibration: Calibration
     minimal_pairs: MinimalPairs | None
     verdicts: list[Verdict]
     group_by: str | None
-    group_sums: GroupSums
+    cluster_by: str
+    cluster_sums: ClusterSums
     settings: dict[str, Any]
     digests: dict[str, str]
     by_group: BitsByGroup | None = field(default=None, metadata=OPTIONAL)
-
-    @property
-    def masked_as(self) -> str | None:
-        """How the targets were masked, as in 80/10/10; None if every answer is hidden."""
-        if self.test.num_predictions == self.test.hidden.num_predictions:
-            return None
-        shares = {name: self.settings[name] for name in ("mask_token", "random_token")}
-        return MaskedShares(**shares).replacement
+    overlap_with_train: WordOverlap | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

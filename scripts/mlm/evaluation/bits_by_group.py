@@ -14,8 +14,8 @@ from mlm.corpus.artefacts import CorpusSplit, MixSource
 from mlm.corpus.document_groups import group_ids
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
-from mlm.evaluation.bootstrap import Resampling, sums_by_unit
-from mlm.evaluation.predictions import Scored
+from mlm.evaluation.intervals import mean_of, sums_by_cluster
+from mlm.evaluation.predictions import Positions
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest
 from mlm.samples.split_samples import read_samples
@@ -105,17 +105,17 @@ def add_documents(digest, groups: np.ndarray, texts: list[str]) -> None:
 
 
 def bits_by_group(
-    hidden: Scored, texts: TextOfGroups, resampling: Resampling
+    positions: Positions, loss: np.ndarray, texts: TextOfGroups
 ) -> BitsByGroup | None:
-    """Bits per character of `hidden`, the answers where the true token is hidden: of at most
-    MOST_GROUPS groups, the worst first, and of the sources of a mix; None if there is one group.
-    With more groups, those with less than half of the mean number of predictions are left out."""
-    asked, loss = hidden.positions, hidden.scores.loss
-    groups = np.unique(asked.group)
+    """Bits per character by `loss` at `positions`: of at most MOST_GROUPS groups, the worst first,
+    and of the sources of a mix; None if there is one group. With more groups, those with less than
+    half of the mean number of predictions are left out."""
+    groups = np.unique(positions.group)
     if len(groups) == 1:
         return None
-    (totals, counts), (tokens, characters) = sums_by_unit(asked.group, loss), texts.of(groups)
-    bits = totals[:, 0] / counts / math.log(2) * tokens / characters
+    totals, counts = sums_by_cluster(positions.group, loss).T
+    tokens, characters = texts.of(groups)
+    bits = totals / counts / math.log(2) * tokens / characters
     ranked, half = np.argsort(-bits, kind="stable"), MOST_GROUPS // 2
     if len(ranked) > MOST_GROUPS:
         # So that no stub wins by a lucky guess.
@@ -123,25 +123,25 @@ def bits_by_group(
     shown = np.r_[ranked[:half], ranked[half:][-half:]]
 
     def of(name: str, members: np.ndarray) -> BitsOfGroup:
-        chosen, (own_tokens, own_characters) = np.isin(asked.group, members), texts.of(members)
-        part, own = asked[chosen], loss[chosen]
-        to_bits = own_tokens.sum() / own_characters.sum() / math.log(2)
-        ends = resampling.interval(resampling.means(part.unit, own)[:, 0])
+        chosen, (of_tokens, of_characters) = np.isin(positions.group, members), texts.of(members)
+        part, to_bits = positions[chosen], of_tokens.sum() / of_characters.sum() / math.log(2)
+        mean = mean_of(part.group if len(members) > 1 else part.sample, loss[chosen])
+        ends = mean.interval
         return BitsOfGroup(
             name=name,
-            bits_per_character=float(own.mean() * to_bits),
+            bits_per_character=float(mean.value * to_bits),
             bits_per_character_interval=ends and tuple(float(end * to_bits) for end in ends),
-            num_predictions=len(own),
+            num_predictions=len(part),
             num_samples=len(np.unique(part.sample)),
-            num_groups=len(np.unique(part.group)),
-            characters=int(own_characters.sum()),
+            num_groups=len(members),
+            characters=int(of_characters.sum()),
         )
 
     names = texts.names(groups[shown])
     sources = [
         (name, members)
-        for name, found in texts.sources()
-        if len(members := np.intersect1d(found, groups))
+        for name, ids in texts.sources()
+        if len(members := np.intersect1d(ids, groups))
     ]
     return BitsByGroup(
         num_groups=len(groups),

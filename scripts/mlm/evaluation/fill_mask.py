@@ -7,21 +7,18 @@ import numpy as np
 
 from mlm.config.evaluation import mask_problem
 from mlm.config.families import first_position
+from mlm.config.pretraining import engine_for
 from mlm.evaluation.artefacts import FilledToken, Prompt
-from mlm.evaluation.exported_model import (
-    framework_of,
-    load_tokenizer,
-    read_model_configuration,
-)
+from mlm.evaluation.exported_model import load_tokenizer, read_model_configuration
 from mlm.foundations.errors import MlmError, listed
 from mlm.model.network import Network, ops_of
 from mlm.model.weights import read_exported
 
 
-def use_cpu(model_directory: str | Path, threads: int) -> None:
-    """Open the model on `threads` threads of the CPU, for the same digits at any --cores; call
-    before any other TensorFlow or JAX."""
-    if framework_of(model_directory) == "jax":
+def use_cpu(threads: int) -> None:
+    """Compute on `threads` threads of the CPU, for the same digits at any --cores; call before any
+    other TensorFlow or JAX."""
+    if engine_for("auto") == "jax":
         from mlm.training.in_jax.devices import prepare_jax
 
         prepare_jax("cpu", threads, None)
@@ -52,7 +49,7 @@ def answers(
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:
         raise MlmError(f"{setting}:\n{listed(problems)}")
-    logits_of, found = _logits_of(model_directory), []
+    logits_of, filled_prompts = _logits_of(model_directory), []
     for prompt, ids in zip(prompts, encoded, strict=True):
         place = ids.index(tokenizer.mask_token_id)
         # The model may have more rows than the tokenizer has ids.
@@ -64,14 +61,14 @@ def answers(
             ids[place] = i
             sequence = tokenizer.decode(ids, skip_special_tokens=True)
             filled.append(FilledToken(tokenizer.decode([i]), sequence, float(probabilities[i])))
-        found.append(Prompt(prompt, filled))
-    return found
+        filled_prompts.append(Prompt(prompt, filled))
+    return filled_prompts
 
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
     """The model's function (ids [1, tokens], place) -> logits float32 [vocabulary] there."""
     architecture, weights = read_exported(directory)
-    network = Network(architecture, ops_of(framework_of(directory)))
+    network = Network(architecture, ops_of(engine_for("auto")))
 
     def logits_of(ids: np.ndarray, place: int) -> np.ndarray:
         hidden = network.hidden_states(weights, ids, np.ones_like(ids))

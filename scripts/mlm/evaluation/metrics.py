@@ -1,26 +1,18 @@
 """The figures of an evaluation, from per-position arrays alone."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from mlm.evaluation.artefacts import (
-    Bin,
-    Calibration,
-    Difference,
-    FrequencyBand,
-    GroupSums,
-    MeansOfModel,
-    Summary,
-)
+from mlm.evaluation.artefacts import Bin, Calibration, ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
-from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_unit
-from mlm.evaluation.predictions import Answers, Scored, Scores
+from mlm.evaluation.clusters import Clusters
+from mlm.evaluation.intervals import mean_of, sums_by_cluster
+from mlm.evaluation.predictions import Answers, Positions, Scores
 
-#: Rows of sums that evaluation.json holds at most, however many groups there are.
-MOST_GROUP_SUMS = 2000
+#: Rows of sums that evaluation.json holds at most, however many clusters there are.
+MOST_CLUSTER_SUMS = 2000
 
 
 def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
@@ -29,14 +21,14 @@ def bits_per_character(loss: float, tokens_per_character: float | None) -> float
     return loss / math.log(2) * tokens_per_character if tokens_per_character else None
 
 
-def means_over(scores: Answers) -> dict[str, float]:
+def means_over(answers: Answers) -> dict[str, float]:
     """The means over all predictions that a model and a baseline share."""
-    loss = float(np.mean(scores.loss))
+    loss = float(np.mean(answers.loss))
     return {
         "loss": loss,
         # Capped at the largest float, so that it can be written as JSON.
         "perplexity": math.exp(min(loss, 709.0)),
-        "accuracy": float(np.mean(scores.correct)),
+        "accuracy": float(np.mean(answers.correct)),
     }
 
 
@@ -48,53 +40,27 @@ def means_of_model(scores: Scores) -> dict[str, float]:
 
 
 def summary_of(
-    scored: Scored, mask_id: int, tokens_per_character: float | None, resampling: Resampling
+    positions: Positions,
+    scores: Scores,
+    cluster: np.ndarray,
+    tokens_per_character: float | None,
+    unknown_share: float,
 ) -> Summary:
-    """The figures over all predictions; their intervals resample `Positions.unit`."""
-    hidden = scored.where_hidden(mask_id)
-    headline = MeansOfModel(**_measured(hidden, resampling))
-    ends = [bits_per_character(end, tokens_per_character) for end in headline.loss_interval or ()]
+    """The figures over all predictions, with intervals over the `cluster` of each."""
+    means, loss = means_of_model(scores), mean_of(cluster, scores.loss)
+    bits = [bits_per_character(end, tokens_per_character) for end in loss.interval or ()]
     return Summary(
-        **_measured(scored, resampling),
-        num_samples=len(np.unique(hidden.positions.sample)),
-        num_groups=len(np.unique(hidden.positions.group)),
-        bits_per_character=bits_per_character(headline.loss, tokens_per_character),
-        bits_per_character_interval=tuple(ends) if tokens_per_character and ends else None,
-        hidden=headline,
+        **means,
+        num_predictions=len(scores),
+        num_samples=len(np.unique(positions.sample)),
+        num_groups=len(np.unique(positions.group)),
+        num_clusters=len(np.unique(cluster)),
+        unknown_share=unknown_share,
+        loss_interval=loss.interval,
+        accuracy_interval=mean_of(cluster, scores.correct).share_interval,
+        bits_per_character=bits_per_character(means["loss"], tokens_per_character),
+        bits_per_character_interval=tuple(bits) if tokens_per_character and bits else None,
     )
-
-
-def _measured(scored: Scored, resampling: Resampling) -> dict[str, Any]:
-    scores = scored.scores
-    means = resampling.means(scored.positions.unit, scores.loss, scores.correct)
-    return means_of_model(scores) | {
-        "num_predictions": len(scores),
-        "loss_interval": resampling.interval(means[:, 0]),
-        "accuracy_interval": resampling.interval(means[:, 1]),
-    }
-
-
-def paired_difference(
-    unit: np.ndarray, one: np.ndarray, other: np.ndarray, resampling: Resampling
-) -> Difference:
-    """mean(one − other) at the same positions [predictions], resampled by `unit`."""
-    difference = one.astype(np.float64) - other
-    means = resampling.means(unit, difference)[:, 0]
-    return Difference(float(np.mean(difference)), resampling.interval(means))
-
-
-def gap_between(
-    test: Scored, train: Scored, resampling: Resampling, less: Sequence[np.ndarray] = (0, 0)
-) -> Difference:
-    """How much higher the loss on test is than on train, the two texts drawn independently; `less`
-    is subtracted from the losses on test and on train, [predictions] each."""
-    losses = [scored.scores.loss - other for scored, other in zip((test, train), less, strict=True)]
-    on_test, on_train = (
-        resampling.means(scored.positions.unit, loss, text=number)[:, 0]
-        for number, (scored, loss) in enumerate(zip((test, train), losses, strict=True))
-    )
-    difference = float(np.mean(losses[0]) - np.mean(losses[1]))
-    return Difference(difference, resampling.interval(on_test - on_train))
 
 
 def frequency_bands(
@@ -135,15 +101,21 @@ def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Ca
     return Calibration(sum(gaps) / len(confidence) if gaps else None, curve)
 
 
-def group_sums(test: Scored, texts: TextOfGroups | None = None) -> GroupSums:
-    """The test split's sums by group, of neighbours together beyond `MOST_GROUP_SUMS`. If its
-    `texts` are known and of several groups, all of them have a row with the sums of their text, so
-    that the rows of two vocabularies are of the same groups."""
-    correct, unit = test.scores.correct.astype(np.int64), test.positions.unit
-    table = np.column_stack(sums_by_unit(unit, test.scores.loss, correct))
-    if texts is not None and unit is not test.positions.sample:
-        whole = np.zeros((len(texts.ids), table.shape[1]))
-        whole[np.searchsorted(texts.ids, np.unique(unit))] = table
-        table = np.column_stack([whole, texts.tokens, texts.characters])
-    table = bundled(table, MOST_GROUP_SUMS)
-    return GroupSums(table[:, 0].tolist(), *table[:, 1:].T.astype(int).tolist())
+def cluster_sums(
+    clusters: Clusters, scores: Scores, texts: TextOfGroups | None = None
+) -> ClusterSums:
+    """Sums by cluster, neighbours added up beyond `MOST_CLUSTER_SUMS`: bundles of whole clusters
+    are independent draws as well. With `texts`, all clusters of the text have a row with its tokens
+    and characters, so that the rows of two vocabularies are of the same clusters."""
+    predicted = clusters.of_predictions
+    table = sums_by_cluster(predicted, scores.loss, scores.correct)
+    if texts is not None and clusters.by != "sample":
+        of_groups = clusters.of_groups(texts.ids)
+        text = sums_by_cluster(of_groups, texts.tokens, texts.characters)[:, :2]
+        whole = np.zeros((len(text), table.shape[1]))
+        whole[np.searchsorted(np.unique(of_groups), np.unique(predicted))] = table
+        table = np.column_stack([whole, text])
+    if len(table) > MOST_CLUSTER_SUMS:
+        starts = np.arange(MOST_CLUSTER_SUMS) * len(table) // MOST_CLUSTER_SUMS
+        table = np.add.reduceat(table, starts)
+    return ClusterSums(table[:, 0].tolist(), *table[:, 1:].T.astype(int).tolist())

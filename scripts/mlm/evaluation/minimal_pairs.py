@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlm.evaluation.artefacts import MinimalPairs, PairFigures, ScoredPair
-from mlm.evaluation.bootstrap import Resampling
+from mlm.evaluation.intervals import mean_of
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import positions_of
@@ -40,10 +40,8 @@ class PairScoring:
     mixtures: NeighbourMixtures
 
 
-def score_pairs(
-    pairs: Sequence[Pair], scoring: PairScoring, resampling: Resampling
-) -> MinimalPairs | None:
-    """The figures of `pairs` by file and phenomenon, with intervals that resample pairs; None
+def score_pairs(pairs: Sequence[Pair], scoring: PairScoring) -> MinimalPairs | None:
+    """The figures of `pairs` by file and phenomenon, with intervals over pairs; None
     without pairs. Those of files that are too long are left out. MlmError for one of the
     configuration that is too long or has a sentence without a token, and if none is left."""
     if not pairs:
@@ -65,8 +63,8 @@ def score_pairs(
     for number, pair in enumerate(pairs):
         groups.setdefault((pair.file, pair.phenomenon), []).append(number)
     return MinimalPairs(
-        total=_figures(None, None, scores, resampling),
-        phenomena=[_figures(*names, scores[own], resampling) for names, own in groups.items()],
+        total=_figures(None, None, scores),
+        phenomena=[_figures(*names, scores[rows]) for names, rows in groups.items()],
         num_left_out=left_out,
         pairs=[_scored(p, s) for p, s in zip(pairs, scores, strict=True) if p.file is None],
     )
@@ -150,29 +148,30 @@ def _block_scores(ids, words, sizes, scoring: PairScoring) -> np.ndarray:
     return scores
 
 
-def _figures(file, phenomenon, scores: np.ndarray, resampling: Resampling) -> PairFigures:
+def _figures(file: str | None, phenomenon: str | None, scores: np.ndarray) -> PairFigures:
     """Of `scores` [pairs, 2, 2], the sentences first and then the scorers."""
     margins = scores[:, 0] - scores[:, 1]
-    correct = (1 + np.sign(margins)) / 2
-    means = resampling.means(np.arange(len(scores)), correct[:, 0], margins[:, 0])
+    correct, pair = _correct(margins), np.arange(len(scores))
+    accuracy, margin = mean_of(pair, correct[:, 0]), mean_of(pair, margins[:, 0])
     return PairFigures(
         file=file,
         phenomenon=phenomenon,
         num_pairs=len(scores),
         num_ties=int(np.sum(margins[:, 0] == 0)),
-        accuracy=float(np.mean(correct[:, 0])),
-        accuracy_interval=resampling.interval(means[:, 0]),
-        margin=float(np.mean(margins[:, 0])),
-        margin_interval=resampling.interval(means[:, 1]),
+        accuracy=accuracy.value,
+        accuracy_interval=accuracy.share_interval,
+        margin=margin.value,
+        margin_interval=margin.interval,
         bigram_accuracy=float(np.mean(correct[:, 1])),
     )
 
 
+def _correct(margins: np.ndarray) -> np.ndarray:
+    """1 where the acceptable sentence has the higher score, 0.5 of a tie, else 0."""
+    return (1 + np.sign(margins)) / 2
+
+
 def _scored(pair: Pair, scores: np.ndarray) -> ScoredPair:
-    margin = scores[0, 0] - scores[1, 0]
-    return ScoredPair(
-        pair.acceptable,
-        pair.unacceptable,
-        scores=(float(scores[0, 0]), float(scores[1, 0])),
-        correct=float((1 + np.sign(margin)) / 2),
-    )
+    acceptable, unacceptable = map(float, scores[:, 0])
+    correct = float(_correct(acceptable - unacceptable))
+    return ScoredPair(pair.acceptable, pair.unacceptable, (acceptable, unacceptable), correct)

@@ -1,7 +1,6 @@
-"""What was asked at each masked position, and how a model answered."""
+"""Predicted positions, and the answers of a model or a baseline there."""
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -16,23 +15,15 @@ REACH = 2
 
 @dataclass(frozen=True)
 class Positions(Rows):
-    """The predicted positions of a split: `sample`, its index; `group` of the token's document;
-    `position` in the sequence; the id `truth`, and `shown` in its place. `left` and `right` are the
-    ids of the neighbours in the model's input, nearest first, [positions, REACH]; all others are
-    [positions]."""
+    """Predicted positions of a split, by sample and position: the `sample`'s index; the `group` of
+    the token's document; the id `truth`. `left` and `right` are the ids of the neighbours in the
+    model's input, nearest first, [positions, REACH]; all others are [positions]."""
 
     sample: np.ndarray
     group: np.ndarray
-    position: np.ndarray
     truth: np.ndarray
-    shown: np.ndarray
     left: np.ndarray
     right: np.ndarray
-
-    @property
-    def unit(self) -> np.ndarray:
-        """What is resampled as a whole: the group, or the sample if there is only one group."""
-        return self.group if len(np.unique(self.group)) > 1 else self.sample
 
 
 @dataclass(frozen=True)
@@ -57,20 +48,6 @@ class Scores(Answers):
     top_probability: np.ndarray
 
 
-@dataclass(frozen=True)
-class Scored:
-    """The predicted positions and a model's answers there."""
-
-    positions: Positions
-    scores: Scores
-
-    def where_hidden(self, mask_id: int) -> Self:
-        """The predictions whose answer the model was not shown."""
-        # A token that is replaced by itself is shown; a mask token that is to be predicted is not.
-        hidden = (self.positions.shown == mask_id) | (self.positions.shown != self.positions.truth)
-        return type(self)(self.positions[hidden], self.scores[hidden])
-
-
 def positions_of(
     input_ids: np.ndarray,
     attention_mask: np.ndarray,
@@ -80,21 +57,17 @@ def positions_of(
     group: np.ndarray | None = None,
 ) -> Positions:
     """The Positions at the `chosen` places of a batch whose model sees `shown_ids`, all [batch,
-    sequence], by sample and place. Without `index` [batch] samples count from 0; without `group`
-    [batch, sequence] each is one."""
-    chosen = chosen.astype(bool)
+    sequence]. Without `index` [batch] samples count from 0; without `group` [batch, sequence] each
+    is one."""
     row, column = np.nonzero(chosen)
     sample = (row if index is None else index[row]).astype(np.int64)
-
     ids = np.where(attention_mask.astype(bool), shown_ids, NO_NEIGHBOUR)
     ids = np.pad(ids, ((0, 0), (REACH, REACH)), constant_values=NO_NEIGHBOUR)
     away = np.arange(1, REACH + 1)
     return Positions(
         sample=sample,
         group=sample if group is None else group[row, column],
-        position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
-        shown=shown_ids[row, column].astype(np.int32),
         left=ids[row[:, None], column[:, None] + REACH - away].astype(np.int32),
         right=ids[row[:, None], column[:, None] + REACH + away].astype(np.int32),
     )

@@ -1,24 +1,27 @@
-"""A model's answers at the masked positions of samples.
+"""A model's answers at the hidden positions of samples.
 
-Logits are computed at the masked positions only. Every batch has the same shape: the last is
+Logits are computed at the hidden positions only. Every batch has the same shape: the last is
 padded, and the padding's answers are dropped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from mlm.config.evaluation import Evaluation
-from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
+from mlm.evaluation.hidden_sets import Questions, number_of_sets, set_numbers
+from mlm.evaluation.predictions import Positions, Scores, positions_of
 from mlm.foundations.terminal import Progress
-from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, mask_batch
 from mlm.samples.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26
 #: The arrays of a masked batch that the model needs.
-ASKED = ("input_ids", "attention_mask", "positions", "labels")
+MODEL_INPUTS = ("input_ids", "attention_mask", "positions", "labels")
+
+Batch = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,16 @@ class AnsweringModel:
     `log_probability` in nats and `rank` from 1, and the largest probability,
     `top_probability`."""
 
-    answers: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+    answers: Callable[[Batch], Batch]
     replicas: int
     vocabulary: int
+
+
+def evaluation_slots(share: float, length: int) -> int:
+    """Predictions in a row of `length` tokens of which about `share` are hidden: enough for a set,
+    and for the masks as papers have them."""
+    share = max(1 / number_of_sets(share), VALIDATION_MASKING.mlm_probability)
+    return max(1, int(np.ceil(share * length - 1e-9)))
 
 
 class Scorer:
@@ -42,68 +52,95 @@ class Scorer:
         `batch_size` is that of all replicas together; it changes figures by rounding only."""
         self._model, self._seed = model, section.seed
         self._batch_size, self.length = section.batch_size, length
-        self._plan = MaskingPlan(
-            mlm_probability=section.mlm_probability,
-            mask_token=section.mask_token,
-            random_token=section.random_token,
-            mask_id=tokenizer.mask_token_id,
-            special_ids=tuple(sorted(set(tokenizer.all_special_ids))),
-            vocabulary_size=len(tokenizer),
-            sequence_length=length,
+        self._mask_id, self.vocabulary = tokenizer.mask_token_id, len(tokenizer)
+        self.special_ids = sorted(set(tokenizer.all_special_ids))
+        self.sets = number_of_sets(section.mlm_probability)
+        self._slots = evaluation_slots(section.mlm_probability, length)
+
+    def score(self, questions: Questions, label: str) -> tuple[Positions, Scores]:
+        """Score the tokens of each question's set, hidden behind the mask token."""
+        samples, rows, sets = questions.samples, questions.rows, questions.sets
+        numbers = set_numbers(samples, self.special_ids, self.sets, self._seed)
+        positions: list[Positions] = []
+
+        def batches(batch: slice) -> Batch:
+            part, hidden = samples[rows[batch]], numbers[rows[batch]] == sets[batch, None]
+            shown = np.where(hidden, np.int32(self._mask_id), part.input_ids)
+            ids, attention = part.input_ids, part.attention_mask
+            positions.append(positions_of(ids, attention, shown, hidden, part.index, part.group))
+            places = np.argsort(~hidden, axis=1, kind="stable")[:, : self._slots].astype(np.int32)
+            return {
+                "input_ids": shown,
+                "attention_mask": attention.astype(np.int32),
+                "positions": places,
+                "labels": np.take_along_axis(ids, places, axis=1),
+                "weights": np.take_along_axis(hidden, places, axis=1),
+            }
+
+        scores = joined(list(self._answered(len(rows), batches, self._slots, label)))
+        return joined(positions), scores
+
+    def score_as_in_papers(self, samples: Samples) -> Scores:
+        """Score one draw of 15 % of the tokens of each sample, replaced 80/10/10."""
+        plan = MaskingPlan(
+            mlm_probability=VALIDATION_MASKING.mlm_probability,
+            mask_token=VALIDATION_MASKING.mask_token,
+            random_token=VALIDATION_MASKING.random_token,
+            mask_id=self._mask_id,
+            special_ids=tuple(self.special_ids),
+            vocabulary_size=self.vocabulary,
+            sequence_length=self.length,
+            fixed_slots=self._slots,
         )
 
-    def score(self, samples: Samples, label: str = "evaluation") -> Scored:
-        """Mask each sample with (seed, its index in the split) and score the model at every masked
-        position, in order."""
+        def batches(batch: slice) -> Batch:
+            part = samples[batch]
+            return mask_batch(part.input_ids, part.attention_mask, part.index, plan, self._seed)
 
-        def asked(rows: slice) -> dict[str, np.ndarray]:
-            part = samples[rows]
-            return mask_batch(
-                part.input_ids, part.attention_mask, part.index, self._plan, self._seed
-            )
+        return joined(list(self._answered(len(samples), batches, self._slots)))
 
-        positions, scores = [], []
-        at_once = min(len(samples), self._batch_size)
-        found = self._run(len(samples), asked, at_once, self._plan.slots, label)
-        for rows, batch, answers in found:
-            known, answered = _unpacked(samples[rows], batch, answers)
-            positions.append(known)
-            scores.append(answered)
-        return Scored(joined(positions), joined(scores))
-
-    def log_probabilities(self, question: dict[str, np.ndarray]) -> np.ndarray:
+    def log_probabilities(self, question: Batch) -> np.ndarray:
         """Log-probabilities in nats of one label a row, float64 [rows], of a `question` that is
-        masked already: the arrays of `ASKED`. Its rows may be shorter than a sample, and are then
-        more in a batch."""
+        masked already: the arrays of `MODEL_INPUTS`. Its rows may be shorter than a sample, and are
+        then more in a batch."""
         count, length = question["input_ids"].shape
 
-        def asked(rows: slice) -> dict[str, np.ndarray]:
-            return {name: array[rows] for name, array in question.items()}
+        def batches(batch: slice) -> Batch:
+            rows = {name: array[batch] for name, array in question.items()}
+            return rows | {"weights": np.ones(rows["labels"].shape)}
 
         # Powers of two: few shapes to compile.
-        rounded = 1 << (count - 1).bit_length()
-        at_once = min(rounded, self._batch_size * self.length // length)
-        found = self._run(count, asked, at_once, slots=1)
-        answered = [answers["log_probability"][:, 0] for _, _, answers in found]
-        return np.concatenate(answered).astype(np.float64)
+        at_once = min(1 << (count - 1).bit_length(), self._batch_size * self.length // length)
+        answered = self._answered(count, batches, slots=1, at_once=at_once)
+        return joined(list(answered)).log_probability
 
-    def _run(
-        self, rows: int, asked: Callable[[slice], dict], at_once: int, slots: int, label: str = ""
-    ):
-        """(slice of the rows, what `asked` gives of it, the answers to that [rows, slots]) in
-        order, `at_once` rows for all replicas if they fit in memory; a progress line if it has a
-        `label`."""
-        replicas = self._model.replicas
+    def _answered(
+        self,
+        rows: int,
+        batches: Callable[[slice], Batch],
+        slots: int,
+        label: str = "",
+        at_once: int | None = None,
+    ) -> Iterator[Scores]:
+        """Yield the answers at the slots in use of the `batches` of all `rows`, in order, at most
+        `at_once` for all replicas; a progress line if it has a `label`."""
+        replicas, at_once = self._model.replicas, at_once or min(rows, self._batch_size)
         size = rows_of_a_replica(at_once, replicas, slots, self._model.vocabulary) * replicas
         progress = None
         for start in range(0, rows, size):
             batch = slice(start, min(start + size, rows))
-            count = batch.stop - batch.start
-            question = asked(batch)
+            count, question = batch.stop - batch.start, batches(batch)
             # Padded with copies of its first row.
             filled = np.r_[np.arange(count), np.zeros(size - count, int)]
-            answers = self._model.answers({name: question[name][filled] for name in ASKED})
-            yield batch, question, {name: value[:count] for name, value in answers.items()}
+            answers = self._model.answers({name: question[name][filled] for name in MODEL_INPUTS})
+            in_use = question["weights"] > 0
+            found = {name: value[:count][in_use] for name, value in answers.items()}
+            yield Scores(
+                log_probability=found["log_probability"].astype(np.float64),
+                correct=found["rank"] == 1,
+                rank=found["rank"],
+                top_probability=found["top_probability"].astype(np.float64),
+            )
             # Not timed from the start: the first batch includes compilation.
             progress = progress or Progress(label, rows, "samples")
             if label:
@@ -115,18 +152,3 @@ def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: in
     logits [rows, slots, vocabulary] would not fit in memory."""
     largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
     return max(1, min(-(-batch_size // replicas), largest))
-
-
-def _unpacked(samples: Samples, batch: dict, answers: dict) -> tuple[Positions, Scores]:
-    """Slots in any order [batch, slots] as rows in the order of the places."""
-    in_use = batch["weights"] > 0
-    rows, columns = np.nonzero(in_use)[0], batch["positions"][in_use]
-    chosen = np.zeros(samples.input_ids.shape, bool)
-    chosen[rows, columns] = True
-    ids, real = samples.input_ids, samples.attention_mask
-    asked = positions_of(ids, real, batch["input_ids"], chosen, samples.index, samples.group)
-    order = np.lexsort((columns, rows))
-    ordered = {name: array[in_use][order] for name, array in answers.items()}
-    for name in ("log_probability", "top_probability"):
-        ordered[name] = ordered[name].astype(np.float64)
-    return asked, Scores(**ordered, correct=ordered["rank"] == 1)

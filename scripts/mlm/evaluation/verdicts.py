@@ -18,72 +18,77 @@ _MISCALIBRATED = 0.05
 _SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
-#: With fewer groups, intervals that resample them are too narrow (Cameron, Gelbach and Miller,
-#: "Bootstrap-based improvements for inference with clustered errors", 2008).
-FEW_GROUPS = 20
+#: With fewer clusters, intervals are rough.
+FEW_CLUSTERS = 10
 
 
-def verdicts_on(figures: EvaluationFigures, num_samples: int, of_samples: int) -> list[Verdict]:
-    """The verdicts on `figures`, the unigram's first; `num_samples` of the test split's
-    `of_samples` were evaluated."""
-    confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
-    found = [against_baseline(n, figures.baselines[n], confidence) for n in BASELINES]
-    if figures.gap_beyond_unigram is not None:
-        losses = test.hidden.loss, figures.train.hidden.loss
-        found.append(between_train_and_test(*losses, figures.gap_beyond_unigram, confidence))
-    found.append(on_few_groups(figures.group_by, test.num_groups))
-    found.append(on_calibration(figures.calibration, test.hidden.accuracy))
-    if num_samples != of_samples:
-        words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
-        found.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
-    if test.hidden.num_predictions < _FEW_PREDICTIONS:
-        words = f"{test.hidden.num_predictions} in {test.num_samples} samples"
-        found.append(Verdict("even", f"Few predictions: {words}; figures and intervals are rough."))
-    return [verdict for verdict in found if verdict is not None]
+def verdicts_on(figures: EvaluationFigures, num_tokens: int) -> list[Verdict]:
+    """The verdicts on `figures`, the unigram's first; the test split has `num_tokens`."""
+    test, train = figures.test, figures.train
+    verdicts = [against_baseline(name, figures.baselines[name]) for name in BASELINES]
+    verdicts.append(between_train_and_test(test.loss, train.loss, figures.gap_to_train))
+    verdicts.append(on_few_clusters(figures.cluster_by, test.num_clusters))
+    verdicts.append(on_calibration(figures.calibration, test.accuracy))
+    if num_tokens > figures.settings["max_tokens"]:
+        words = f"{test.num_predictions:,} of the test split's {num_tokens:,} tokens"
+        verdicts.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
+    if test.num_predictions < _FEW_PREDICTIONS:
+        words = f"{test.num_predictions} in {test.num_samples} samples"
+        verdicts.append(Verdict("even", f"Few predictions: {words}; figures are rough."))
+    return [verdict for verdict in verdicts if verdict is not None]
 
 
-def against_baseline(name: str, found: Baseline, confidence: float) -> Verdict:
+def against_baseline(name: str, baseline: Baseline) -> Verdict:
     """Whether the model is ahead of the baseline in loss and in accuracy, beyond chance."""
-    ends = found.accuracy_difference_interval
-    points = Difference(100 * found.accuracy_difference, ends and (100 * ends[0], 100 * ends[1]))
-    loss = _standing("loss", found.tone, found, " nats", f"{100 * confidence:g} %: ")
-    accuracy = _standing("accuracy", found.accuracy_tone, points, " points")
-    return Verdict(found.tones, f"Against the {name}: {loss}, {accuracy}.")
+    accuracy = baseline.accuracy_difference
+    ends = accuracy.interval and tuple(100 * end for end in accuracy.interval)
+    points = Difference(100 * accuracy.value, ends)
+    by_loss = _standing("loss", baseline.loss_difference, " nats", "95 %: ")
+    by_accuracy = _standing("accuracy", points, " points")
+    return Verdict(baseline.tone, f"Against the {name}: {by_loss}, {by_accuracy}.")
 
 
-def _standing(what: str, tone: str, found: Difference, unit: str, level: str = "") -> str:
+def _standing(metric: str, difference: Difference, unit: str, level: str = "") -> str:
     """Ahead or behind, and by how much; a difference that may be chance keeps its sign."""
-    digits = 3 if what == "loss" else 1
+    digits = 3 if metric == "loss" else 1
+    tone = difference.tone(higher_is_better=metric == "accuracy")
     if tone == "even":
-        ends = " to ".join(_signed(end, digits) for end in found.difference_interval or ())
-        numbers = f"{_signed(found.difference, digits)}{unit}, {level}{ends or 'no interval'}"
-        return f"cannot be told apart in {what} ({numbers})"
-    low, high = sorted(map(abs, found.difference_interval))
-    by = f"{abs(found.difference):.{digits}f}{unit} ({level}{low:.{digits}f} to {high:.{digits}f})"
-    return f"{'ahead' if tone == 'better' else 'behind'} in {what} by {by}"
+        number = f"{_signed(difference.value, digits)}{unit}"
+        if difference.interval is None:
+            return f"cannot be told apart in {metric} ({number}, no interval)"
+        ends = " to ".join(_signed(end, digits) for end in difference.interval)
+        shown = f"{difference.smallest_shown:.{digits}f}{unit}"
+        number = f"{number}, {level}{ends}; {shown} would be told apart"
+        return f"cannot be told apart in {metric} ({number})"
+    low, high = sorted(map(abs, difference.interval))
+    by = f"{abs(difference.value):.{digits}f}{unit} ({level}{low:.{digits}f} to {high:.{digits}f})"
+    return f"{'ahead' if tone == 'better' else 'behind'} in {metric} by {by}"
 
 
 def _signed(number: float, digits: int = 3) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def between_train_and_test(
-    test: float, train: float, gap: Difference, confidence: float
-) -> Verdict:
+def between_train_and_test(test: float, train: float, gap: Difference) -> Verdict:
     """`gap` is the loss on `test` less that on a sample of `train`, both less the unigram's."""
-    low, high = gap.difference_interval or (0, 0)
-    ends = f"{100 * confidence:g} % interval {_signed(low)} to {_signed(high)}"
-    figures = f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
-    figures += f"{_signed(gap.difference)}, {ends if gap.difference_interval else 'no interval'})"
-    if low > 0 and gap.difference > _MEMORISED * test:
-        said = f"Memorised: the loss on train is far below the loss on test {figures}; the model "
-        return Verdict("worse", f"{said}knows its training text better than the language.")
+    low, high = gap.interval or (0, 0)
+    ends = f"95 % interval {_signed(low)} to {_signed(high)}" if gap.interval else "no interval"
+    figures = (
+        f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
+        f"{_signed(gap.value)}, {ends})"
+    )
+    if gap.interval is None:
+        return Verdict("even", f"Whether train is known better was not measured {figures}.")
+    if low > 0 and gap.value > _MEMORISED * test:
+        return Verdict(
+            "worse",
+            f"Memorised: the loss on train is far below the loss on test {figures}; the model "
+            "knows its training text better than the language.",
+        )
     if low > 0:
         return Verdict("even", f"Slightly better on train than on test {figures}.")
     if high < 0:
         return Verdict("even", f"Better on test than on train {figures}: the two texts differ.")
-    if gap.difference_interval is None:
-        return Verdict("even", f"Whether train is known better was not measured {figures}.")
     return Verdict("better", f"No gap between train and test beyond chance {figures}.")
 
 
@@ -91,9 +96,11 @@ def on_overlap(overlap: WordOverlap) -> Verdict:
     """The verdict on the words of the test split that train has too."""
     run, words = overlap.run_words, overlap.words + overlap.unmeasured_words
     if overlap.share is None or overlap.words < overlap.unmeasured_words:
-        said = f"Whether train has the test text was not measured: {overlap.unmeasured_words:,} of "
-        said += f"{words:,} words are in documents of fewer than {run}."
-        return Verdict("even", said)
+        return Verdict(
+            "even",
+            f"Whether train has the test text was not measured: {overlap.unmeasured_words:,} of "
+            f"{words:,} words are in documents of fewer than {run}.",
+        )
     measured = f"{100 * overlap.share:.2f} % of its words are in runs of {run} that train has too"
     if overlap.share > _SEEN:
         return Verdict(
@@ -105,37 +112,37 @@ def on_overlap(overlap: WordOverlap) -> Verdict:
     return Verdict("better", f"The test text is unseen: {measured}.")
 
 
-def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
-    """A warning if the test text has few groups (by `group_by`) or one."""
-    if num_groups == 1:
-        text = (
-            f"One group: the whole test text is of one {group_by}, so that single samples are "
-            "resampled; the intervals say nothing of other texts."
+def on_few_clusters(cluster_by: str, num_clusters: int) -> Verdict | None:
+    """A warning if the intervals have few clusters, or single samples of one text."""
+    if cluster_by == "sample":
+        return Verdict(
+            "even",
+            "The test text has no groups, or one: the intervals are over single samples, and say "
+            "nothing of other texts (corpus.group_by).",
         )
-    elif num_groups < FEW_GROUPS:
-        text = (
-            f"Few groups: the intervals resample the {num_groups} groups ({group_by}) of the test "
-            f"text; with fewer than {FEW_GROUPS} they are optimistic (too narrow)."
-        )
-    else:
+    if num_clusters >= FEW_CLUSTERS:
         return None
-    return Verdict("even", text)
+    return Verdict(
+        "even",
+        f"Few groups: the intervals are over the {num_clusters} of the test text "
+        f"({cluster_by}); with fewer than {FEW_CLUSTERS} they are rough.",
+    )
 
 
-def with_few_groups(interval: str, groups: int, rows: int) -> str:
+def with_few_clusters(interval: str, groups: int, rows: int) -> str:
     """`interval`, in words, warned of if its `groups`, or `rows` without any, are few."""
-    number, what = (groups, "groups") if groups else (rows, "rows")
-    if number >= FEW_GROUPS:
+    number, name = (groups, "groups") if groups else (rows, "rows")
+    if number >= FEW_CLUSTERS:
         return interval
-    return f"{interval}, too narrow because from only {number} {what}"
+    return f"{interval}, rough because from only {number} {name}"
 
 
-def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:
+def on_calibration(calibration: Calibration, accuracy: float) -> Verdict | None:
     """A sentence if the model is over- or underconfident, else None."""
-    error = found.expected_calibration_error
+    error = calibration.expected_calibration_error
     if error is None or error <= _MISCALIBRATED:
         return None
-    bins = [one for one in found.bins if one.num_predictions]
+    bins = [one for one in calibration.bins if one.num_predictions]
     confidence = sum(one.confidence * one.num_predictions for one in bins)
     confidence /= sum(one.num_predictions for one in bins)
     word = "Overconfident" if confidence > accuracy else "Underconfident"

@@ -13,8 +13,8 @@ from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
 from mlm.evaluation.artefacts import Verdict
-from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.verdicts import with_few_groups
+from mlm.evaluation.intervals import CONFIDENCE, Estimate, sums_by_cluster
+from mlm.evaluation.verdicts import with_few_clusters
 from mlm.finetuning.artefacts import (
     Example,
     ExampleData,
@@ -47,8 +47,6 @@ STARTS = ("pretrained", "random")
 _PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
-#: Bootstrap resamples, over groups or rows, and the confidence level of the intervals.
-_RESAMPLES, _CONFIDENCE = 2000, 0.95
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
 #: Settings that metrics.json records.
 _RECORDED = {"epochs", "folds", "learning_rate", "max_length", "per_device_batch_size", "seeds"}
@@ -58,7 +56,6 @@ _PARTS = {"all": "on all passages", "unseen": "on passages that pretraining neve
 def write_results(
     run: str,
     section: Finetune,
-    seed: int,
     examples: str | Path,
     ridge: str | Path,
     folds: Mapping[str, Sequence[str | Path]],
@@ -79,7 +76,7 @@ def write_results(
         suffix = "" if name == "pretrained" else f"_{name}"
         if name in NAMES:
             write_predictions(directory / f"oof{suffix}.csv", predictions[name])
-    scores = scores_of(rows, predictions, section, seed)
+    scores = scores_of(rows, predictions, section)
     best = Path(folds["pretrained"][scores["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
     records = {name: FoldRecord.read(Path(folds[name][0]) / "fold.json") for name in published}
@@ -125,17 +122,13 @@ def scores_of(
     examples: Sequence[Example],
     predictions: Mapping[str, Sequence[Prediction]],
     section: Finetune,
-    seed: int,
 ) -> dict:
     """The fields of `Finetuning` that follow from the predictions by model, [examples] in order."""
     regression, parts = section.task == "regression", parts_of(examples)
     figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
     units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
-    resampling = Resampling(_RESAMPLES, _CONFIDENCE, seed)
     compared = {
-        part: Comparison(
-            {n: f[rows] for n, f in figures.items()}, units[rows], regression, resampling
-        )
+        part: Comparison({n: f[rows] for n, f in figures.items()}, units[rows], regression)
         for part, rows in parts.items()
     }
 
@@ -173,13 +166,13 @@ def scores_of(
     return {
         "task": section.task,
         "score": score,
-        "confidence": _CONFIDENCE,
+        "confidence": CONFIDENCE,
         "parts": sizes,
         "models": models,
         "differences": differences,
         "best_fold": first.index((min if regression else max)(first)),
         "shown": shown_of(examples, predictions["pretrained"], regression),
-        "verdicts": finetuning_verdicts(score, _CONFIDENCE, sizes, differences),
+        "verdicts": finetuning_verdicts(score, CONFIDENCE, sizes, differences),
     }
 
 
@@ -210,32 +203,27 @@ def shown_of(
 
 
 class Comparison:
-    """Scores of several models on the same examples, and the differences between them, paired: the
-    same whole groups are resampled for all. A model's figure for an example is its mean over the
-    trainings. `figures` holds by model what is averaged, float [examples, trainings]: squared
-    errors, `rooted`, or 1 or 0. `units` [examples] are resampled as a whole."""
+    """Scores of several models on the same examples, and the differences between them, paired. A
+    model's figure for an example is its mean over the trainings. `figures` holds by model what is
+    averaged, float [examples, trainings]: squared errors, `rooted`, or 1 or 0. Intervals are over
+    the `units` [examples]."""
 
-    def __init__(
-        self,
-        figures: dict[str, np.ndarray],
-        units: np.ndarray,
-        rooted: bool,
-        resampling: Resampling,
-    ):
-        finish = np.sqrt if rooted else np.asarray
-        means = {name: np.mean(values, axis=1) for name, values in figures.items()}
-        resampled = finish(resampling.means(units, *means.values()))
-        self._interval = resampling.interval
-        self._scores = {name: float(finish(values.mean())) for name, values in means.items()}
-        self._resampled = dict(zip(means, resampled.T, strict=True))
+    def __init__(self, figures: dict[str, np.ndarray], units: np.ndarray, rooted: bool):
+        means = [np.mean(values, axis=1) for values in figures.values()]
+        self._names, self._finish = list(figures), np.sqrt if rooted else np.asarray
+        self._sums = sums_by_cluster(units, *means)
 
     def of(self, name: str, beside: str | None = None) -> Measured:
         """Return a model's score, or how much higher it is than that of the model `beside`."""
-        score, resampled = self._scores[name], self._resampled[name]
-        if beside is not None:
-            score, resampled = score - self._scores[beside], resampled - self._resampled[beside]
-        ends = self._interval(resampled)
-        return Measured(round(score, 6), ends and (round(ends[0], 6), round(ends[1], 6)))
+
+        def score(sums: np.ndarray) -> np.ndarray:
+            scores = self._finish(sums[..., :-1] / sums[..., -1:])
+            other = 0 if beside is None else scores[..., self._names.index(beside)]
+            return scores[..., self._names.index(name)] - other
+
+        estimate = Estimate.of(self._sums, score)
+        ends = estimate.interval
+        return Measured(round(estimate.value, 6), ends and (round(ends[0], 6), round(ends[1], 6)))
 
 
 def finetuning_verdicts(
@@ -251,7 +239,7 @@ def finetuning_verdicts(
             if measured.interval:
                 low, high = measured.interval
                 interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
-                interval = with_few_groups(interval, parts[part].groups, parts[part].examples)
+                interval = with_few_clusters(interval, parts[part].groups, parts[part].examples)
                 if not low <= 0 <= high:
                     tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
                     relation = f"{tone} than"

@@ -16,8 +16,8 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.chips import is_gpu, replicas_of
 from mlm.config.evaluation import Evaluation
 from mlm.config.pretraining import Optimizer
-from mlm.evaluation.opened_model import masked_answers
-from mlm.evaluation.scoring import rows_of_a_replica
+from mlm.evaluation.exported_model import masked_answers
+from mlm.evaluation.scoring import evaluation_slots, rows_of_a_replica
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.network import Network, ops_of
@@ -51,9 +51,8 @@ def described_steps(
     """The run's steps on `target`, those without gradients as well: "samples" are those of one
     replica. `run` is that of one replica, `section` is `evaluation`."""
     training = described_train_step(run, accelerator, target)
-    keys = ("mlm_probability", "mask_token", "random_token")
-    plan = replace(run.validation_plan, **{key: getattr(section, key) for key in keys})
-    replicas, slots = replicas_of(target), plan.slots
+    slots = evaluation_slots(section.mlm_probability, run.validation_plan.sequence_length)
+    plan, replicas = replace(run.validation_plan, fixed_slots=slots), replicas_of(target)
     rows = rows_of_a_replica(section.batch_size, replicas, slots, plan.vocabulary_size)
     validation = {"plan": _as_json(run.validation_plan), "samples": run.validation_batch_size}
     evaluation = {"plan": _as_json(plan), "samples": rows, "precision": "float32"}

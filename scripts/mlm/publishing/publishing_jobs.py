@@ -114,17 +114,17 @@ def publish_model(
     """Publish the model in `directory` with its training.json and evaluation.json; `prompt` is the
     card's example, if it has one."""
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
-    hidden, overall = (
+    test, in_papers = (
         {key: (m.card, getattr(figures, key)) for key, m in METRICS.items() if m.card}
-        for figures in (evaluated.test.hidden, evaluated.test)
+        for figures in (evaluated.test, evaluated.as_in_papers)
     )
     base = trained.warm_start
     start = (base.checkpoint, base.licence) if base else (None, None)
     card = model_card(
         trained,
         corpus=source,
-        test=hidden,
-        in_papers=(evaluated.masked_as, overall) if evaluated.masked_as else None,
+        test=test,
+        in_papers=in_papers,
         license=licence_of(section.license, trained.run, *start),
         language=section.language,
         prompt=prompt,

@@ -218,13 +218,13 @@ def _bars_of(runs: Runs, metric: str) -> list[Bar]:
     """A bar for a test metric of each run and each distinct baseline."""
     bars: list[Bar] = []
     for i, run in enumerate(runs):
-        hidden = run.evaluation.test.hidden
-        interval = getattr(hidden, f"{metric}_interval")
-        bars.append((short_label(run.name), getattr(hidden, metric), interval, series_colour(i)))
+        test = run.evaluation.test
+        interval = getattr(test, f"{metric}_interval")
+        bars.append((short_label(run.name), getattr(test, metric), interval, series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
         for name in BASELINES:
-            value = getattr(run.evaluation.baselines[name].hidden, metric)
+            value = getattr(run.evaluation.baselines[name], metric)
             found.setdefault(name, {}).setdefault(value, []).append(short_label(run.name))
     for label, values in found.items():
         for value, names in values.items():

@@ -145,10 +145,7 @@ def check_settings(run: RunResults, settings: Configuration) -> None:
     evaluation, training = sections.evaluation.model_dump(), sections.pretraining.model_dump()
     recorded = run.evaluation.settings
     pairs = [
-        ("evaluation", f"evaluation.{key}", recorded[key], evaluation[key])
-        for key in recorded
-        # The number of samples that there are.
-        if key != "train_samples"
+        ("evaluation", f"evaluation.{key}", recorded[key], evaluation[key]) for key in recorded
     ]
     prompts = [one.prompt for one in run.fill_mask.prompts]
     pairs.append(("fill_mask", "evaluation.prompts", prompts, evaluation["prompts"]))

@@ -12,7 +12,7 @@ import numpy as np
 from mlm.config.fields import merged
 from mlm.config.resolution import short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures
-from mlm.evaluation.bootstrap import interval, resampled_means
+from mlm.evaluation.intervals import Estimate
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.digests import value_sha256
 from mlm.report.other_runs import OtherRun
@@ -20,7 +20,7 @@ from mlm.report.report_inputs import RunResults
 from mlm.report.template_filters import value
 
 #: Settings of the evaluation on which its questions depend.
-MASK_SETTINGS = ("mlm_probability", "mask_token", "random_token", "seed")
+MASK_SETTINGS = ("mlm_probability", "seed")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def standings(runs: Sequence[RunResults], also: Sequence[OtherRun] = ()) -> list
                 best=run is best,
                 other=isinstance(run, OtherRun),
                 validation_loss=run.training.final.validation_loss,
-                loss=one.test.hidden.loss,
+                loss=one.test.loss,
                 bits_per_character=one.test.bits_per_character,
                 difference=difference,
                 unpaired=unpaired,
@@ -88,10 +88,10 @@ def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
         values = [value(evaluation.settings[name]) for evaluation in (one, best)]
         if values[0] != values[1]:
             return "evaluation.{} differs: {} and {}.".format(name, *values)
-    sums = one.group_sums, best.group_sums
+    sums = one.cluster_sums, best.cluster_sums
     if one.digests["manifest"] != best.digests["manifest"]:
         if sums[0].characters is None:
-            return "All held-out text is one group, so no interval can resample groups."
+            return "All held-out text is one group; samples of two vocabularies do not pair."
     elif sums[0].predictions != sums[1].predictions:
         return "The predicted tokens differ (evaluation.max_tokens)."
     if None in (one.test.bits_per_character, best.test.bits_per_character):
@@ -100,25 +100,27 @@ def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
 
 
 def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
-    """The bits per character of `one` less those of `best`, and the interval: the same groups with
-    predictions in both are drawn for both, with the bootstrap of `best`."""
-    how, seed = best.settings["bootstrap"], best.settings["seed"]
-    kept = np.logical_and(one.group_sums.predictions, best.group_sums.predictions)
+    """The bits per character of `one` less those of `best`, with an interval over the same
+    clusters, those with predictions in both."""
 
-    def drawn(above: Sequence[float], below: Sequence[int]) -> np.ndarray:
-        totals, counts = np.asarray(above)[kept, None], np.asarray(below)[kept]
-        return resampled_means(totals, counts, how["resamples"], seed)[:, 0]
+    def table(figures: EvaluationFigures) -> np.ndarray:
+        sums, test = figures.cluster_sums, figures.test
+        tokens, characters = sums.tokens, sums.characters
+        if characters is None:
+            # As many tokens a character in every cluster.
+            density = test.bits_per_character * math.log(2) / (test.loss or 1)
+            tokens, characters = density * np.array(sums.predictions), sums.predictions
+        bits = np.array(sums.loss) / math.log(2)
+        return np.column_stack([bits, sums.predictions, tokens, characters])
 
-    def bits(evaluation: EvaluationFigures) -> np.ndarray:
-        sums, test = evaluation.group_sums, evaluation.test
-        losses = drawn(sums.loss, sums.predictions)
-        if sums.characters is None:
-            # Of a loss of 0 all are 0.
-            return losses * (test.bits_per_character / (test.hidden.loss or 1))
-        return losses / math.log(2) * drawn(sums.tokens, sums.characters)
+    def bits(sums: np.ndarray) -> np.ndarray:
+        return sums[..., 0] / sums[..., 1] * sums[..., 2] / sums[..., 3]
 
+    tables = table(one), table(best)
+    both = np.column_stack([*tables, np.minimum(tables[0][:, 1], tables[1][:, 1])])
+    estimate = Estimate.of(both, lambda sums: bits(sums[..., :4]) - bits(sums[..., 4:8]))
     difference = one.test.bits_per_character - best.test.bits_per_character
-    return Difference(difference, interval(bits(one) - bits(best), how["confidence"]))
+    return Difference(difference, estimate.interval)
 
 
 def differing_settings(
@@ -158,7 +160,7 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
     for group in groups.values():
         if len(group) > 1:
             seeds, (overrides, *_), members = zip(*group, strict=True)
-            tests = [run.evaluation.test.hidden for run in members]
+            tests = [run.evaluation.test for run in members]
             measured = [t.loss for t in tests], [t.accuracy for t in tests]
             spread = (f(values) for values in measured for f in (fmean, stdev))
             names = tuple(run.name for run in members)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from mlm.corpus.artefacts import FilesSource, MixSource, TakenByRule
 from mlm.evaluation.artefacts import BASELINES, METRICS
-from mlm.evaluation.verdicts import FEW_GROUPS, on_overlap
+from mlm.evaluation.verdicts import FEW_CLUSTERS, on_overlap
 from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.atomic import canonical_json
@@ -222,14 +222,13 @@ def evaluation(results: Results) -> dict:
     rows, beside = [], []
     for run in results.runs:
         rows.append((run.name, "on test", run.evaluation.test))
-        if run.evaluation.train:
-            rows.append((run.name, "on a sample of train", run.evaluation.train))
+        rows.append((run.name, "on a sample of train", run.evaluation.train))
     for name in BASELINES:
         # The first of those that have the same figures.
         measured: dict[tuple, tuple] = {}
         for run in results.runs:
             found = run.evaluation.baselines[name]
-            figures = found.hidden.loss, found.hidden.accuracy
+            figures = found.loss, found.accuracy
             measured.setdefault(figures, (run.name, name, found))
         alike = len(measured) == 1 and len(results.runs) > 1
         beside += [("all runs", *row[1:]) if alike else row for row in measured.values()]
@@ -238,6 +237,7 @@ def evaluation(results: Results) -> dict:
         "beside": beside,
         "baselines": BASELINES,
         "columns": METRICS,
+        "in_papers": {run.name: run.evaluation.as_in_papers for run in results.runs},
         "groups": _groups(best_run(results.runs)),
     }
 
@@ -254,7 +254,7 @@ def _groups(run: RunResults) -> dict | None:
     return {
         "run": run.name,
         "rows": rows,
-        "few": FEW_GROUPS,
+        "few": FEW_CLUSTERS,
         "of": None if len(found.groups) == found.num_groups else found.num_groups,
         "ends": (min(drawn), max(drawn)),
         "whole": whole if whole and min(drawn) <= whole <= max(drawn) else None,

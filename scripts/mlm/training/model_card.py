@@ -39,7 +39,7 @@ def model_card(
     training: Training,
     corpus: str,
     test: Figures | None = None,
-    in_papers: tuple[str, Figures] | None = None,
+    in_papers: Figures | None = None,
     license: str = "other",
     language: str | None = None,
     prompt: str | None = None,
@@ -47,8 +47,8 @@ def model_card(
 ) -> str:
     """README.md of a pretrained model.
 
-    `test` has the figures of the test split where the answer is hidden, if any, and `in_papers` how
-    targets were masked and the figures over all; `corpus` is a source of the configuration or words
+    `test` has the figures of the test split where the answer is hidden, if any, and `in_papers`
+    those over masks as papers have them; `corpus` is a source of the configuration or words
     for it; `prompt` is an example with one mask token, `place` what it opens. Raises ValueError if
     huggingface_hub refuses the metadata.
     """
@@ -108,15 +108,14 @@ def model_card(
     )
 
 
-def _rows(
-    figures: Mapping[str, Figures], in_papers: tuple[str, Figures] | None
-) -> list[tuple[str, str, str]]:
+def _rows(figures: Mapping[str, Figures], in_papers: Figures | None) -> list[tuple[str, str, str]]:
     """Rows of the card's table, which say how targets were masked."""
-    named = {f"validation ({VALIDATION_MASKING.replacement})": figures["validation"]}
+    masked_as = VALIDATION_MASKING.replacement
+    named = {f"validation ({masked_as})": figures["validation"]}
     if "test" in figures:
         named["test, answers hidden"] = figures["test"]
     if in_papers:
-        named[f"test, as papers report it ({in_papers[0]})"] = in_papers[1]
+        named[f"test, as papers report it ({masked_as})"] = in_papers
     return [(s, f"{v['loss'][1]:.3f}", f"{v['accuracy'][1]:.1%}") for s, v in named.items()]
 
 
