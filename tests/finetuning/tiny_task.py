@@ -80,7 +80,6 @@ def merged(place: Path, out: str, section: Finetune) -> dict:
     return {
         "run": "base",
         "section": section,
-        "seed": 0,
         "examples": place / "examples.csv",
         "ridge": place / "ridge.csv",
         "folds": {

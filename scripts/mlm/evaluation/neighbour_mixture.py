@@ -62,11 +62,13 @@ class _Conditionals:
         self._rest = np.append(discount * lengths / totals, 1.0)
         self._contexts = np.append(counted.contexts, np.iinfo(np.int64).max)
 
-    def probabilities(self, contexts: np.ndarray, shorter: np.ndarray) -> np.ndarray:
-        """P(w | context) for `contexts` [n], discounted towards `shorter`, [n, vocabulary]."""
+    def write(self, contexts: np.ndarray, shorter: np.ndarray, out: np.ndarray) -> None:
+        """Write P(w | context) for `contexts` [n] to `out`, discounted towards `shorter`, both [n,
+        vocabulary]."""
         rows = np.searchsorted(self._contexts, contexts)
         rows = np.where(self._contexts[rows] == contexts, rows, len(self._rest) - 1)
-        return self._shares[rows].toarray() + self._rest[rows, np.newaxis] * shorter
+        self._shares[rows].toarray(out=out)
+        out += self._rest[rows, np.newaxis] * shorter
 
 
 class NeighbourMixtures:
@@ -92,7 +94,7 @@ class NeighbourMixtures:
         """Set the weights by expectation maximisation on `positions`."""
         likelihoods = np.empty((len(positions), 1 + 3 * len(self._tables)))
         for block, truth, components in self._blocks(positions, "baseline weights"):
-            likelihoods[block] = np.stack([p[np.arange(len(p)), truth] for p in components], axis=1)
+            likelihoods[block] = components[:, np.arange(len(truth)), truth].T
         for name, weights in self.weights.items():
             for _ in range(_ROUNDS):
                 shares = weights * likelihoods[:, : len(weights)]
@@ -107,9 +109,9 @@ class NeighbourMixtures:
         correct = np.empty(probability.shape, bool)
         for block, truth, components in self._blocks(positions, label, orders):
             for i, name in enumerate(names):
-                # Added in one order, so that equals are equal.
-                parts = zip(self.weights[name], components, strict=False)
-                mixture = sum(weight * part for weight, part in parts)
+                weights = self.weights[name]
+                # Which adds in one order, so that equals are equal.
+                mixture = np.einsum("k,knv->nv", weights, components[: len(weights)])
                 probability[i, block] = mixture[np.arange(len(truth)), truth]
                 correct[i, block] = mixture.argmax(axis=1) == truth
         return dict(zip(names, map(Answers, np.log(probability), correct), strict=True))
@@ -123,27 +125,33 @@ class NeighbourMixtures:
 
     def _blocks(
         self, positions: Positions, label: str, orders: int = 2
-    ) -> Iterator[tuple[slice, np.ndarray, list[np.ndarray]]]:
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Slices of `positions` that fit in memory, their true tokens, and what each component
-        gives every token there, [positions, vocabulary]."""
+        gives every token there, [components, positions, vocabulary], until the next slice."""
         size = max(1, _CELLS // len(self.unigram))
+        components = np.empty((1 + 3 * len(self._tables[:orders]), size, len(self.unigram)))
+        components[0] = self.unigram
         progress = Progress(label, len(positions), "positions")
         for start in range(0, len(positions), size):
             block = slice(start, min(start + size, len(positions)))
-            yield block, positions.truth[block], self._components(positions[block], orders)
+            part = components[:, : block.stop - start]
+            self._write_components(positions[block], part)
+            yield block, positions.truth[block], part
             progress.to(block.stop)
 
-    def _components(self, positions: Positions, orders: int) -> list[np.ndarray]:
-        left = right = np.broadcast_to(self.unigram, (len(positions), len(self.unigram)))
-        components = [left]
+    def _write_components(self, positions: Positions, components: np.ndarray) -> None:
+        left = right = components[0]
         contexts = zip(self._contexts(positions.left), self._contexts(positions.right), strict=True)
-        for tables, (on_left, on_right) in zip(self._tables[:orders], contexts, strict=False):
-            left = tables[0].probabilities(on_left, left)
-            right = tables[1].probabilities(on_right, right)
-            both = left * right * self._inverse
+        parts = zip(
+            *(components[1 + i :: 3] for i in range(3)), self._tables, contexts, strict=False
+        )
+        for on_left, on_right, both, tables, (left_context, right_context) in parts:
+            tables[0].write(left_context, left, on_left)
+            tables[1].write(right_context, right, on_right)
+            np.multiply(on_left, on_right, out=both)
+            both *= self._inverse
             both /= both.sum(axis=1, keepdims=True)
-            components += [left, right, both]
-        return components
+            left, right = on_left, on_right
 
     def _contexts(self, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The nearest of `neighbours` [n, 2], and the two as one number, [n] each. Without its
