@@ -10,7 +10,7 @@ from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.model_evaluation import evaluate
-from mlm.evaluation.pair_files import Pair, read_pair_files
+from mlm.evaluation.pair_files import read_pair_files
 from mlm.samples.manifests import Manifest, project_root
 
 
@@ -20,7 +20,6 @@ def score_model(job):
     root = project_root(manifests["train"])
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))
     section = Evaluation.model_validate(job.params.evaluation)
-    pairs = [*(Pair(*pair) for pair in section.minimal_pairs), *read_pair_files(job.input.pairs)]
     figures = evaluate(
         job.wildcards.run,
         Path(job.input.model).parent,
@@ -29,7 +28,7 @@ def score_model(job):
         Accelerator.model_validate(job.params.accelerator),
         corpus=corpus,
         texts=TextOfGroups.read(Path(job.input.corpus[1]), Manifest.read(job.input.test), root),
-        pairs=pairs,
+        pairs=read_pair_files(job.input.pairs),
         attend=job.params.attend,
         root=root,
     )

@@ -42,9 +42,8 @@ def minimal_pairs(text: str) -> MinimalPairs:
     intervals = {"accuracy_interval": (0, 1), "margin_interval": (0.5, 1.5)}
     figures = names | intervals | {"num_pairs": 1, "num_ties": 1, "accuracy": 1, "margin": 1}
     figures |= {"bigram_accuracy": 0}
-    pair = {"acceptable": text, "unacceptable": text, "scores": (-1, -2), "correct": 1}
     content = {"total": figures, "phenomena": [figures], "num_left_out": 1}
-    return typed(MinimalPairs, content | {"pairs": [pair]})
+    return typed(MinimalPairs, content)
 
 
 def corpus(split: str, **other) -> CorpusSplit:

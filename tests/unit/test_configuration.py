@@ -205,8 +205,6 @@ WRONG = {
     ],
     ("sweep", ""): [3],
     ("evaluation.prompts", ""): [["no mask"], [f"{LONG}[MASK]"]],
-    ("evaluation.minimal_pairs", ""): [[["same", "same"]], [[" ", "a"]]],
-    ("evaluation.minimal_pairs", "tokens"): [[["a", f"one {LONG}"]]],
     ("pretraining.masking", "mask_token"): [{"random_token": 0.3}],
     ("finetune.task", "classification"): ["classification"],
     ("finetune.data", "file"): [{"source": "csv"}],
@@ -272,7 +270,7 @@ def test_a_wrong_setting_is_refused_with_its_key(path, named, value):
         ("corpus", FILES | {"group_by": "speaker"}),
         ("", {"accelerator": {"processes": 2}, "pretraining": {"engine": "jax"}}),
         ("corpus", {"source": "embedded", "hub": HUB}),
-        ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"], "minimal_pairs": [["a", LONG]]}),
+        ("evaluation", {"prompts": [f"{LONG[5:]}[MASK]"]}),
         *(
             ("", {"tokenizer": {"special_tokens": {"mask": t}}, "evaluation": {"prompts": []}})
             for t in ("<mask>", "</s>", "__mask__", "【遮】")

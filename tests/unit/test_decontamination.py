@@ -85,14 +85,13 @@ def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_c
     assert len(told["rules"]["decontamination.test"]["samples"][0].split()) == 13
 
 
-def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_asked():
+def test_prompts_and_data_for_fine_tuning_are_looked_for_where_that_is_asked():
     sentences = {name: " ".join(f"{name}{i}" for i in range(14)) for name in ("a", "b", "c", "d")}
     Path("tuning.csv").write_text(f"id,excerpt,target\n1,{sentences['d']},0\n", encoding="utf-8")
     given = {
         "corpus": files("train.txt"),
         "evaluation": {
             "prompts": [f"{sentences['a']} [MASK]."],
-            "minimal_pairs": [["One.", f"{sentences['b']}!"]],
         },
         "runs": {"base": {}, "other": {"evaluation": {"prompts": [f"[MASK] {sentences['c']}"]}}},
         "finetune": {"data": {"source": "csv", "file": "tuning.csv"}},
@@ -105,11 +104,10 @@ def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_ask
         return described("train")["documents"], described("train").get("rules")
 
     assert made() == (5, None)
-    left, rules = made("prompts", "minimal_pairs", "finetuning")
-    assert left == 1
+    left, rules = made("prompts", "finetuning")
+    assert left == 2
     assert {name: rule["documents"] for name, rule in rules.items()} == {
         "decontamination.prompts": 2,
-        "decontamination.minimal_pairs": 1,
         "decontamination.finetuning": 1,
     }
     assert made("finetuning")[0] == 4

@@ -58,7 +58,8 @@ def root(tmp_path_factory):
 
 def _evaluation(root, model=None, **settings):
     manifests = {split: root / f"{split}.json" for split in project.SAMPLES}
-    section, pairs = Evaluation(**settings), [Pair(*PAIR), Pair(*PAIR[::-1])]
+    section, names = Evaluation(**settings), ["one", "other"]
+    pairs = [Pair(*two, "a.tsv", n) for n, two in zip(names, (PAIR, PAIR[::-1]), strict=True)]
     described = replace(made.corpus("test"), source=FILES, characters=CHARACTERS)
     corpus = {"test": described, "train": described}
     place, how = model or root / "random", Accelerator(kind="cpu")
@@ -150,20 +151,19 @@ def test_the_headline_is_what_the_specification_alone_gives(root, random_model):
 
 def test_pairs_are_scored_a_token_at_a_time(root, random_model):
     tokenizer, pairs = load_tokenizer(root / "random"), random_model["minimal_pairs"]
-    pair, turned = pairs["pairs"]
-    for sentence, score in zip(PAIR, pair["scores"], strict=True):
-        ids, total = np.array(tokenizer(sentence)["input_ids"]), 0.0
+    weights, scores = root / "random" / "model.safetensors", []
+    for sentence in PAIR:
+        ids, score = np.array(tokenizer(sentence)["input_ids"]), 0.0
         for place in range(1, len(ids) - 1):
             shown = np.where(np.arange(len(ids)) == place, 4, ids)
-            shares = log_probabilities(
-                root / "random" / "model.safetensors", shown[None], np.ones_like(ids)[None]
-            )
-            total += shares[0, place, ids[place]]
-        assert score == pytest.approx(total, abs=1e-4)
-    first, second = pair["scores"]
-    assert turned["scores"] == pytest.approx([second, first], abs=1e-4)
-    assert pair["correct"] == (first > second) == (not turned["correct"])
-    assert pairs["total"]["accuracy"] == 0.5 == pairs["phenomena"][0]["accuracy"]
+            shares = log_probabilities(weights, shown[None], np.ones_like(ids)[None])
+            score += shares[0, place, ids[place]]
+        scores.append(score)
+    one, other = pairs["phenomena"]
+    assert one["margin"] == pytest.approx(scores[0] - scores[1], abs=1e-4)
+    assert other["margin"] == pytest.approx(scores[1] - scores[0], abs=1e-4)
+    assert one["accuracy"] == (scores[0] > scores[1]) == (not other["accuracy"])
+    assert pairs["total"]["accuracy"] == 0.5
 
 
 @pytest.fixture(scope="module")

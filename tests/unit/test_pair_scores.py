@@ -64,6 +64,7 @@ def test_scores_of_pairs_are_those_of_the_definition(tmp_path, kind):
     scorer = Scorer(model, Evaluation(), fast, LENGTH)
     bigram = NeighbourMixtures(counts, special)
     scoring = PairScoring(fast, LENGTH, scorer.log_probabilities, bigram)
-    pairs = score_pairs(list(map(Pair, texts[::2], texts[1::2])), scoring).pairs
-    expected = [written_out(fast, encoder, text) for text in texts]
-    np.testing.assert_allclose(np.ravel([p.scores for p in pairs]), expected, atol=1e-3)
+    pairs = [Pair(*texts[i : i + 2], "a.tsv", str(i)) for i in range(0, len(texts), 2)]
+    scores = [written_out(fast, encoder, text) for text in texts]
+    margins = [found.margin for found in score_pairs(pairs, scoring).phenomena]
+    np.testing.assert_allclose(margins, np.subtract(scores[::2], scores[1::2]), atol=1e-3)

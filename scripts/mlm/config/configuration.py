@@ -162,7 +162,7 @@ class Configuration(Section):
             # Of several words, a replacement may make one token.
             if not any(" " in old.strip() for old, _ in self.tokenizer.replacements or ()):
                 longest = run.model.of_jobs().longest_sequence(length)
-                prompts += run.evaluation.too_long(length, longest)
+                prompts += run.evaluation.too_long(longest)
             yield from (f"evaluation.{line}" for line in prompts)
 
     def identical_runs(self) -> Iterator[str]:
@@ -234,11 +234,9 @@ def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
     mask = configuration.tokenizer.special_tokens.mask
     evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
     prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]
-    pairs = [text for one in evaluations for pair in one.minimal_pairs for text in pair]
     data, has_table = configuration.finetune.data, "finetuning" in judging
     texts = JudgingTexts(
         prompts=list(dict.fromkeys(prompts)) if "prompts" in judging else [],
-        minimal_pairs=list(dict.fromkeys(pairs)) if "minimal_pairs" in judging else [],
         finetuning_file=data.file if has_table else None,
         finetuning_column=data.text_column if has_table else "text",
     )

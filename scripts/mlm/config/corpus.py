@@ -257,7 +257,6 @@ class JudgingTexts(Section):
     """Texts of other sections that decontamination looks for."""
 
     prompts: list[str] = []
-    minimal_pairs: list[str] = []
     finetuning_file: Text | None = None
     finetuning_column: Text = "text"
 

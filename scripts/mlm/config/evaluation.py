@@ -38,28 +38,17 @@ class Evaluation(Section):
         "We must [MASK] our armed forces.",
     ]
     """Sentences to fill in, each with exactly one mask token."""
-    minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
-    """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
     minimal_pair_files: Annotated[list[PairFile], Distinct] = []
-    """Files with more pairs: .jsonl with BLiMP's fields (sentence_good, sentence_bad, UID), .tsv
-    with MultiBLiMP's columns (sen, wrong_sen, phenomenon)."""
+    """Files with pairs of an acceptable and an unacceptable sentence: .jsonl with BLiMP's fields
+    (sentence_good, sentence_bad, UID), .tsv with MultiBLiMP's columns (sen, wrong_sen,
+    phenomenon)."""
 
-    def contradictions(self) -> Iterator[str]:
-        yield from super().contradictions()
-        for first, second in self.minimal_pairs:
-            if first == second:
-                yield f"minimal_pairs: {first!r} is on both sides of a pair; change one"
-            if not (first.strip() and second.strip()):
-                yield f"minimal_pairs: {[first, second]} has a sentence without text; write one"
-
-    def too_long(self, sequence_length: int, positions: int) -> Iterator[str]:
-        """A line for each text that cannot fit, since a word is a token at least, and two special
-        tokens surround the text: prompts in the model's `positions`, a pair's in a sample."""
-        texts = [("prompts", prompt, positions) for prompt in self.prompts]
-        texts += [("minimal_pairs", t, sequence_length) for p in self.minimal_pairs for t in p]
-        for key, text, longest in texts:
-            if (tokens := len(text.split()) + 2) > longest:
-                yield f"{key}: {text!r} has at least {tokens} tokens; shorten it to {longest}"
+    def too_long(self, positions: int) -> Iterator[str]:
+        """A line for each prompt that cannot fit in the model's `positions`, since a word is a
+        token at least, and two special tokens surround the text."""
+        for prompt in self.prompts:
+            if (tokens := len(prompt.split()) + 2) > positions:
+                yield f"prompts: {prompt!r} has at least {tokens} tokens; shorten it to {positions}"
 
     def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""

@@ -17,7 +17,7 @@ from mlm.config.fields import (
     section,
 )
 
-_Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
+_Judging = Literal["prompts", "finetuning", "validation", "test"]
 _Share = Annotated[float, Field(gt=0, le=1), NoBoolean]
 
 

@@ -128,9 +128,8 @@ def _judging_texts(
     section = source.filters.decontamination
     for path in section.against:
         judging.add(path, _texts(path, section.text_column), section.words)
-    for name in ("prompts", "minimal_pairs"):
-        if name in section.also:
-            judging.add(name, getattr(texts, name), section.words)
+    if "prompts" in section.also:
+        judging.add("prompts", texts.prompts, section.words)
     if "finetuning" in section.also:
         column = texts.finetuning_column
         judging.add("finetuning", _texts(texts.finetuning_file, column), section.words)

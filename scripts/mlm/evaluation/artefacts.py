@@ -168,17 +168,6 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class ScoredPair:
-    """A pair of sentences of the configuration and their pseudo-log-likelihoods in nats; `correct`
-    is 1, 0, or 0.5 for a tie."""
-
-    acceptable: str
-    unacceptable: str
-    scores: tuple[float, float]
-    correct: float
-
-
-@dataclass(frozen=True)
 class PairFigures:
     """Figures of the pairs of one phenomenon in one file: `margin` is the mean of the acceptable
     sentence's score less the other's, in nats; of ties, half count as correct."""
@@ -196,13 +185,11 @@ class PairFigures:
 
 @dataclass(frozen=True)
 class MinimalPairs:
-    """`pairs` are those of the configuration; `num_left_out` counts those of files that are too
-    long for a sample."""
+    """`num_left_out` counts pairs that are too long for a sample, or without a token."""
 
     total: PairFigures
     phenomena: list[PairFigures]
     num_left_out: int
-    pairs: list[ScoredPair]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.evaluation.artefacts import MinimalPairs, PairFigures, ScoredPair
+from mlm.evaluation.artefacts import MinimalPairs, PairFigures
 from mlm.evaluation.intervals import mean_of
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
@@ -23,8 +23,6 @@ from mlm.tokenizer.pieces import word_numbers
 
 #: Pairs that are encoded together, and ids of masked rows that are held at once.
 _PAIRS, _CELLS = 8192, 2**23
-#: Rows are as long as the first of these that suffices: few shapes to compile.
-_LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)
 #: The word of what is no token of the sentence: special tokens around it, and padding.
 _NO_WORD = -1
 
@@ -41,9 +39,9 @@ class PairScoring:
 
 
 def score_pairs(pairs: Sequence[Pair], scoring: PairScoring) -> MinimalPairs | None:
-    """The figures of `pairs` by file and phenomenon, with intervals over pairs; None
-    without pairs. Those of files that are too long are left out. MlmError for one of the
-    configuration that is too long or has a sentence without a token, and if none is left."""
+    """The figures of `pairs` by file and phenomenon, with intervals over pairs; None without pairs.
+    Those that are too long or have a sentence without a token are left out; MlmError if none is
+    left."""
     if not pairs:
         return None
     scores, progress = np.empty((len(pairs), 2, 2)), Progress("minimal pairs", len(pairs), "pairs")
@@ -51,22 +49,19 @@ def score_pairs(pairs: Sequence[Pair], scoring: PairScoring) -> MinimalPairs | N
         part = pairs[start : start + _PAIRS]
         scores[start : start + len(part)] = _scores_of(part, scoring)
         progress.to(start + len(part))
-    known = np.flatnonzero(np.isfinite(scores).all(axis=(1, 2)))
-    if not len(known):
+    fits = np.isfinite(scores).all(axis=(1, 2))
+    if not fits.any():
         raise MlmError(
             "evaluation.minimal_pair_files: no pair fits in a sample; expected sentences of at "
             f"most {scoring.length} tokens, special ones included. Raise shards.sequence_length"
         )
-    left_out = len(pairs) - len(known)
-    pairs, scores = [pairs[i] for i in known], scores[known]
     groups: dict[tuple, list[int]] = {}
-    for number, pair in enumerate(pairs):
-        groups.setdefault((pair.file, pair.phenomenon), []).append(number)
+    for number in np.flatnonzero(fits).tolist():
+        groups.setdefault((pairs[number].file, pairs[number].phenomenon), []).append(number)
     return MinimalPairs(
-        total=_figures(None, None, scores),
+        total=_figures(None, None, scores[fits]),
         phenomena=[_figures(*names, scores[rows]) for names, rows in groups.items()],
-        num_left_out=left_out,
-        pairs=[_scored(p, s) for p, s in zip(pairs, scores, strict=True) if p.file is None],
+        num_left_out=int(np.sum(~fits)),
     )
 
 
@@ -74,55 +69,46 @@ def _scores_of(pairs: Sequence[Pair], scoring: PairScoring) -> np.ndarray:
     """What the model and the bigram give the two sentences of each pair: [pairs, 2, 2]; NaN for a
     sentence that is too long or has no token."""
     texts = [text for pair in pairs for text in (pair.acceptable, pair.unacceptable)]
-    encoded, numbers, words = scoring.tokenizer(texts).encodings, [], []
     # The same tokens get one score, so that a tie is exact.
-    distinct: dict[tuple[int, ...], int] = {}
-    for place, encoding in enumerate(encoded):
-        ids = tuple(encoding.ids)
-        if ids not in distinct:
-            distinct[ids] = len(words)
-            words.append(_words(encoding, scoring.tokenizer))
-        numbers.append(distinct[ids])
-        fits = len(ids) <= scoring.length and max(words[numbers[-1]], default=_NO_WORD) >= 0
-        if pairs[place // 2].file is None and not fits:
-            raise MlmError(
-                f"evaluation.minimal_pairs: {texts[place]!r} has {len(ids)} tokens, special ones "
-                f"included; at least one of its own and at most {scoring.length} are expected. "
-                "Shorten it."
-            )
-    scores = np.full((len(words), 2), np.nan)
-    sentences = list(distinct)
-    for own, length in _blocks(list(map(len, words)), scoring.length):
-        filled = np.full((2, len(own), length), scoring.tokenizer.pad_token_id, np.int32)
-        filled[1] = _NO_WORD
-        for row, number in enumerate(own):
-            filled[0, row, : len(words[number])] = sentences[number]
-            filled[1, row, : len(words[number])] = words[number]
-        sizes = [len(words[number]) for number in own]
-        scores[own] = _block_scores(*filled, sizes, scoring)
-    return scores[numbers].reshape(-1, 2, 2)
+    words: dict[tuple[int, ...], list[int]] = {}
+    sentences = []
+    for encoding in scoring.tokenizer(texts).encodings:
+        sentences.append(tuple(encoding.ids))
+        words.setdefault(sentences[-1], _words(encoding, scoring.tokenizer))
+    number_of = {ids: number for number, ids in enumerate(words)}
+    distinct, scores = list(words.items()), np.full((len(words), 2), np.nan)
+    for rows, length in _blocks([len(ids) for ids in words], scoring.length):
+        ids = np.full((len(rows), length), scoring.tokenizer.pad_token_id, np.int32)
+        of_words, sizes = np.full((len(rows), length), _NO_WORD, np.int32), []
+        for row, number in enumerate(rows):
+            sizes.append(len(distinct[number][0]))
+            ids[row, : sizes[-1]], of_words[row, : sizes[-1]] = distinct[number]
+        scores[rows] = _block_scores(ids, of_words, sizes, scoring)
+    return scores[[number_of[ids] for ids in sentences]].reshape(-1, 2, 2)
 
 
-def _words(encoding, tokenizer) -> list[int]:
+def _words(encoding: Any, tokenizer: Any) -> list[int]:
     """The number of each token's word, `_NO_WORD` of special tokens around the sentence."""
     frame = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
-    found = word_numbers(encoding.tokens, encoding.word_ids)
-    return [_NO_WORD if i in frame else w for i, w in zip(encoding.ids, found, strict=True)]
+    numbers = word_numbers(encoding.tokens, encoding.word_ids)
+    return [_NO_WORD if i in frame else w for i, w in zip(encoding.ids, numbers, strict=True)]
 
 
 def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
     """Numbers of sentences of `sizes` tokens, up to `longest`, that are padded to one length, and
-    that length; masked rows of a block hold about `_CELLS` ids."""
-    lengths = [n for n in _LENGTHS if n < longest] + [longest]
-    chosen = np.searchsorted(lengths, sizes)
-    for index, length in enumerate(lengths):
-        own = np.flatnonzero(chosen == index).tolist()
-        size = max(1, _CELLS // length**2)
-        for start in range(0, len(own), size):
-            yield own[start : start + size], length
+    that length, a power of two: few shapes to compile. Masked rows of a block hold about `_CELLS`
+    ids."""
+    padded = np.array([min(max(8, 1 << (size - 1).bit_length()), longest) for size in sizes])
+    padded[np.array(sizes) > longest] = 0
+    for length in np.unique(padded[padded > 0]).tolist():
+        rows, size = np.flatnonzero(padded == length).tolist(), max(1, _CELLS // length**2)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], length
 
 
-def _block_scores(ids, words, sizes, scoring: PairScoring) -> np.ndarray:
+def _block_scores(
+    ids: np.ndarray, words: np.ndarray, sizes: list[int], scoring: PairScoring
+) -> np.ndarray:
     """Scores [sentences, 2] of the `ids` [sentences, length], NaN without a token; `words` are the
     numbers of their words, `sizes` how many tokens each has."""
     sentence, place = np.nonzero(words >= 0)
@@ -151,7 +137,7 @@ def _block_scores(ids, words, sizes, scoring: PairScoring) -> np.ndarray:
 def _figures(file: str | None, phenomenon: str | None, scores: np.ndarray) -> PairFigures:
     """Of `scores` [pairs, 2, 2], the sentences first and then the scorers."""
     margins = scores[:, 0] - scores[:, 1]
-    correct, pair = _correct(margins), np.arange(len(scores))
+    correct, pair = (1 + np.sign(margins)) / 2, np.arange(len(scores))
     accuracy, margin = mean_of(pair, correct[:, 0]), mean_of(pair, margins[:, 0])
     return PairFigures(
         file=file,
@@ -164,14 +150,3 @@ def _figures(file: str | None, phenomenon: str | None, scores: np.ndarray) -> Pa
         margin_interval=margin.interval,
         bigram_accuracy=float(np.mean(correct[:, 1])),
     )
-
-
-def _correct(margins: np.ndarray) -> np.ndarray:
-    """1 where the acceptable sentence has the higher score, 0.5 of a tie, else 0."""
-    return (1 + np.sign(margins)) / 2
-
-
-def _scored(pair: Pair, scores: np.ndarray) -> ScoredPair:
-    acceptable, unacceptable = map(float, scores[:, 0])
-    correct = float(_correct(acceptable - unacceptable))
-    return ScoredPair(pair.acceptable, pair.unacceptable, (acceptable, unacceptable), correct)

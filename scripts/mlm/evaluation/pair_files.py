@@ -25,12 +25,12 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff\ufeff]")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences; `file` is the name of their file, None for those of the configuration."""
+    """Two sentences, the name of their file, and what they differ in, if it says so."""
 
     acceptable: str
     unacceptable: str
-    file: str | None = None
-    phenomenon: str | None = None
+    file: str
+    phenomenon: str | None
 
 
 def read_pair_files(paths: Iterable[str | os.PathLike]) -> list[Pair]:
