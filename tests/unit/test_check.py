@@ -14,17 +14,19 @@ from mlm.check import rehearsed_data
 from mlm.check.check import (
     Forecast,
     Steps,
-    _examples_in_words,
     check,
     judge_machine,
     own_updates,
     show,
+    stage_of_finetuning,
     stages_of_run,
     together,
+    truncated_in_words,
 )
 from mlm.check.rehearsed_data import Size, Stage, rehearse_data
 from mlm.config.configuration import trainings
 from mlm.config.evaluation import Evaluation
+from mlm.config.finetune import Finetune
 from mlm.config.memory import parameters
 from mlm.config.resolution import resolve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
@@ -113,9 +115,29 @@ def labelled(rows):
 
 def test_examples_are_counted(here, texts):
     (here / "small.txt").write_text("\n".join(texts[:600]))
-    settings = of_files("small.txt", **labelled([f"{i},text {i},{'ab'[i % 2]}" for i in range(8)]))
-    assert "8 examples of reviews.csv in 2 classes" in _examples_in_words(settings, here)[0]
-    assert not _examples_in_words(of_files("small.txt"), here)
+    settings = of_files("small.txt", **labelled([f"{i},text {i},{'aab'[i % 3]}" for i in range(9)]))
+    words = "Fine-tuning: 9 examples of reviews.csv in 2 classes (a 6, b 3)."
+    assert checking._examples_of(settings, here)[1] == words
+    assert checking._examples_of(of_files("small.txt"), here) == ([], "")
+
+
+def test_the_texts_that_a_fine_tuning_would_cut_are_told_with_the_key_to_change():
+    section = Finetune(max_length=128)
+    assert truncated_in_words([100, 128], 128, section) == ""
+    words = truncated_in_words([100, 129], 128, section)
+    assert "50 % of the examples are longer than 128 tokens (finetune.max_length)" in words
+    assert "64 tokens (shards.sequence_length)" in truncated_in_words([10, 70], 64, section)
+
+
+def test_a_fine_tuning_takes_all_folds_seeds_and_epochs(monkeypatch):
+    monkeypatch.setattr(checking, "usable_cores", lambda: 2)
+    run, section = run_in(resolve({})), Finetune(folds=2, seeds=3, epochs=5)
+    timed = steps(step=1.0, parameters=100)
+    stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), VOCABULARY, timed)
+    # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.
+    assert stage.seconds == pytest.approx(2 * 30 * 300 * (1 + 1 / 3) / 2 + 30)
+    assert stage.disk == 400 * 5
+    assert stage_of_finetuning(run, section, (600, 64), VOCABULARY, None).seconds is None
 
 
 def steps(**others):

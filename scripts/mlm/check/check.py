@@ -5,6 +5,7 @@ import math
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from io import StringIO
@@ -15,12 +16,14 @@ import psutil
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
+from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.pretraining import RunConfiguration
-from mlm.finetuning.artefacts import ExamplesSummary
+from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.terminal import answer, columns, in_bytes, in_time
+from mlm.model.architecture import Architecture
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
@@ -38,6 +41,9 @@ _COUNTED = 3.2e-7
 #: Bytes of a report with its figures, and of the small files of a run.
 _REPORT, _FILES_OF_RUN = 570_000, 330_000
 
+#: A fold is trained from the run's weights and from random ones. Classes that are named, and about
+#: how many of the examples are divided into tokens.
+_STARTS, _CLASSES, _ENCODED = 2, 5, 10_000
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
 #: Floating-point operations of the largest step that is timed: some seconds of two processors.
@@ -83,8 +89,10 @@ def check(settings: Configuration) -> Forecast:
 
 
 def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> None:
+    examples: list[Example] = []
     try:
-        forecast.lines += _examples_in_words(settings, directory)
+        examples, words = _examples_of(settings, directory)
+        forecast.lines += [words] if words else []
     except MlmError as error:
         forecast.problems.append(str(error))
     if settings.corpus.source not in ("embedded", "files"):
@@ -98,9 +106,16 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
             f"tokenizer.vocabulary_size: {settings.tokenizer.vocabulary_size:,} may be more "
             f"than the text of the train split gives; {data.enough:,} ids are safe"
         )
-    if forecast.problems:
-        return
-    encoder = Encoder.load(data.files.tokenizer)
+    if not forecast.problems:
+        _look_at_runs(settings, data, examples, forecast)
+
+
+def _look_at_runs(
+    settings: Configuration, data: Data, examples: Sequence[Example], forecast: Forecast
+) -> None:
+    encoder, vocabulary = Encoder.load(data.files.tokenizer), settings.tokenizer.expected_size
+    texts = [one.excerpt for one in examples[:: 1 + len(examples) // _ENCODED]]
+    lengths = [len(tokens) for tokens in encoder.encode(texts)]
     timed: dict[str, Steps | None] = {}
     forecast.stages = [*data.stages]
     sections = settings.sections_of_runs()
@@ -111,34 +126,70 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
             WarmStart.of(run.model, data.files.tokenizer)
-        model_configuration(run.model, encoder, run.sequence_length)
+        config = model_configuration(run.model, encoder, run.sequence_length)
         # The first run of an engine is timed, and the others by the sizes of their models.
         if run.engine not in timed:
-            timed[run.engine] = rehearse_steps(
-                run, settings.tokenizer.expected_size, data.files, forecast.warnings
+            timed[run.engine] = rehearse_steps(run, vocabulary, data.files, forecast.warnings)
+        steps = timed[run.engine]
+        forecast.stages += stages_of_run(run, evaluation, vocabulary, data.sizes, steps)
+        if examples:
+            longest = Architecture.of(config.to_dict()).longest_row
+            length = min(settings.finetune.max_length, longest or math.inf)
+            if words := truncated_in_words(lengths, int(length), settings.finetune):
+                forecast.warnings.append(f"{name}: {words}")
+            rows = len(examples), int(length)
+            forecast.stages.append(
+                stage_of_finetuning(run, settings.finetune, rows, vocabulary, steps)
             )
-        forecast.stages += stages_of_run(
-            run, evaluation, settings.tokenizer.expected_size, data.sizes, timed[run.engine]
-        )
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
 
-def _examples_in_words(settings: Configuration, directory: Path) -> list[str]:
-    """The examples of a fine-tuning, by way of files in `directory`; MlmError if they cannot be
-    read or dealt to folds."""
+def _examples_of(settings: Configuration, directory: Path) -> tuple[list[Example], str]:
+    """The examples of a fine-tuning, by way of files in `directory`, and what they are in words;
+    none if there is no fine-tuning, MlmError if they cannot be read or dealt to folds."""
     section = settings.finetune
     if not section.enabled and section.data.source != "csv":
-        return []
+        return [], ""
     table, summary = directory / "examples.csv", directory / "examples.json"
     write_data(section, settings.seed, None, table, summary)
-    found = ExamplesSummary.read(summary)
-    classes = f" in {len(found.classes)} classes" if found.classes else ""
-    source = found.source.name or "the embedded speeches"
-    return [
-        f"Fine-tuning: {found.examples:,} examples of {source}{classes}; its time is not "
-        "estimated, and comes on top."
-    ]
+    data = ExamplesSummary.read(summary)
+    sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
+    more = ", …" if len(sizes) > _CLASSES else ""
+    classes = f" in {len(sizes)} classes ({named}{more})" if sizes else ""
+    source = data.source.name or "the embedded speeches"
+    return read_examples(table), f"Fine-tuning: {data.examples:,} examples of {source}{classes}."
+
+
+def truncated_in_words(lengths: Sequence[int], longest: int, section: Finetune) -> str:
+    """Which share of texts of so many tokens is longer than the `longest` that is read, and the key
+    that says so; nothing if none is."""
+    cut = sum(length > longest for length in lengths) / len(lengths)
+    key = "finetune.max_length" if longest == section.max_length else "shards.sequence_length"
+    of_them = f"{100 * cut:.2g} % of the examples are longer than {longest} tokens ({key})"
+    return f"{of_them} and would be truncated" if cut else ""
+
+
+def stage_of_finetuning(
+    run: RunConfiguration,
+    section: Finetune,
+    rows: tuple[int, int],
+    vocabulary: int | None,
+    steps: Steps | None,
+) -> Stage:
+    """All folds of `run` from its weights and from random ones, with `rows` of so many tokens."""
+    if steps is None:
+        return Stage(f"finetune [{run.name}]")
+    size = parameters(run.model, vocabulary, run.sequence_length) / steps.size
+    # All folds but one are learned from; without the gradient, a third, the other is scored.
+    passes = _STARTS * section.seeds * section.epochs * (section.folds - 1 + 1 / 3)
+    step = size * steps.step * rows[1] / run.sequence_length
+    # Steps are timed with the threads of a pretraining, and folds run side by side.
+    trained = passes * rows[0] * step * run.accelerator.cpu_threads
+    seconds = (trained + _START_EVALUATE * _STARTS * section.folds) / usable_cores()
+    disk = 4 * size * steps.parameters * (_STARTS * section.folds + 1)
+    return Stage(f"finetune [{run.name}]", seconds, disk)
 
 
 def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) -> int:
