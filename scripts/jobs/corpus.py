@@ -9,10 +9,9 @@ from job_adapter import Done, run_as_job
 @run_as_job("corpus_read")
 def read(job):
     from mlm.config.corpus import CorpusConfiguration
-    from mlm.corpus.corpus_building import check_unchanged, read_part
+    from mlm.corpus.corpus_building import read_part
     from mlm.corpus.source_files import Part
 
-    check_unchanged(job.params.files)
     configuration = CorpusConfiguration.model_validate(job.params.corpus)
     read_part(configuration, Part(**job.params.part), Path(job.output.record))
 

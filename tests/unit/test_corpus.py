@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import refusal
 
-from mlm.config.filters import CorpusFilters, QualityFilter
 from mlm.corpus import buckets, split_documents
 from mlm.corpus.artefacts import (
     EmbeddedSource,
@@ -36,7 +35,6 @@ from mlm.corpus.embedded_corpus import (
     speeches_by_split,
     split_addresses,
 )
-from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.spooling import SpooledCorpus, part_record
 from mlm.foundations.digests import file_sha256
@@ -118,7 +116,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
     directory = tmp_path_factory.mktemp("digests")
     part, removed = part_record(directory, 0), directory / "removed.json"
     source = EmbeddedSource("embedded", "", "", ())
-    read = {s: ReadSplit({}, Encoding(), (1,) * len(of), source) for s, of in texts.items()}
+    read = {s: ReadSplit({}, Encoding(), (1,) * len(t), source, {}) for s, t in texts.items()}
     ReadPart(read, "document", {}).write(part)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets, "_RUN", run)
@@ -164,17 +162,6 @@ def test_equal_after_normalisation_is_a_duplicate(tmp_path, form):
     texts = {"train": ["e\u0301ﬁ", "\u00e9ﬁ", "한"], "validation": ["v"], "test": ["t"]}
     found = build(from_files(tmp_path, texts, normalisation=form), 3, tmp_path)
     assert found["train"] == [unicodedata.normalize(form, t) for t in ("\u00e9ﬁ", "한")]
-
-
-def test_a_document_that_is_kept_as_is_is_one_that_the_filters_leave_unchanged():
-    raws = ["", " \n ", "ab", "abc", "a" * 9, "a\0c", "a\udc80c", "e\u0301c", "\xe9cd"]
-    for form, kept in {"none": {"abc", "e\u0301c", "\xe9cd"}, "NFC": {"abc"}}.items():
-        section = CorpusFilters(normalisation=form, min_characters=3, max_characters=8)
-        filters = Filters(section)
-        assert {raw for raw in raws if filters.keeps_unchanged(raw)} == kept
-        assert all(filters.apply(raw) == (raw, None, Encoding(), {}) for raw in kept)
-    with_rules = CorpusFilters(quality=QualityFilter(rules={"min_words": 2}))
-    assert not Filters(with_rules).keeps_unchanged("abc")
 
 
 def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_path):

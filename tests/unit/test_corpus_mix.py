@@ -123,6 +123,6 @@ def test_a_source_that_gives_nothing_is_refused_in_words(place):
     few = {"notes": {"filters": {"min_characters": 100}}}
     corpus = mix(few, letters=1, pieces=0.001, notes=1)
     message = refusal(in_parts, Path("out"), corpus, 2)
-    assert "corpus.mix.notes: no document of train is left of " in message
-    assert "corpus.mix.pieces: weight 0.001 takes none of its " in message
+    assert "corpus.mix.notes: none of its 0 documents" in message
+    assert "corpus.mix.pieces: none of its " in message
     assert "letters" not in message

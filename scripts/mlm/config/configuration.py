@@ -183,7 +183,7 @@ class Configuration(Section):
 
     def missing_files(self) -> Iterator[str]:
         """A line for each file that is not there, beginning with its key. Those that the corpus
-        and its filters name are looked for in `mlm.corpus.parts`."""
+        and its filters name are looked for in `mlm.corpus.source_files`."""
         files = [
             ("evaluation.minimal_pair_files", path)
             for run in self.sections_of_runs().values()

@@ -2,7 +2,8 @@
 equal shares of a split's documents, of which each file has one. Light, for Snakemake."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic import Field
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.digests import value_sha256
 
-#: Samples of what a rule took, by split, and characters of each.
+#: Texts shown of what a rule took of a split, and characters of each.
 SAMPLES, SAMPLE_CHARACTERS = 3, 300
 
 
@@ -127,11 +128,7 @@ class Encoding:
     byte_order_marks: int = 0
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(
-            self.replaced_bytes + other.replaced_bytes,
-            self.nul_bytes + other.nul_bytes,
-            self.byte_order_marks + other.byte_order_marks,
-        )
+        return type(self)(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -145,16 +142,12 @@ class TakenByRule:
     @classmethod
     def of_one(cls, characters: int, sample: str) -> Self:
         """Count a document, of which `sample` is shown."""
-        if len(sample) > SAMPLE_CHARACTERS:
-            sample = sample[:SAMPLE_CHARACTERS] + "…"
-        return cls(1, characters, (sample,))
+        more = "…" * (len(sample) > SAMPLE_CHARACTERS)
+        return cls(1, characters, (sample[:SAMPLE_CHARACTERS] + more,))
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(
-            self.documents + other.documents,
-            self.characters + other.characters,
-            (self.samples + other.samples)[:SAMPLES],
-        )
+        sums = self.documents + other.documents, self.characters + other.characters
+        return type(self)(*sums, (self.samples + other.samples)[:SAMPLES])
 
 
 NOTHING = TakenByRule()
@@ -278,11 +271,7 @@ class ReadSplit:
     encoding: Encoding
     batches: tuple[int, ...]
     source: CorpusSource
-    rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
-
-    @property
-    def documents(self) -> int:
-        return sum(self.batches)
+    rules: dict[str, TakenByRule]
 
 
 @dataclass(frozen=True)
@@ -292,7 +281,7 @@ class ReadPart(Artefact):
     splits: dict[str, ReadSplit]
     group_by: str
     carved: dict[str, float]
-    mixed: Mixed | None = field(default=None, metadata=OPTIONAL)
+    mixed: Mixed | None = None
 
 
 @dataclass(frozen=True)
@@ -302,8 +291,8 @@ class PassRecord(Artefact):
 
     parts: int
     numbers: tuple[int, int]
-    rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
-    near: dict[str, NearDuplicatesOfSplit] | None = field(default=None, metadata=OPTIONAL)
+    rules: dict[str, TakenByRule] | None = None
+    near: dict[str, NearDuplicatesOfSplit] | None = None
 
 
 @dataclass(frozen=True)

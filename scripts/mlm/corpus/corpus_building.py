@@ -20,25 +20,11 @@ from mlm.corpus.document_groups import carve
 from mlm.corpus.filters import Filters
 from mlm.corpus.near_duplicates import cluster, sign
 from mlm.corpus.source_files import Part, SplitFiles
-from mlm.corpus.sources import FILE_DIGESTS, open_source
+from mlm.corpus.sources import open_source
 from mlm.corpus.spooling import Spool, SpooledCorpus, part_record
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
-from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
-
-
-def check_unchanged(identities: Mapping[str, str]) -> None:
-    """Raise MlmError if a source file has another of the `identities` than when jobs were
-    planned."""
-    for path, identity in identities.items():
-        exists = Path(path).exists()
-        if not exists or FILE_DIGESTS.identity(path) != identity:
-            raise MlmError(
-                f"{path}: {'was changed' if exists else 'is gone'} since the jobs were planned, so "
-                "that the parts of the corpus would not be of one text. Leave it alone meanwhile, "
-                "and give the same snakemake command again: what was read of other files stays"
-            )
 
 
 def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> None:
@@ -57,13 +43,13 @@ def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> N
         for stream_split, stream in source.streams.items():
             shares = source.carved if stream_split == "train" else {}
             for raw, group in stream():
-                filtered = None if filters.keeps_unchanged(raw) else filters.apply(raw)
-                document = (filtered.text if filtered else raw).encode("utf-8")
+                filtered = filters.apply(raw)
+                document = filtered.text.encode("utf-8")
                 # A group is carved as a whole.
                 key = document if group is None else group.encode("utf-8")
                 split = carve(key, seed, shares) if shares else stream_split
                 counts[split].add(filtered)
-                if not (filtered and filtered.reason):
+                if not filtered.reason:
                     spools[split].add(document, group)
                 documents += 1
                 size += len(document)
@@ -75,7 +61,7 @@ def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> N
             encoding=count.encoding,
             batches=tuple(spools[split].rows),
             source=source.described[split],
-            rules=count.rules or None,
+            rules=count.rules,
         )
         for split, count in counts.items()
     }

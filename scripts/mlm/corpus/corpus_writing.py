@@ -39,6 +39,7 @@ from mlm.corpus.spooling import (
     in_pieces,
     numpy_array,
 )
+from mlm.corpus.words import code_points
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -76,7 +77,8 @@ def write_file(
             for batch in corpus.batches(split, wanted):
                 for texts in in_pieces(batch.column("text")):
                     strings = texts.to_pylist()
-                    sizes.append((pc.sum(pc.binary_length(texts)).as_py(), *_lengths(strings)))
+                    lengths = pc.binary_length(texts), pc.utf8_length(texts)
+                    sizes.append((*(pc.sum(n).as_py() for n in lengths), _words(strings)))
                     if runs:
                         runs.look_into(strings)
                 writer.write(batch)
@@ -87,17 +89,10 @@ def write_file(
     WrittenFile(file, *map(sum, zip(*sizes, strict=True))).write(record)
 
 
-def _lengths(texts: Sequence[str]) -> tuple[int, int]:
-    """Return the number of characters and of words (as `str.split` counts them) of `texts`, none
-    of them empty."""
-    text = "\n".join(texts)
-    if text.isascii():
-        characters = np.frombuffer(text.encode("ascii"), np.uint8)
-    else:
-        characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    spaces = _spaces().take(characters)
-    words = np.count_nonzero(spaces[:-1] > spaces[1:]) + (not spaces[0])
-    return len(text) - len(texts) + 1, int(words)
+def _words(texts: Sequence[str]) -> int:
+    """Return the number of words of `texts`: as `str.split` counts them, in a fifth of its time."""
+    spaces = _spaces().take(code_points("\n".join(["", *texts])))
+    return int(np.count_nonzero(spaces[:-1] > spaces[1:]))
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from mlm.foundations.errors import MlmError
 
 #: The longest line, paragraph or file that is taken as one document.
 LONGEST_DOCUMENT = 256 << 20
+UNCHANGED = Encoding()
 _REPLACEMENT = "\ufffd"
 BYTE_ORDER_MARK = "\ufeff"
 _MARK = re.compile(f"^{BYTE_ORDER_MARK}+", re.M)
@@ -23,29 +24,26 @@ _ADVICE = (
 )
 
 
-def is_clean(text: str) -> bool:
-    """Return whether `text` has neither NULs, lone surrogates nor byte-order marks."""
-    if "\0" in text:
-        return False
-    return text.isascii() or not (BYTE_ORDER_MARK in text or _SURROGATE.search(text))
-
-
 def clean(text: str) -> tuple[str, Encoding]:
     """Return `text` with U+FFFD in place of lone surrogates (invalid bytes) and NULs and without
     the byte-order marks at the start of lines, which joined files have; and the counts of these."""
+    if not _may_be_unclean(text):
+        return text, UNCHANGED
     nuls = text.count("\0")
-    if nuls:
-        text = text.replace("\0", _REPLACEMENT)
-    replaced = marks = 0
-    if not text.isascii():
-        text, replaced = _SURROGATE.subn(_REPLACEMENT, text)
-        text, marks = _MARK.subn("", text)
+    text, replaced = _SURROGATE.subn(_REPLACEMENT, text.replace("\0", _REPLACEMENT))
+    text, marks = _MARK.subn("", text)
     return text, Encoding(replaced, nuls, marks)
+
+
+def _may_be_unclean(text: str) -> bool:
+    if text.isascii():
+        return "\0" in text
+    return bool(_UNCLEAN.search(text)) or BYTE_ORDER_MARK in text
 
 
 def refuse_unclean(text: str, where: str) -> None:
     """Raise MlmError if `text` has a NUL or a lone surrogate, as escapes in JSON write them."""
-    if not is_clean(text) and (match := _UNCLEAN.search(text)):
+    if _may_be_unclean(text) and (match := _UNCLEAN.search(text)):
         raise MlmError(
             f"{where}: a NUL or lone surrogate (U+{ord(match[0]):04X}) at character "
             f"{match.start()}, which no text holds.{_ADVICE}"
@@ -74,11 +72,10 @@ def text_lines(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[tuple[
         try:
             text = line.decode(encoding, errors)
         except UnicodeDecodeError as error:
-            shown = "UTF-8" if encoding == _UTF_8 else encoding
             raise MlmError(
                 f"{name}, line {number}, byte offset {offset + error.start}: byte "
-                f"0x{line[error.start]:02x} is not {shown} ({error.reason}). Name the encoding of "
-                f"the files in corpus.encoding.{_ADVICE}"
+                f"0x{line[error.start]:02x} is not {encoding.upper()} ({error.reason}). Name the "
+                f"encoding of the files in corpus.encoding.{_ADVICE}"
             ) from None
         if strict and "\0" in text:
             position = offset + line.index(0)

@@ -29,7 +29,7 @@ class Numbering:
     `starts` has the first of each split and part, [splits, parts]."""
 
     def __init__(self, parts: Sequence[ReadPart]):
-        counts = [[part.splits[split].documents for part in parts] for split in PRECEDENCE]
+        counts = [[sum(part.splits[split].batches) for part in parts] for split in PRECEDENCE]
         self.counts = np.array(counts, np.int64)
         self.documents = int(self.counts.sum())
         self.starts = (np.cumsum(self.counts) - self.counts.ravel()).reshape(self.counts.shape)

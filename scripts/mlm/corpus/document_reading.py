@@ -9,10 +9,10 @@ import lzma
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
@@ -112,17 +112,14 @@ def _json_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[D
 
 
 def _json_document(record: object, where: str, settings: Corpus) -> Document:
-    column, group_by, group = settings.text_column, settings.group_by, None
     if not isinstance(record, dict):
         raise MlmError(
-            f"{where}: {_type_name(record)}, expected an object with the field {column!r}"
-            f"{_JQ if isinstance(record, list) else ''}"
+            f"{where}: {_type_name(record)}, expected an object with the field "
+            f"{settings.text_column!r}{_JQ if isinstance(record, list) else ''}"
         )
-    if column not in record or (group_by is not None and group_by not in record):
+    if not {settings.text_column, settings.group_by or settings.text_column} <= record.keys():
         check_columns(where, sorted(record), settings)
-    if group_by is not None:
-        group = group_name(record[group_by], where, settings)
-    return Document(_text_value(record[column], where, settings), group)
+    return _document(record, where, settings)
 
 
 def _decoded(line: str, where: str, column: str) -> object:
@@ -143,8 +140,6 @@ def _separated_documents(
     rows = table_rows(lines, name, separator, _QUOTES_REMEDY, quoted)
     _, header = next(rows, (1, []))
     check_columns(f"{name}, line 1", header, settings)
-    column = header.index(settings.text_column)
-    group = header.index(settings.group_by) if settings.group_by else None
     for number, row in rows:
         where = f"{name}, line {number}"
         if len(row) != len(header):
@@ -152,8 +147,7 @@ def _separated_documents(
                 f"{where}: {len(row)} fields, but the header names {len(header)}. "
                 f"{QUOTES_ADVICE}{_QUOTES_REMEDY}"
             )
-        name_of_group = None if group is None else group_name(row[group], where, settings)
-        yield Document(row[column], name_of_group)
+        yield _document(dict(zip(header, row, strict=True)), where, settings)
 
 
 def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
@@ -194,35 +188,34 @@ def batch_documents(
     batch: pa.RecordBatch | pa.Table, name: str, first_row: int, settings: Corpus
 ) -> Iterator[Document]:
     """Yield the documents of Arrow data whose first row is row `first_row` of `name`."""
-    by, columns = settings.group_by, {}
     try:
-        for column in {settings.text_column, by} - {None}:
-            columns[column] = batch.column(column).to_pylist()
+        records = batch.to_pylist()
     except UnicodeDecodeError as error:
         rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
         raise MlmError(f"{name}, {rows}: a text is not UTF-8 ({error}). Write it anew") from None
-    for number, text in enumerate(columns[settings.text_column]):
-        where = f"{name}, row {first_row + number + 1}"
-        if text and len(text) > LONGEST_DOCUMENT:
-            raise MlmError(
-                f"{where}: a text of more than {LONGEST_DOCUMENT >> 20} Mi characters. A document "
-                "must fit into memory: divide it"
-            )
-        group = group_name(columns[by][number], where, settings) if by else None
-        yield Document(_text_value(text, where, settings), group)
+    for row, record in enumerate(records, first_row + 1):
+        yield _document(record, f"{name}, row {row}", settings)
 
 
-def _text_value(value: object, where: str, settings: Corpus) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
+def _document(record: Mapping[str, Any], where: str, settings: Corpus) -> Document:
+    """Return the document of a row or an object that has the columns."""
+    by, text = settings.group_by, record[settings.text_column]
+    group = None if by is None else group_name(record[by], where, settings)
+    if text is None:
+        return Document("", group)
+    if not isinstance(text, str):
         raise MlmError(
-            f"{where}: {settings.text_column!r} holds {_type_name(value)}, expected text. A column "
+            f"{where}: {settings.text_column!r} holds {_type_name(text)}, expected text. A column "
             "of text must hold text in every row (or null, which counts as empty)"
         )
+    if len(text) > LONGEST_DOCUMENT:
+        raise MlmError(
+            f"{where}: a text of more than {LONGEST_DOCUMENT >> 20} Mi characters. A document "
+            "must fit into memory: divide it"
+        )
     if settings.encoding_errors == "strict":
-        refuse_unclean(value, where)
-    return value
+        refuse_unclean(text, where)
+    return Document(text, group)
 
 
 def _type_name(value: object) -> str:

@@ -11,13 +11,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from mlm.config.filters import CorpusFilters, LanguageFilter, QualityRules
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
-from mlm.corpus.decoding import clean, is_clean
+from mlm.corpus.decoding import UNCHANGED, clean
 from mlm.foundations.errors import MlmError
 
 _LABEL = "__label__"
@@ -48,14 +48,13 @@ class SplitCounts:
 
     filters: dict[str, int]
     rules: dict[str, TakenByRule]
-    encoding: Encoding = field(default_factory=Encoding)
+    encoding: Encoding = UNCHANGED
 
-    def add(self, filtered: Filtered | None) -> None:
-        """Count a document; None: it stays as it is."""
+    def add(self, filtered: Filtered) -> None:
+        """Count a document."""
         self.filters["read"] += 1
-        if filtered is None:
-            return
-        self.encoding += filtered.encoding
+        if filtered.encoding is not UNCHANGED:
+            self.encoding += filtered.encoding
         add_taken(self.rules, filtered.taken)
         if filtered.reason:
             self.filters[filtered.reason] += 1
@@ -78,11 +77,6 @@ class Filters:
         rules = [rule for family in self._rules.values() for rule in family.rules]
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
-
-    def keeps_unchanged(self, raw: str) -> bool:
-        """Return whether `raw` surely stays as it is, as most documents do: `apply` costs more."""
-        is_normal = raw.isascii() or self._section.normalisation == "none"
-        return not self._rules and is_normal and is_clean(raw) and self._by_length(raw) is None
 
     def apply(self, raw: str) -> Filtered:
         """Prepare a document and apply all filters to it."""

@@ -60,9 +60,8 @@ def not_fetched(path: str) -> str | None:
         )
     if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
         return (
-            f"{name} is an HTML page or an error page, such as a server sends instead of a file "
-            "that it does not have. Fetch the file again; pages that are text to train on go into "
-            "a .jsonl file"
+            f"{name} is an HTML page or an error page of a server. Fetch the file again; pages "
+            "that are text to train on go into a .jsonl file"
         )
     return None
 

@@ -49,13 +49,12 @@ def hub_streams(
             )
         check_schema(f"{named}, split {name}", available[name].data.schema, corpus)
     total = sum(available[name].num_rows for name in splits.values())
-    part, streams, before = document_range(total, share, shares), {}, 0
+    part, streams, first = document_range(total, share, shares), {}, 0
     for split, name in splits.items():
-        count = available[name].num_rows
-        rows = range(max(part.start - before, 0), min(part.stop - before, count))
-        where = f"{named}, split {name}"
-        streams[split] = partial(_documents, available[name], rows, where, corpus)
-        before += count
+        data, where = available[name], f"{named}, split {name}"
+        rows = range(max(part.start - first, 0), min(part.stop - first, len(data)))
+        streams[split] = partial(_documents, data, rows, where, corpus)
+        first += len(data)
     return streams
 
 
@@ -63,8 +62,9 @@ def _documents(
     split: datasets.Dataset, rows: range, where: str, corpus: Corpus
 ) -> Iterator[Document]:
     """Yield the documents of `rows` of a split."""
-    start = rows.start
-    for table in split.select(rows).with_format("arrow").iter(_TOGETHER) if rows else ():
+    start, columns = rows.start, sorted({corpus.text_column, corpus.group_by} - {None})
+    chosen = split.select_columns(columns).with_format("arrow").select(rows) if rows else None
+    for table in chosen.iter(_TOGETHER) if chosen else ():
         yield from batch_documents(table, where, start, corpus)
         start += len(table)
 
@@ -94,10 +94,9 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         obstacle = str(error).strip()
     arguments = ", ".join(map(repr, (name, config) if config else (name,)))
     raise MlmError(
-        f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "
-        f"({datasets.config.HF_ENDPOINT}) nor a cache gave it: {obstacle}.\n"
-        "With a network, on this machine or on another one whose HF_HOME is then copied to "
-        f"{huggingface_hub.constants.HF_HOME} here:\n"
+        f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub nor a "
+        f"cache gave it: {obstacle}.\nWith a network, here or on a machine whose HF_HOME is then "
+        f"copied to {huggingface_hub.constants.HF_HOME}:\n"
         f'  python -c "import datasets; datasets.load_dataset({arguments}, '
         f"revision='{revision}')\"\n"
         "Then run the same command here, with HF_HUB_OFFLINE=1. Or set corpus.source to files"

@@ -5,7 +5,7 @@ With weight 2.3, every document of train is used twice, and three in ten a third
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -89,25 +89,13 @@ def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) ->
                 key = keyed_hash(source.seed, f"{source.name} {epoch}".encode())
                 choice = Choice(first[number], stop, total, share, key)
                 written.append(Segment(number, choice.count, choice))
-    _refuse_empty_sources(parts, written, totals)
-    return written
-
-
-def _refuse_empty_sources(
-    parts: Sequence[ReadPart], written: Sequence[Segment], totals: Mapping[str, int]
-) -> None:
     taken = {parts[segment.part].mixed.name for segment in written if segment.documents}
-    problems = []
-    for name in sorted(totals.keys() - taken):
-        of_source = [part for part in parts if part.mixed.name == name]
-        read = sum(part.splits["train"].filters["read"] for part in of_source)
-        weight = of_source[0].mixed.weight
-        problems.append(
-            f"corpus.mix.{name}: weight {weight:g} takes none of its {totals[name]:,} documents. "
-            "Raise the weight, or leave the source out"
-            if totals[name]
-            else f"corpus.mix.{name}: no document of train is left of {read:,} that were read. "
-            "Look at its filters; of equal documents, that of the first source by name is kept"
+    if unused := sorted(totals.keys() - taken):
+        problems = "\n".join(
+            f"corpus.mix.{name}: none of its {totals[name]:,} documents of train that remain is "
+            "taken. Raise its weight, look at its filters (of equal documents, that of the first "
+            "source by name is kept), or leave the source out"
+            for name in unused
         )
-    if problems:
-        raise MlmError("\n".join(["A source of the corpus gives nothing.", *problems]))
+        raise MlmError(f"A source of the corpus gives nothing.\n{problems}")
+    return written

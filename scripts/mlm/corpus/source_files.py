@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
-from itertools import zip_longest
+from itertools import takewhile
 from pathlib import Path
 
 from mlm.config.corpus import Corpus, CorpusConfiguration, Files
@@ -83,22 +83,19 @@ def _problem(path: str, pattern: str) -> str | None:
 
 
 def _closed_directories(pattern: str) -> list[str]:
-    """Return a line for each directory of `pattern` that this user may not search: `glob` skips
-    it."""
-    parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
-    closed = set()
-    for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
-        if following is None and part != "**":
-            break
-        # A name without wildcards needs no listing of its directory.
-        needed = os.X_OK | (os.R_OK if part == "**" or has_magic(following) else 0)
-        for path in glob("/".join(parts[: n + 1]) + "/", recursive=True):
-            if not os.access(path, needed, effective_ids=True):
-                closed.add(printable_path(os.path.normpath(path)))
+    """Return a line for each directory that `pattern` leads to and this user may not search: `glob`
+    skips it."""
+    fixed = list(takewhile(lambda part: not has_magic(part), pattern.split("/")[:-1]))
+    root, closed = "/".join(fixed) or (os.sep if os.path.isabs(pattern) else "."), []
+    if "**" in pattern:
+        for _ in os.walk(root, onerror=lambda error: closed.append(error.filename)):
+            pass
+    elif os.path.exists(root) and not os.access(root, os.R_OK | os.X_OK, effective_ids=True):
+        closed.append(root)
     return [
-        f"The directory {path} may not be read by this user, so {pattern!r} finds no file in it. "
-        f"Allow it: chmod u+rx {shlex.quote(path)}"
-        for path in sorted(closed)
+        f"The directory {name} may not be read by this user, so {pattern!r} finds no file in it. "
+        f"Allow it: chmod u+rx {shlex.quote(name)}"
+        for name in map(printable_path, sorted(closed))
     ]
 
 

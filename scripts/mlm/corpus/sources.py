@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -28,10 +28,8 @@ from mlm.corpus.embedded_corpus import (
 )
 from mlm.corpus.formats import recorded_path
 from mlm.corpus.source_files import Part, SplitFiles
-from mlm.foundations.digests import FileMemory
+from mlm.foundations.digests import file_sha256
 
-#: Digests of source files that this process has read for one purpose and needs for another.
-FILE_DIGESTS = FileMemory(None)
 _Stream = Callable[[], Iterator[Document]]
 #: Streams and descriptions by split.
 _Opened = tuple[dict[str, _Stream], dict[str, CorpusSource]]
@@ -45,32 +43,29 @@ class Source:
     streams: dict[str, _Stream]
     described: dict[str, CorpusSource]
     group_by: str
-    carved: dict[str, float] = field(default_factory=dict)
-    mixed: Mixed | None = None
+    carved: dict[str, float]
+    mixed: Mixed | None
 
 
 def open_source(configuration: CorpusConfiguration, part: Part) -> Source:
     """Open what `part` reads of the corpus."""
-    corpora, seed = configuration.corpus.sources(), configuration.seed
-    corpus = corpora[part.source]
+    corpora, seed, mixed = configuration.corpus.sources(), configuration.seed, None
+    corpus, carved = corpora[part.source], {}
     if corpus.source == "embedded":
-        source = Source(*_embedded(corpus, seed), corpus.group_kind)
+        streams, described = _embedded(corpus, seed)
     else:
-        is_hub = corpus.source == "hub"
+        is_hub, carved = corpus.source == "hub", corpus.carved
         streams, described = _of_hub(corpus, part) if is_hub else _of_files(corpus, part.files)
-        for split, share in corpus.carved.items():
-            described[split] = replace(
-                described["train"], carved_from="train", share=share, seed=seed
-            )
-        source = Source(streams, described, corpus.group_kind, corpus.carved)
-    if not part.source:
-        return source
+        for split, share in carved.items():
+            origin = {"carved_from": "train", "share": share, "seed": seed}
+            described[split] = replace(described["train"], **origin)
     kinds = {one.group_kind for one in corpora.values()}
-    group_by, streams = kinds.pop() if len(kinds) == 1 else "group", source.streams
-    if group_by != UNGROUPED:
-        streams = {s: partial(_regrouped, one, part.source) for s, one in streams.items()}
-    mixed = Mixed(part.source, configuration.corpus.mix[part.source].weight, seed)
-    return replace(source, streams=streams, group_by=group_by, mixed=mixed)
+    group_by = kinds.pop() if len(kinds) == 1 else "group"
+    if part.source:
+        mixed = Mixed(part.source, configuration.corpus.mix[part.source].weight, seed)
+        if group_by != UNGROUPED:
+            streams = {s: partial(_regrouped, one, part.source) for s, one in streams.items()}
+    return Source(streams, described, group_by, carved, mixed)
 
 
 def _regrouped(stream: _Stream, name: str) -> Iterator[Document]:
@@ -105,7 +100,7 @@ def _of_files(corpus: Corpus, files: SplitFiles) -> _Opened:
     @cache
     def identity(path: str) -> SourceFile:
         size = Path(path).stat().st_size
-        return SourceFile(recorded_path(path), size, FILE_DIGESTS.sha256(path))
+        return SourceFile(recorded_path(path), size, file_sha256(path))
 
     def stream(paths: Sequence[str]) -> Iterator[Document]:
         for path in paths:

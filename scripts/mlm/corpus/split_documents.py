@@ -1,7 +1,7 @@
 """The documents of a split, in one Parquet file or several, read as one sequence."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import CorpusSplit, joint_sha256
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.errors import MlmError, reading, remedy
+
+#: Documents that are taken together where not all are read.
+_TOGETHER = 8192
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of one of the files: its first document, and those that it holds."""
+    """A row group of one of the files, and the documents that it holds."""
 
     path: Path
     file: pq.ParquetFile
@@ -27,22 +30,6 @@ class RowGroup:
         """Return a column of all its documents."""
         with reading(self.path, "parquet"):
             return self.file.read_row_group(self.number, [name]).column(name)
-
-    def batches(
-        self, columns: Sequence[str], batch: int, wanted: range
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of the documents `wanted`, at most `batch` at a time."""
-        row = self.documents.start
-        with reading(self.path, "parquet"):
-            for rows in self.file.iter_batches(batch, [self.number], list(columns)):
-                first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
-                if first < last:
-                    yield rows.slice(first, last - first)
-                row += len(rows)
-
-
-#: Documents that are taken together where not all are read.
-_TOGETHER = 8192
 
 
 @dataclass(frozen=True)
@@ -88,9 +75,9 @@ class SplitDocuments:
         stretches = [range(first, min(first + _TOGETHER, len(self))) for first in firsts]
         return EvenShare(stretches, self.bytes * wanted / several, False)
 
-    def sha256(self, digest: Callable[[Path], str] = file_sha256) -> str:
-        """Return `CorpusSplit.sha256` of the files as they are now; `digest` computes one."""
-        return joint_sha256([digest(path) for path in self.paths])
+    def sha256(self) -> str:
+        """Return `CorpusSplit.sha256` of the files as they are now."""
+        return joint_sha256(list(map(file_sha256, self.paths)))
 
     def row_groups(
         self, columns: Sequence[str], documents: range | None = None
@@ -105,7 +92,8 @@ class SplitDocuments:
                 reading(path, "parquet"),
                 pq.ParquetFile(path, page_checksum_verification=True) as file,
             ):
-                _check_columns(path, file, columns)
+                if missing := set(columns).difference(file.schema_arrow.names):
+                    raise MlmError(f"{path}: no column {missing.pop()!r}. {remedy(path)}")
                 if file.metadata.num_rows != end - start:
                     raise ValueError(f"{file.metadata.num_rows} rows, {end - start} recorded")
                 for number in range(file.num_row_groups):
@@ -120,27 +108,25 @@ class SplitDocuments:
         """Yield `columns` of `documents` (None: all) in order, at most `batch` at a time."""
         documents = range(len(self)) if documents is None else documents
         for group in self.row_groups(columns, documents):
-            yield from group.batches(columns, batch, documents)
+            row = group.documents.start
+            with reading(group.path, "parquet"):
+                for rows in group.file.iter_batches(batch, [group.number], list(columns)):
+                    first = max(documents.start - row, 0)
+                    last = min(documents.stop - row, len(rows))
+                    if first < last:
+                        # That texts are UTF-8, too.
+                        rows.validate(full=True)
+                        yield rows.slice(first, last - first)
+                    row += len(rows)
 
     def texts(self, batch: int = 1000, share: EvenShare | None = None) -> Iterator[list[str]]:
         """Yield all texts in order, or those of `share`, at most `batch` at a time."""
         for stretch in share.stretches if share else [range(len(self))]:
-            for group in self.row_groups(["text"], stretch):
-                with reading(group.path, "parquet"):
-                    for rows in group.batches(["text"], batch, stretch):
-                        yield rows.column("text").to_pylist()
+            for rows in self.batches(["text"], batch, stretch):
+                yield rows.column("text").to_pylist()
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column of all documents, in memory."""
         # `read_table` imports pandas.
         chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
         return pa.chunked_array(chunks)
-
-
-def _check_columns(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> None:
-    missing = [name for name in columns if name not in file.schema_arrow.names]
-    if missing:
-        raise MlmError(
-            f"{path}: no column {missing[0]!r} in {file.schema_arrow.names}. Delete it and run "
-            "again, so that it is remade"
-        )

@@ -88,7 +88,7 @@ class SpooledCorpus:
         """Return what each rule took of `split`; None: no rule was on."""
         counts: dict[str, TakenByRule] = {}
         for part in self.parts:
-            add_taken(counts, part.splits[split].rules or {})
+            add_taken(counts, part.splits[split].rules)
         for taken in self._decontaminated:
             add_taken(counts, taken if split == "train" else dict.fromkeys(taken, NOTHING))
         return counts or None

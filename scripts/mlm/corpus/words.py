@@ -4,7 +4,7 @@ and near-duplicates."""
 import functools
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,14 +27,20 @@ def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     Text is in the form NFKC with cases folded. A word is a run of letters, marks and digits
     (general categories L, M, N); in `UNSPACED` scripts each is a word by itself.
     """
-    counts = np.zeros(len(texts), np.int64)
-    hashes = [np.empty(0, np.uint64)]
-    for numbers, pieces in _pieces(texts):
-        codes, starts, ends = _bounds("".join(f"{_folded(piece)}{_END}" for piece in pieces))
-        hashes.append(_hashes(codes, starts, ends))
-        words = np.searchsorted(starts, np.flatnonzero(codes == 0))
-        np.add.at(counts, numbers, np.diff(words, prepend=0))
-    return np.concatenate(hashes), counts
+    size = sum(map(len, texts))
+    if size > _PIECE and len(texts) > 1:
+        halves = texts[: len(texts) // 2], texts[len(texts) // 2 :]
+        hashes, counts = zip(*map(word_hashes, halves), strict=True)
+        return np.concatenate(hashes), np.concatenate(counts)
+    if size > _PIECE:
+        # At a space, where there is one.
+        (text,) = texts
+        middle = text.rfind(" ", 0, size // 2) + 1 or size // 2
+        hashes, counts = word_hashes([text[:middle], text[middle:]])
+        return hashes, counts.sum(keepdims=True)
+    codes, starts, ends = _bounds("".join(f"{_folded(text)}{_END}" for text in texts))
+    words = np.searchsorted(starts, np.flatnonzero(codes == 0))
+    return _hashes(codes, starts, ends), np.diff(words, prepend=0)
 
 
 def words_of(text: str) -> list[str]:
@@ -91,27 +97,6 @@ def scrambled(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(33))
 
 
-def _pieces(texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield texts with their numbers, as many as make up a piece; a longer one is cut."""
-    numbers, pieces, size = [], [], 0
-    for number, text in enumerate(texts):
-        start = 0
-        while start < len(text):
-            stop = len(text)
-            if stop - start > _PIECE:
-                # At a space, where there is one.
-                stop = text.rfind(" ", start, start + _PIECE) + 1 or start + _PIECE
-            if pieces and size + stop - start > _PIECE:
-                yield numbers, pieces
-                numbers, pieces, size = [], [], 0
-            numbers.append(number)
-            pieces.append(text[start:stop])
-            size += stop - start
-            start = stop
-    if pieces:
-        yield numbers, pieces
-
-
 def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
@@ -119,12 +104,16 @@ def _folded(text: str) -> str:
     return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
 
 
+def code_points(text: str) -> np.ndarray:
+    """Return the code points of `text`."""
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
 def _bounds(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the code points of `text`, and the indices at which its words start and end."""
-    if text.isascii():
-        codes = np.frombuffer(text.encode("ascii"), np.uint8)
-    else:
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    codes = code_points(text)
     kinds = _kinds().take(codes)
     inside, alone = kinds == _IN_A_WORD, kinds == _A_WORD
     edge = np.zeros(1, bool)
