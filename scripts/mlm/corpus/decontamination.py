@@ -102,7 +102,6 @@ def decontaminate(
     """Note in `record` the documents of train in `part` that share words with texts of an
     evaluation; of held-out splits, with duplicates too. Raises MlmError for more n-grams than a job
     can hold, and if a file or a spool is damaged."""
-    corpus.check(part, "train")
     judging = _judging_texts(corpus, part, configuration)
     counts = dict.fromkeys(judging.rules, NOTHING)
     kept, numbers = corpus.kept(part, "train"), corpus.numbering.documents_of("train", part)
@@ -147,7 +146,6 @@ def _texts(path: str, column: str) -> Iterator[str]:
 
 def _held_out_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
     for part in range(len(corpus.parts)):
-        corpus.check(part, split)
         for batch in corpus.read(part, split):
             yield from batch.column("text").to_pylist()
 

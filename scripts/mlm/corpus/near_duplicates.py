@@ -40,7 +40,6 @@ def _bucket_bits(corpus: SpooledCorpus, near: NearDuplicates) -> int:
 def sign(corpus: SpooledCorpus, part: int, near: NearDuplicates, record: Path) -> None:
     """Write beside `record` the signatures of the documents that are left of `part`, and the keys
     of their bands. Raises MlmError if a spool is damaged."""
-    corpus.check(part, *PRECEDENCE)
     hashes, bits, row = near.bands * near.rows, _bucket_bits(corpus, near), 0
     with (
         replacing(record.with_suffix(".signatures")) as signatures,
@@ -243,12 +242,10 @@ def _refusal(
 ) -> MlmError:
     largest = max((c for one in splits.values() for c in one.largest), key=lambda c: c.removed)
     return MlmError(
-        f"{removed:,} of {total:,} documents ({removed / total:.1%}) would be left out as "
-        "near-duplicates; at most the share corpus.filters.near_duplicates.largest_share, "
-        f"{near.largest_share}, is expected. The largest cluster loses {largest.removed:,} "
-        f"to the document that begins {largest.kept[:80]!r}. Raise threshold from "
-        f"{near.threshold}, or words from {near.words}; or largest_share, if the corpus is like "
-        "that"
+        f"{removed:,} of {total:,} documents ({removed / total:.1%}) are near-duplicates, more "
+        f"than corpus.filters.near_duplicates.largest_share: {near.largest_share}. The largest "
+        f"cluster loses {largest.removed:,} to the document that begins {largest.kept[:80]!r}. "
+        f"Raise threshold ({near.threshold}) or words ({near.words}), or largest_share"
     )
 
 

@@ -82,7 +82,7 @@ class SpooledCorpus:
         self.near = next((record.near for record in records if record.near is not None), None)
         self._decontaminated = [record.rules for record in records if record.rules is not None]
         self.is_decontaminated = bool(self._decontaminated)
-        self.removed = cache(self._removed)
+        self.removed, self._checked = cache(self._removed), cache(self._checked_spool)
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """Return what each rule took of `split`; None: no rule was on."""
@@ -119,19 +119,14 @@ class SpooledCorpus:
         """Return the indices of the documents of `split` in `part` that no pass removed."""
         return np.flatnonzero(self._verdicts(part, split) == KEPT)
 
-    def check(self, part: int, *splits: str) -> None:
-        """Raise MlmError if a spool of `part` is not what was written."""
-        record = self._records[part]
-        check_outputs(record, [record.with_suffix(f".{split}") for split in splits])
-
     def read(
         self, part: int, split: str, indices: np.ndarray | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the documents of `split` in `part` that have `indices` (sorted; None: all), batch
-        by batch."""
+        by batch. Raises MlmError if they are not what was written."""
         sizes, start = self.parts[part].splits[split].batches, 0
         indices = np.arange(sum(sizes)) if indices is None else indices
-        path = str(self._records[part].with_suffix(f".{split}"))
+        path = self._checked(part, split)
         with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
             for number, size in enumerate(sizes):
                 first, last = np.searchsorted(indices, [start, start + size])
@@ -141,18 +136,21 @@ class SpooledCorpus:
                     yield batch if last - first == size else batch.take(some)
                 start += size
 
+    def _checked_spool(self, part: int, split: str) -> str:
+        record = self._records[part]
+        check_outputs(record, [record.with_suffix(f".{split}")])
+        return str(record.with_suffix(f".{split}"))
+
     def segments(self, split: str) -> list[Segment]:
         """Return what is written of `split`, in order."""
         return segments(self.parts, self.remaining(split), split)
 
     def batches(self, split: str, wanted: range) -> Iterator[pa.RecordBatch]:
-        """Yield the documents `wanted` of those of `split` that are written. Raises MlmError if
-        they are damaged."""
+        """Yield the documents `wanted` of those of `split` that are written."""
         start = 0
         for segment in self.segments(split):
             first, last = (max(edge - start, 0) for edge in (wanted.start, wanted.stop))
             if first < min(last, segment.documents):
-                self.check(segment.part, split)
                 kept = self.kept(segment.part, split)
                 chosen = kept[segment.choice.mask()] if segment.choice else kept
                 yield from self.read(segment.part, split, chosen[first:last])

@@ -40,21 +40,16 @@ class Encoder:
         self.vocabulary_size = len(pieces_by_id(tokenizer))
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
-        missing = [
-            f"{name} ({special_tokens.get(name)!r})"
-            for name in SPECIAL_NAMES
-            if special_tokens.get(name) not in vocabulary
-        ]
-        if missing:
+        texts = [special_tokens.get(name) for name in SPECIAL_NAMES]
+        if missing := [n for n, t in zip(SPECIAL_NAMES, texts, strict=True) if t not in vocabulary]:
             raise MlmError(
                 f"The tokenizer lacks special tokens: {', '.join(missing)}. A masked language "
                 "model needs them; choose another tokenizer, or train one (tokenizer.kind)."
             )
-        self.special_tokens = {name: special_tokens[name] for name in SPECIAL_NAMES}
-        self.special_ids = SpecialIds(*(vocabulary[special_tokens[n]] for n in SPECIAL_NAMES))
+        self.special_ids = SpecialIds(*(vocabulary[text] for text in texts))
         self.unknown_literal = unknown_literal
         special = {t["content"] for t in tokenizer["added_tokens"] if t["special"]}
-        self.literals = tuple(sorted(special | set(self.special_tokens.values())))
+        self.literals = tuple(sorted(special.union(texts)))
         self._tokenizer = _parsed(
             _disarmed(tokenizer, self.literals, unknown_literal, self.special_ids.unk)
         )
@@ -63,18 +58,16 @@ class Encoder:
     @classmethod
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
         """Load a saved tokenizer. Raises MlmError if one of its files is missing or damaged."""
-        path = Path(tokenizer_json)
-        tokens, config = (
-            path.with_name(f"{name}.json") for name in ("special_tokens_map", "tokenizer_config")
-        )
+        path, config = Path(tokenizer_json), Path(tokenizer_json).with_name("tokenizer_config.json")
+        tokens = path.with_name("special_tokens_map.json")
         if not tokens.exists() and config.exists():
             # transformers 5 writes them there alone.
             tokens = config
         with reading(tokens, "the special tokens of a tokenizer"):
             content = _read(tokens)
             texts = {name: content[f"{name}_token"] for name in SPECIAL_NAMES}
-        literal = _read(config).get("unknown_literal") if config.exists() else None
         with reading(path, "a tokenizer"):
+            literal = _read(config).get("unknown_literal") if config.exists() else None
             return cls(_read(path), texts, literal)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -101,10 +94,8 @@ class Encoder:
         unknown = self.special_ids.unk
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, encodings, strict=True):
-            parts = []
-            if unknown in encoding.ids:
-                offsets = zip(encoding.ids, encoding.offsets, strict=True)
-                parts = [text[a:b].strip() for i, (a, b) in offsets if i == unknown]
+            offsets = zip(encoding.ids, encoding.offsets, strict=True)
+            parts = [text[a:b].strip() for i, (a, b) in offsets if i == unknown]
             yield len(encoding), [part for part in parts if part != self.unknown_literal]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
@@ -151,27 +142,24 @@ def _disarmed(
     """
     # Pre-tokenizers split at spaces or replace them; the noncharacter makes sure that no text
     # matches such a name.
-    names = {text: f"\ufdd0 {text}" for text in literals}
+    names = {text: f"\ufdd0 {text}" for text in filter(None, (*literals, unknown_literal))}
     copy = json.loads(json.dumps(tokenizer))
     copy.update(truncation=None, padding=None, post_processor=None)
     model = copy["model"]
-    if model.get("unk_token") in names:
+    if model.get("unk_token") in literals:
         model["unk_token"] = names[model["unk_token"]]
     for token in copy["added_tokens"]:
-        if token["content"] in names:
+        if token["content"] in literals:
             token.update(content=names[token["content"]], special=True)
     if unknown_literal is not None:
-        names[unknown_literal] = f"\ufdd0 {unknown_literal}"
         others = [token for token in copy["added_tokens"] if token["id"] != unknown_id]
         flags = dict.fromkeys(("single_word", "rstrip", "normalized", "special"), False)
-        copy["added_tokens"] = [
-            *others,
-            {"id": unknown_id, "content": unknown_literal, "lstrip": True, **flags},
-        ]
+        unknown = {"id": unknown_id, "content": unknown_literal, "lstrip": True, **flags}
+        copy["added_tokens"] = [*others, unknown]
 
     def name_of(piece: str, i: int) -> str:
-        unknown = unknown_literal is not None and i == unknown_id
-        return unknown_literal if unknown else names.get(piece, piece)
+        is_unknown = unknown_literal is not None and i == unknown_id
+        return unknown_literal if is_unknown else names.get(piece, piece)
 
     if isinstance(model["vocab"], list):
         model["vocab"] = [[name_of(p, i), score] for i, (p, score) in enumerate(model["vocab"])]

@@ -24,22 +24,17 @@ def word_starts(tokenizer_json: dict) -> "np.ndarray":
     # Here, since the plan imports this module with Snakemake's packages alone.
     import numpy as np
 
-    pieces = pieces_by_id(tokenizer_json)
-    model = tokenizer_json["model"]
+    pieces, model = pieces_by_id(tokenizer_json), tokenizer_json["model"]
     special = {t["content"] for t in tokenizer_json.get("added_tokens", ()) if t.get("special")}
+    steps = json.dumps([tokenizer_json.get(step) for step in ("pre_tokenizer", "decoder")])
+    mark = BYTE_SPACE if '"ByteLevel"' in steps else METASPACE
     if model.get("type") == "WordPiece":
         prefix = model.get("continuing_subword_prefix") or "##"
         starts = [bool(p) and not p.startswith(prefix) for p in pieces]
+    elif mark == BYTE_SPACE or any(p.startswith(mark) for p in pieces):
+        starts = [p.startswith(mark) for p in pieces]
     else:
-        marks = json.dumps(tokenizer_json.get("pre_tokenizer")) + json.dumps(
-            tokenizer_json.get("decoder")
-        )
-        if '"ByteLevel"' in marks:
-            starts = [p.startswith(BYTE_SPACE) for p in pieces]
-        elif any(p.startswith(METASPACE) for p in pieces):
-            starts = [p.startswith(METASPACE) for p in pieces]
-        else:
-            starts = [bool(p) for p in pieces]
+        starts = [bool(p) for p in pieces]
     return np.array([s and p not in special for s, p in zip(starts, pieces, strict=True)], bool)
 
 

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -125,48 +125,33 @@ def _refuse_unknown_text(
     by_choice = _CHARACTERS_A_TOKEN * (1 - section.character_coverage)
     largest = max(_LARGEST_UNKNOWN_SHARE, by_choice)
     if max(of_tokens, of_characters) > largest:
-        causes = " ".join(_causes(encoder, model, parts, section))
         raise MlmError(
             f"The tokenizer reads {of_tokens:.1%} of the tokens and {of_characters:.1%} of the "
-            f"characters of the train split as unknown, more than {largest:.0%}. {causes}"
+            f"characters of the train split as unknown, more than {largest:.0%}. "
+            f"{_cause(encoder, model, parts, section)}"
         )
 
 
-def _causes(
-    encoder: Encoder, model: dict[str, Any], parts: Counter[str], section: Tokenizer
-) -> Iterator[str]:
-    """Yield a sentence for each cause, with what to do."""
-    trained = "tokenizer.kind: unigram or bpe"
+def _cause(encoder: Encoder, model: dict[str, Any], parts: Counter[str], section: Tokenizer) -> str:
+    """Return the most likely cause of unknown `parts`, and what to do."""
+    most = [part for part, _ in parts.most_common(_EXPLAINED_PARTS)]
     longest = model.get("max_input_chars_per_word", 100) if model["type"] == "WordPiece" else None
-    short = [part for part in parts if longest is None or len(part) <= longest]
-    if too_long := sum(parts.values()) - sum(parts[part] for part in short):
-        yield (
+    if longest and 2 * sum(len(part) > longest for part in most) >= len(most):
+        return (
             f"WordPiece reads a word of more than {longest} characters as unknown, and there are "
-            f"{too_long:,} (long stretches without spaces). Set {trained}, which have no limit."
+            "such words. Set tokenizer.kind: unigram or bpe, which have no limit"
         )
-    short = sorted(short, key=lambda part: (-parts[part], part))[:_EXPLAINED_PARTS]
-    if not short:
-        return
-
-    def unknown(texts: list[str]) -> list[str]:
-        return [t for t, (_, some) in zip(texts, encoder.unknown_parts(texts), strict=True) if some]
-
     for form in ("NFC", "NFD"):
-        if 2 * len(unknown([unicodedata.normalize(form, part) for part in short])) < len(short):
-            yield (
+        again = encoder.unknown_parts([unicodedata.normalize(form, part) for part in most])
+        if 2 * sum(bool(unknown) for _, unknown in again) < len(most):
+            return (
                 "Most is known in another Unicode form, in which the vocabulary is: set "
-                f"corpus.filters.normalisation: {form}."
+                f"corpus.filters.normalisation: {form}"
             )
-            return
-    if lacking := unknown(sorted({c for part in short for c in part if not c.isspace()})):
-        words = ", ".join(map(repr, lacking[:10])) + ", …" * (len(lacking) > 10)
-        cause = f"The vocabulary lacks the characters {words}"
-    else:
-        cause = f"The vocabulary lacks pieces of words such as {short[0]!r}"
-    if section.kind == "pretrained":
-        yield f"{cause}: choose a tokenizer made for such text, or train one ({trained})."
-    else:
-        yield (
-            f"{cause}: raise tokenizer.character_coverage, or set tokenizer.byte_fallback: true "
-            "(unigram and bpe)."
-        )
+    remedy = (
+        "Choose a tokenizer made for such text, or train one (tokenizer.kind: unigram or bpe)"
+        if section.kind == "pretrained"
+        else "Raise tokenizer.character_coverage, or set tokenizer.byte_fallback: true (unigram "
+        "and bpe)"
+    )
+    return f"The vocabulary lacks {', '.join(map(repr, most[:10]))}. {remedy}"
