@@ -41,10 +41,10 @@ def descriptions(model: type[Section]) -> dict[str, str]:
     splits = SPLITS[1:] if "test" in model.model_fields else ()
     texts = {split: f"The same for {split}." for split in splits}
     for base in reversed([base for base in model.__mro__ if issubclass(base, Section)]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         for field, text in pairwise(tree.body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[field.target.id] = " ".join(text.value.value.split())
+                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return texts
 
 
@@ -113,7 +113,7 @@ class _Untitled(GenerateJsonSchema):
 
 def schema_yaml() -> str:
     """The text of the JSON schema (draft 2020-12)."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= Configuration.model_json_schema(schema_generator=_Untitled)
     sections = [bare for _, hint, *_ in keys() if is_section(bare := taken_apart(hint)[0])]
     for model in (Configuration, *sections):

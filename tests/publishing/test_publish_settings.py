@@ -43,7 +43,6 @@ def test_every_run_has_a_repository_of_its_own():
     [
         ({"model": "me/model"}, {}, "{run}"),
         ({"model": "me/{run}", "tokenizer": "me/wide"}, {}, "me/wide"),
-        ({"model": "me/m-{run}"}, {"runs": {"a-b": {}, "a--b": RUNS["wide"]}}, "me/m-a--b"),
         ({"model": "me/{run}", "runs": ["bse"]}, {}, "publish.runs"),
         ({"token": "hf_x"}, {}, "publish.token"),
     ],

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tiny_encoder import tiny_config
 
 from mlm.config.families import FAMILIES
-from mlm.config.model import unfit_files
+from mlm.config.model import unfit_encoder
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.checkpoints import Checkpoint, checkpoint_files
@@ -105,9 +105,9 @@ def test_the_files_of_a_checkpoint_are_those_that_its_index_names(published):
     listed = {Path(file).name for file in checkpoint_files(str(place))}
     assert {"first.safetensors", "other.safetensors", "config.json"} < listed
     (place / "tokenizer.json").touch()
-    assert not [*unfit_files(str(place))]
+    assert not [*unfit_encoder(str(place))]
     (place / "other.safetensors").unlink()
-    assert any("other.safetensors" in line for line in unfit_files(str(place)))
+    assert any("other.safetensors" in line for line in unfit_encoder(str(place)))
     with pytest.raises(MlmError, match="lacks other"):
         Checkpoint.read(str(place))
 

@@ -1,4 +1,6 @@
-from mlm.config.chips import GPUS, hosts_of, number_of_chips, replicas_of, target_problem
+import pytest
+
+from mlm.config.chips import GPUS, existing_target, hosts_of, number_of_chips, replicas_of
 from mlm.preflight.artefacts import Target
 from mlm.preflight.compiler import COMPILED
 from mlm.preflight.costs import add_times
@@ -7,13 +9,13 @@ from mlm.preflight.costs import add_times
 def test_grids_of_tpus_and_gpus_of_one_machine_are_accepted():
     names = [name for gpu in GPUS for name in (gpu, f"{gpu}:8")]
     names += ["v3:32x32", "v4:2x2x1", "v4:4x4x8", "v5e:2x4", "v5p:16x16x24", "v6e:16x16"]
-    assert [name for name in names if target_problem(name)] == []
+    assert list(map(existing_target, names)) == names
 
 
 def test_a_misspelt_target_is_told_with_the_nearest():
     for misspelt, nearest in (("v4:2x2", "v4:2x2x1"), ("h100:16", "h100"), ("t4:2x2", "")):
-        assert f"{misspelt!r} is neither a GPU nor" in (problem := target_problem(misspelt))
-        assert f"nearest: {nearest}" in problem
+        with pytest.raises(ValueError, match=f"nearest: {nearest}"):
+            existing_target(misspelt)
 
 
 def test_a_target_counts_its_chips_replicas_and_machines():

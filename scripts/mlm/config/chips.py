@@ -19,7 +19,7 @@ import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -62,10 +62,10 @@ class GpuFacts(ChipFacts):
     ("cores") with their units for float32, threads and bytes of shared memory."""
 
     compute_capability: tuple[int, int] = (0, 0)
-    cores: int = 0
     units_per_core: int = 0
     threads_per_core: int = 0
     shared_bytes_per_core: int = 0
+    cores: int = 0
     l2_bytes: int = 0
     clock_ghz: float = 0.0
     description: str = ""
@@ -84,42 +84,46 @@ TPUS: dict[str, ChipFacts] = {
 }
 
 
-def _gpu(gib: float, rates: tuple[float, float, float], *core) -> GpuFacts:
+def _architecture(capability: tuple[int, int], units: int, threads: int, shared: int) -> dict:
+    """Compute capability, and each multiprocessor's units for float32, threads and shared bytes."""
+    core = {"units_per_core": units, "threads_per_core": threads, "shared_bytes_per_core": shared}
+    return {"compute_capability": capability, **core}
+
+
+_TURING = _architecture((7, 5), 64, 1024, 65_536)
+_AMPERE = _architecture((8, 0), 64, 2048, 167_936)
+_GA102 = _architecture((8, 6), 128, 1536, 102_400)
+_ADA = _architecture((8, 9), 128, 1536, 102_400)
+_HOPPER = _architecture((9, 0), 128, 2048, 233_472)
+_A100, _RTX = (108, 40, 1.41), "NVIDIA GeForce RTX "
+
+
+def _gpu(
+    name: str,
+    gib: float,
+    rates: tuple[float, float, float],
+    architecture: dict[str, Any],
+    chip: tuple[int, int, float],
+) -> GpuFacts:
     """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
-    10^9 a second; `core` are the fields of `GpuFacts` in their order."""
+    10^9 a second; `chip` has its multiprocessors, MiB of the L2 cache and GHz."""
     memory, bf16, float32 = (1e9 * rate for rate in rates)
-    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), 1, float32, *core)
+    cores, l2_mib, clock = chip
+    figures = {"cores": cores, "l2_bytes": l2_mib * 2**20, "clock_ghz": clock, **architecture}
+    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), 1, float32, description=name, **figures)
 
 
-_HOPPER = (9, 0), 132, 128, 2048, 233_472, 50 * 2**20, 1.98
-_AMPERE = (8, 0), 108, 64, 2048, 167_936, 40 * 2**20, 1.41
-_ADA = (8, 9)
 GPUS: dict[str, GpuFacts] = {
-    "h100": _gpu(79.1, (3352, 989_400, 66_900), *_HOPPER, "NVIDIA H100 80GB HBM3"),
-    "h200": _gpu(139.7, (4800, 989_400, 66_900), *_HOPPER, "NVIDIA H200"),
-    "a100-40gb": _gpu(39.3, (1555, 312_000, 19_500), *_AMPERE, "NVIDIA A100-SXM4-40GB"),
-    "a100-80gb": _gpu(79.1, (2039, 312_000, 19_500), *_AMPERE, "NVIDIA A100-SXM4-80GB"),
-    "l40s": _gpu(
-        *(44.3, (864, 362_000, 91_600), _ADA),
-        *(142, 128, 1536, 102_400, 96 * 2**20, 2.52, "NVIDIA L40S"),
-    ),
-    "l4": _gpu(
-        *(22.0, (300, 121_000, 30_300), _ADA),
-        *(58, 128, 1536, 102_400, 48 * 2**20, 2.04, "NVIDIA L4"),
-    ),
-    "rtx4090": _gpu(
-        *(23.6, (1008, 165_200, 82_600), _ADA),
-        *(128, 128, 1536, 102_400, 72 * 2**20, 2.52, "NVIDIA GeForce RTX 4090"),
-    ),
-    "rtx3090": _gpu(
-        *(23.6, (936, 71_000, 35_600), (8, 6)),
-        *(82, 128, 1536, 102_400, 6 * 2**20, 1.695, "NVIDIA GeForce RTX 3090"),
-    ),
+    "h100": _gpu("NVIDIA H100 80GB HBM3", 79.1, (3352, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
+    "h200": _gpu("NVIDIA H200", 139.7, (4800, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
+    "a100-40gb": _gpu("NVIDIA A100-SXM4-40GB", 39.3, (1555, 312_000, 19_500), _AMPERE, _A100),
+    "a100-80gb": _gpu("NVIDIA A100-SXM4-80GB", 79.1, (2039, 312_000, 19_500), _AMPERE, _A100),
+    "l40s": _gpu("NVIDIA L40S", 44.3, (864, 362_000, 91_600), _ADA, (142, 96, 2.52)),
+    "l4": _gpu("NVIDIA L4", 22.0, (300, 121_000, 30_300), _ADA, (58, 48, 2.04)),
+    "rtx4090": _gpu(_RTX + "4090", 23.6, (1008, 165_200, 82_600), _ADA, (128, 72, 2.52)),
+    "rtx3090": _gpu(_RTX + "3090", 23.6, (936, 71_000, 35_600), _GA102, (82, 6, 1.695)),
     # It has no units for bfloat16: those of float32 do the work.
-    "t4": _gpu(
-        *(14.5, (320, 8_100, 8_100), (7, 5)),
-        *(40, 64, 1024, 65_536, 4 * 2**20, 1.59, "Tesla T4"),
-    ),
+    "t4": _gpu("Tesla T4", 14.5, (320, 8_100, 8_100), _TURING, (40, 4, 1.59)),
 }
 
 CHIPS: dict[str, ChipFacts] = {**TPUS, **GPUS}
@@ -157,8 +161,13 @@ def hosts_of(target: str, described: int) -> int:
     return 1 if one_machine else described
 
 
-def target_problem(target: str) -> str | None:
-    """What is wrong with the name of a target, in words; None where it can be compiled for."""
+def _grid(target: str) -> tuple[int, ...]:
+    _, _, grid = target.partition(":")
+    return tuple(int(side) for side in (grid or "1").split("x"))
+
+
+def existing_target(target: str) -> str:
+    """Return `target`. Raises ValueError, in words, if nothing of that name can be compiled for."""
     facts = CHIPS.get(generation_of(target))
     if facts and _NAME.fullmatch(target):
         grid, largest = _grid(target), facts.largest_grid
@@ -166,34 +175,23 @@ def target_problem(target: str) -> str | None:
         # A machine holds 2 × 2 chips of a slice.
         whole = is_gpu(target) or (len(grid) > 1 and grid[0] % 2 == grid[1] % 2 == 0)
         if within and len(grid) == len(largest) and whole:
-            return None
+            return target
     smallest = [f"{g}:{'2x2' if len(f.largest_grid) == 2 else '2x2x1'}" for g, f in TPUS.items()]
     names = target.strip().lower(), [*GPUS, *smallest]
     nearest = ", ".join(difflib.get_close_matches(*names, n=3, cutoff=0.0))
     grids = ", ".join(f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in TPUS.items())
-    return (
+    raise ValueError(
         f"{target!r} is neither a GPU nor a TPU topology; nearest: {nearest}. Accepted are a GPU "
         f"({', '.join(GPUS)}), up to eight on one machine (h100:8), and a TPU generation with its "
         f"grid of chips (v5e:2x4 for v5litepod-8), whose first two sides are even: {grids}"
     )
 
 
-def _grid(target: str) -> tuple[int, ...]:
-    _, _, grid = target.partition(":")
-    return tuple(int(side) for side in (grid or "1").split("x"))
-
-
-def _possible(target: str) -> str:
-    if problem := target_problem(target):
-        raise ValueError(problem)
-    return target
-
-
 class Preflight(Section):
     enabled: bool = False
     """Run the preflight with everything else and show it in the report."""
     targets: Annotated[
-        list[Annotated[Text, AfterValidator(_possible)]], Field(min_length=1), Distinct
+        list[Annotated[Text, AfterValidator(existing_target)]], Field(min_length=1), Distinct
     ] = ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"]
     """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
     in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""

@@ -113,10 +113,9 @@ class Configuration(Section):
         jax_alone = installed_version("jax") and not installed_version("tensorflow")
         if "tensorflow" in engines and jax_alone:
             yield NO_TENSORFLOW
-        for name, run in runs.items():
-            if run.pretraining.continue_from.run is not None:
-                where = f"runs.{name}: pretraining.continue_from."
-                yield from (where + line for line in _wrong_start(name, runs))
+        for name in runs:
+            where = f"runs.{name}: pretraining.continue_from."
+            yield from (where + line for line in _wrong_start(name, runs))
 
     def contradictions(self) -> Iterator[str]:
         for part in ("report", "publish"):
@@ -158,12 +157,8 @@ class Configuration(Section):
                 "have. Set engine: jax, or leave processes out"
             )
         if self.tokenizer.kind != "pretrained":
-            prompts = [*run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)]
-            # Of several words, a replacement may make one token.
-            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements or ()):
-                longest = run.model.of_jobs().longest_sequence(length)
-                prompts += run.evaluation.too_long(longest)
-            yield from (f"evaluation.{line}" for line in prompts)
+            mask = self.tokenizer.special_tokens.mask
+            yield from (f"evaluation.{line}" for line in run.evaluation.unmasked_prompts(mask))
 
     def identical_runs(self) -> Iterator[str]:
         """A line for each group of runs with the same settings, which would train one model."""
@@ -189,7 +184,7 @@ class Configuration(Section):
             for run in self.sections_of_runs().values()
             for path in run.evaluation.minimal_pair_files
         ]
-        if self.finetune.data.source == "csv":
+        if self.finetune.data.source == "csv" and self.finetune.data.file:
             files.append(("finetune.data.file", self.finetune.data.file))
         for key, path in dict.fromkeys(files):
             if problem := wrong_with_file(path):
@@ -204,6 +199,8 @@ def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
     """What is wrong with the run, and its step, that the run `name` continues."""
     starts = {name: run.pretraining.continue_from for name, run in runs.items()}
     start, way = starts[name], [name]
+    if start.run is None:
+        return
     if start.run not in runs:
         yield _no_run("run", start.run, runs)
         return
@@ -230,7 +227,9 @@ def families_of(configuration: Configuration) -> list[str]:
 def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
     """All that the documents of the corpus depend on."""
     corpus = configuration.corpus.of_jobs()
-    judging = {name for one in corpus.all_filters().values() for name in one.decontamination.also}
+    judging = {
+        name for one in corpus.all_filters().values() for name in one.decontamination.also or ()
+    }
     mask = configuration.tokenizer.special_tokens.mask
     evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
     prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]
@@ -256,7 +255,7 @@ def _training(
 ) -> RunConfiguration:
     run, pretraining = runs[name], runs[name].pretraining
     starts = [other.pretraining.continue_from for other in runs.values()]
-    continued = [start.step for start in starts if start.run == name]
+    continued = [start.step for start in starts if start.run == name and start.step]
     keep_steps = sorted({*continued, *pretraining.checkpoint.keep_steps})
     parent = pretraining.continue_from.run
     return RunConfiguration(
@@ -270,6 +269,6 @@ def _training(
         operation=Operation(
             checkpoint=pretraining.checkpoint.model_copy(update={"keep_steps": keep_steps}),
             continue_from=pretraining.continue_from,
-            parent=parent and _training(configuration, runs, parent),
+            parent=_training(configuration, runs, parent) if parent else None,
         ),
     )

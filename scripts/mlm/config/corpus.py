@@ -273,8 +273,9 @@ class CorpusConfiguration(Section):
         """Whether documents are compared with any text."""
         held_out = {"validation", "test"}
         filters = [source.filters.decontamination for source in self.corpus.sources().values()]
-        return any(one.against or set(one.also) - held_out for one in filters) or bool(
-            held_out.intersection(self.corpus.filters.decontamination.also)
+        judging = self.corpus.filters.decontamination.also or ()
+        return bool(held_out.intersection(judging)) or any(
+            one.against or {*(one.also or ())} - held_out for one in filters
         )
 
     def for_reading(self) -> Self:

@@ -43,13 +43,6 @@ class Evaluation(Section):
     (sentence_good, sentence_bad, UID), .tsv with MultiBLiMP's columns (sen, wrong_sen,
     phenomenon)."""
 
-    def too_long(self, positions: int) -> Iterator[str]:
-        """A line for each prompt that cannot fit in the model's `positions`, since a word is a
-        token at least, and two special tokens surround the text."""
-        for prompt in self.prompts:
-            if (tokens := len(prompt.split()) + 2) > positions:
-                yield f"prompts: {prompt!r} has at least {tokens} tokens; shorten it to {positions}"
-
     def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
         for prompt in self.prompts:

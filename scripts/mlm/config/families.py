@@ -129,8 +129,7 @@ class Family:
     @property
     def own_names(self) -> dict[str, str]:
         """The family's names of fields by those that most families give them."""
-        fields = self.fields.values()
-        return {field.common_name: field.name for field in fields if field.common_name}
+        return {f.common_name: f.name for f in self.fields.values() if f.common_name}
 
     def read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The values of `fields`, those of config.json, by `Architecture`'s names."""
@@ -213,10 +212,10 @@ _ESM = _without(_BERT, *("activation", "head_activation", "embedding_dropout", "
 }
 
 
-def _bert_names(prefix: str, head: tuple[str, str, str], **others: str | None) -> Names:
+def _bert_names(prefix: str, head: tuple[str, ...], **others: Any) -> Names:
     """BERT's, with the names of the `head`: dense layer, norm, and bias of the vocabulary."""
     embeddings, attention = f"{prefix}.embeddings", "attention.self."
-    names = {
+    names: dict[str, Any] = {
         "words": f"{embeddings}.word_embeddings",
         "positions": f"{embeddings}.position_embeddings",
         "token_types": f"{embeddings}.token_type_embeddings",
@@ -229,8 +228,7 @@ def _bert_names(prefix: str, head: tuple[str, str, str], **others: str | None) -
         "output": "output.dense",
         "output_norm": "output.LayerNorm",
     }
-    head_dense, head_norm, decoder_bias = head
-    names |= {"head_dense": head_dense, "head_norm": head_norm, "decoder_bias": decoder_bias}
+    names |= zip(("head_dense", "head_norm", "decoder_bias"), head, strict=True)
     return Names(**(names | others))
 
 

@@ -288,7 +288,7 @@ def _sentence(detail: ErrorDetails, way: tuple, model: type[Section]) -> str:
         hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
         return f"{path}: unknown key; {hint}"
     if detail["type"] == "value_error":
-        return f"{path}: {detail['ctx']['error']}"
+        return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
     value = detail["input"]
     bare, hint = _hint(model, way)
     words = expected(hint)

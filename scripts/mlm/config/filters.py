@@ -111,9 +111,9 @@ class QualityRules(Section):
 #: The rules of each publication, with their thresholds.
 SETS: dict[str, dict[str, Any]] = {
     name: {
-        rule: field.json_schema_extra[name]
+        rule: extra[name]
         for rule, field in QualityRules.model_fields.items()
-        if name in (field.json_schema_extra or {})
+        if isinstance(extra := field.json_schema_extra, dict) and name in extra
     }
     for name in ("gopher", "c4")
 }

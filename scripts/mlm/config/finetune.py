@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from mlm.config import fields
-from mlm.config.families import FAMILIES
 from mlm.config.fields import (
     BelowOne,
     Count,
@@ -19,11 +18,8 @@ from mlm.config.fields import (
     Section,
     Text,
     section,
-    unexpanded,
-    unpinned,
 )
-from mlm.config.model import unfit_files
-from mlm.config.model_fields import content_of
+from mlm.config.model import unfit_encoder
 
 #: A published encoder's name in results, one that is a path and none of another row.
 _LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
@@ -107,7 +103,12 @@ class Finetune(Section):
         elif self.task != "regression":
             yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
         for i, place in enumerate(self.also):
-            yield from (f"also[{i}]: {line}" for line in _unfit_encoder(place))
+            yield from (f"also[{i}]: {line}" for line in unfit_encoder(place))
+            if Path(place).is_dir() and not _LABEL.fullmatch(label_of(place)):
+                yield (
+                    f"also[{i}]: {place}: {label_of(place)!r} cannot be its name in tables and "
+                    "paths; name a directory of a to z, A to Z, digits, '_', '-' and '.'"
+                )
         for label, count in Counter(map(label_of, self.also)).items():
             if count > 1:
                 yield f"also: {count} are called {label}; give them directories of other names"
@@ -118,31 +119,3 @@ def label_of(place: str) -> str:
     the first digits of its commit."""
     name, at, commit = place.partition("@")
     return f"{name}@{commit[:8]}" if at and not Path(place).is_dir() else Path(place).name
-
-
-def _unfit_encoder(place: str) -> Iterator[str]:
-    """Why `place` is no published encoder that can be fine-tuned, as far as it is known here."""
-    directory = Path(place)
-    if not directory.is_dir():
-        name, _, commit = place.partition("@")
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-            yield from (f"{place}, no directory here{line}" for line in unpinned("", commit))
-        else:
-            yield (
-                f"{place} is no directory here, and no owner/name@COMMIT of the Hub"
-                f"{unexpanded(place)}"
-            )
-        return
-    if not _LABEL.fullmatch(label_of(place)):
-        yield (
-            f"{place}: {label_of(place)!r} cannot be its name in tables and paths; name a "
-            "directory of a to z, A to Z, digits, '_', '-' and '.', or a link to it"
-        )
-    yield from unfit_files(place)
-    try:
-        family = content_of(f"{place}/config.json")["model_type"]
-    except ValueError as error:
-        yield f"{place}/config.json: {error}"
-        return
-    if family not in FAMILIES:
-        yield f"{place} is of the family {family!r}; expected {', '.join(FAMILIES)}"

@@ -72,7 +72,7 @@ class Initialisation(Section):
 
 
 class Model(Section):
-    family: Literal[*FAMILIES] = "roberta-prelayernorm"
+    family: Literal[*FAMILIES] = "roberta-prelayernorm"  # pyright: ignore[reportInvalidTypeForm]
     """A model_type of transformers."""
     config_file: FilePath | None = None
     """Take the architecture from this config.json, over which only fields of `config` go that
@@ -95,9 +95,10 @@ class Model(Section):
         if self.start_from:
             initialisation = initialisation.model_copy(update={"attention": "standard"})
         # Whether a checkpoint of the Hub is here already changes no job.
-        if self._file and not _is_on_hub(self.start_from):
+        file = f"{self.start_from}/config.json" if self.start_from else self.config_file
+        if file and not (self.start_from and _is_on_hub(self.start_from)):
             with suppress(ValueError):
-                content = content_of(self._file)
+                content = content_of(file)
         return ModelOfRun(
             family=self.family,
             config_file=content,
@@ -105,13 +106,6 @@ class Model(Section):
             start_from=self.start_from,
             initialisation=initialisation,
         )
-
-    @property
-    def _file(self) -> str | None:
-        """The file with the architecture, here or once a checkpoint of the Hub is here."""
-        if _is_on_hub(self.start_from):
-            return f"{cached_snapshot(self.start_from)}/config.json"
-        return f"{self.start_from}/config.json" if self.start_from else self.config_file
 
     def _beside_checkpoint(self, fields: Iterable[str]) -> Iterator[str]:
         """A line for each setting beside `start_from` that it decides, or that it cannot have."""
@@ -125,46 +119,30 @@ class Model(Section):
 
     def contradictions_at(self, sequence_length: int) -> Iterator[str]:
         """A line for each setting that does not suit the others, or sequences of that length."""
-        model, file, where = self.of_jobs(), self._file, "family"
-        on_hub = _is_on_hub(self.start_from)
+        model = self.of_jobs()
+        stored = model.architecture()
         for name in (name for name in _SET_BY_THE_WORKFLOW if name in model.config):
             yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
         if self.start_from:
             yield from self._beside_checkpoint(model.config)
-        if on_hub and hub_id(self.start_from) is None:
-            yield (
-                f"start_from: {self.start_from!r} is no directory here, nor owner/name@COMMIT, a "
-                "checkpoint of the Hub with the 40 hexadecimal digits of a commit"
-                f"{unexpanded(self.start_from)}"
-            )
-        if on_hub and not model.architecture():
-            return
-        if file:
-            where = f"{'start_from' if self.start_from else 'config_file'}: {file}"
-            try:
-                content = content_of(file)
-            except ValueError as error:
-                yield f"{where}: {error}; a config.json of transformers is expected"
-                return
-            if self.start_from and not on_hub:
-                yield from (f"start_from: {line}" for line in unfit_files(self.start_from))
-            if self.start_from and content.get("tie_word_embeddings") is False:
+            yield from (f"start_from: {line}" for line in unfit_encoder(self.start_from))
+            if stored.get("tie_word_embeddings") is False:
                 yield (
-                    f"{where}: tie_word_embeddings is false, which it is in no model that is "
-                    "trained here; choose another checkpoint"
+                    f"start_from: {self.start_from}: tie_word_embeddings is false, which it is in "
+                    "no model that is trained here; choose another checkpoint"
                 )
-            family = content["model_type"]
-            if self.config_file and "family" in self.model_fields_set and self.family != family:
+        elif self.config_file:
+            yield from (f"config_file: {line}" for line in _unfit_architecture(self.config_file))
+            family = stored.get("model_type", self.family)
+            if "family" in self.model_fields_set and self.family != family:
                 yield (
                     f"family: {self.family} is set, but the model_type of {self.config_file} is "
                     f"{family}; leave family out, or set it to {family}"
                 )
-        if reason := unfit_family(model.model_type):
-            yield f"{where}: {reason}"
-        elif wrong := [*model.field_problems()]:
-            yield from wrong
-        else:
-            yield from model.unfit_sizes(sequence_length)
+        is_known = stored or not (self.start_from or self.config_file)
+        if is_known and model.model_type in FAMILIES:
+            problems = [*model.field_problems()]
+            yield from problems or model.unfit_sizes(sequence_length)
 
 
 class ModelOfRun(Section):
@@ -180,7 +158,7 @@ class ModelOfRun(Section):
     def architecture(self) -> dict[str, Any]:
         """The content of the config file, or of a checkpoint's of the Hub that is here; empty
         without one."""
-        if self.config_file is None and _is_on_hub(self.start_from):
+        if self.config_file is None and self.start_from and _is_on_hub(self.start_from):
             with suppress(ValueError):
                 return content_of(f"{cached_snapshot(self.start_from)}/config.json")
         return self.config_file or {}
@@ -196,21 +174,13 @@ class ModelOfRun(Section):
 
     def field_problems(self) -> Iterator[str]:
         """A line for each field, of `config` or the file, that the network does not have in this
-        form. What a published checkpoint says beside its network is ignored."""
+        form. Other fields of a file are ignored: files of transformers have dozens of them."""
         stored, family = self.architecture(), self.model_type
         for line in unknown_fields(self.config, family):
             yield f"config.{line} (null leaves out one that config.yaml sets)"
-        if not self.start_from:
-            for line in unknown_fields(stored, family):
-                yield f"config_file: {line}. Take it out of the file"
         required = {} if stored else FAMILIES[family].required_fields
         for line in field_problems({**required, **self.fields()}, family):
             yield f"config.{line}"
-
-    def longest_sequence(self, sequence_length: int) -> int:
-        """At most so many tokens fit into the model."""
-        positions = self.fields().get("max_position_embeddings")
-        return positions if type(positions) is int else sequence_length
 
     def unfit_sizes(self, sequence_length: int) -> Iterator[str]:
         """A line for each size that does not suit the others, or sequences of that length."""
@@ -232,8 +202,8 @@ class ModelOfRun(Section):
             )
 
 
-def _is_on_hub(start_from: str | None) -> bool:
-    return bool(start_from) and not os.path.exists(start_from)
+def _is_on_hub(place: str) -> bool:
+    return not os.path.exists(place)
 
 
 def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
@@ -257,9 +227,17 @@ def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
     return f"neighbour_heads needs {need}. Set standard"
 
 
-def unfit_files(place: str) -> Iterator[str]:
-    """Why the files in directory `place` are no published encoder, beside its architecture."""
-    directory = Path(place)
+def unfit_encoder(place: str) -> Iterator[str]:
+    """Why `place` is no published encoder, as far as it is known here: of the Hub, its name."""
+    if _is_on_hub(place):
+        if hub_id(place) is None:
+            yield (
+                f"{place!r} is no directory here, nor owner/name@COMMIT, a checkpoint of the Hub "
+                f"with the 40 hexadecimal digits of a commit{unexpanded(place)}"
+            )
+        return
+    directory, file = Path(place), f"{place}/config.json"
+    yield from _unfit_architecture(file)
     if Path("results").resolve() in directory.resolve().parents:
         yield (
             f"{place} is a result of this directory, which a run may replace. Copy it elsewhere, "
@@ -267,13 +245,23 @@ def unfit_files(place: str) -> Iterator[str]:
         )
     if not (directory / "tokenizer.json").is_file():
         yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
+    with suppress(ValueError):
+        if content_of(file).get("auto_map"):
+            yield f"{place} brings its own code (auto_map in config.json), which is never run"
     try:
         weight_files(directory)
     except ValueError as error:
         yield f"{place} {error}"
-    with suppress(ValueError):
-        if content_of(f"{place}/config.json").get("auto_map"):
-            yield f"{place} brings its own code (auto_map in config.json), which is never run"
+
+
+def _unfit_architecture(file: str) -> Iterator[str]:
+    """Why the config.json `file` is none of a model that is trained here."""
+    try:
+        reason = unfit_family(content_of(file)["model_type"])
+    except ValueError as error:
+        reason = f"{error}; a config.json of transformers is expected"
+    if reason:
+        yield f"{file}: {reason}"
 
 
 def weight_files(directory: Path) -> list[str]:

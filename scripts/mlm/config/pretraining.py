@@ -47,7 +47,7 @@ OPTIMIZERS = {
 class Optimizer(Section):
     """An optimizer with the lengths of its schedule in steps."""
 
-    name: Literal[*OPTIMIZERS] = "muon"
+    name: Literal[*OPTIMIZERS] = "muon"  # pyright: ignore[reportInvalidTypeForm]
     """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
     learning_rate: Positive = 0.006
     """Peak learning rate, shared by Muon and its AdamW."""
@@ -128,9 +128,9 @@ class OptimizerSection(Optimizer):
         warmup, decay = self.warmup_steps, self.decay_steps
         if warmup is None:
             warmup = math.ceil(self.warmup_ratio * schedule)
-        if decay is None and self.decay_ratio is None:
-            decay = max(schedule - warmup, 0)
-        return warmup, math.ceil(self.decay_ratio * schedule) if decay is None else decay
+        if decay is None and self.decay_ratio is not None:
+            decay = math.ceil(self.decay_ratio * schedule)
+        return warmup, max(schedule - warmup, 0) if decay is None else decay
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Recipe(Section):
             return self.steps
         if self.epochs:
             return max(1, math.ceil(self.epochs * samples / batch))
-        return max(1, math.ceil(self.tokens / (batch * sequence_length)))
+        return max(1, math.ceil((self.tokens or 0) / (batch * sequence_length)))
 
     def contradictions(self) -> Iterator[str]:
         if engine_for(self.engine) == "jax" and self.steps_per_execution != 1:
@@ -280,7 +280,7 @@ class Pretraining(Recipe):
                 "continue_from: run and step go together; found "
                 f"run: {start.run}, step: {start.step}"
             )
-        elif start.run and self.steps and start.step >= self.steps:
+        elif start.step and self.steps and start.step >= self.steps:
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
 
 

@@ -1,6 +1,7 @@
 """Section `publish`: what goes to the Hugging Face Hub, when asked."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
@@ -23,6 +24,11 @@ def _repository(name: str) -> str:
     return name
 
 
+def _repository_of_runs(name: str) -> str:
+    _repository(name.replace(RUN, "run"))
+    return name
+
+
 Repository = Annotated[Text, AfterValidator(_repository)]
 
 
@@ -31,7 +37,7 @@ class Publish(Section):
     """Repository, owner/name, of the tokenizer; null: not published."""
     dataset: Repository | None = None
     """Repository of the shards as a dataset (token ids, no text); null: not published."""
-    model: Text | None = None
+    model: Annotated[Text, AfterValidator(_repository_of_runs)] | None = None
     """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
     """Runs whose models are published; null: all."""
@@ -45,20 +51,11 @@ class Publish(Section):
     """Origin of the text on the cards, in words; null: what corpus.source says."""
 
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
-        """A line for each repository that two things would go to, or that a run's name spoils."""
-        taken = {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
-        for run in self.runs_of(runs):
-            name = self.of_model(run).model
-            try:
-                _repository(name)
-            except ValueError as error:
-                yield f"model: {error}"
-            if name in taken:
-                yield (
-                    f"model: {taken[name]} and the model of run {run} would both go to {name}. Put "
-                    f"{RUN} into the name, or choose another"
-                )
-            taken.setdefault(name, f"the model of run {run}")
+        """A line for each repository that two things would go to."""
+        names = [self.tokenizer, *(self.of_model(run).model for run in self.runs_of(runs))]
+        for name, count in Counter(filter(None, names)).items():
+            if count > 1:
+                yield f"model: {count} things would go to {name}; put {RUN} into the name"
 
     @property
     def kinds(self) -> list[str]:

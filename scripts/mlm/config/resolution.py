@@ -16,6 +16,11 @@ from mlm.config.configuration import Configuration, Overrides
 from mlm.config.fields import checked, differing, merged
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
+try:
+    from yaml import CSafeLoader as SafeLoader
+except ImportError:
+    from yaml import SafeLoader
+
 #: Sections that all runs of a working directory share.
 _SHARED = ("corpus", "tokenizer", "shards")
 _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -111,7 +116,7 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
     return content
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _Loader(SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
     """Refuses keys that YAML takes silently for something else: one that a section sets twice, of
     which the last counts, and `no`, which is false."""
 
@@ -135,9 +140,10 @@ def _read_yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
-        line = (error.problem_mark or error.context_mark).line + 1
+        mark = error.problem_mark or error.context_mark
         problem = " ".join(filter(None, (error.context, error.problem)))
-        raise MlmError(f"{where}, line {line}: not valid YAML: {problem}") from None
+        line = f", line {mark.line + 1}" if mark else ""
+        raise MlmError(f"{where}{line}: not valid YAML: {problem}") from None
     except (ValueError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise MlmError(f"{where}: not valid YAML ({problem})") from None

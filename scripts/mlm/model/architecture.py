@@ -5,13 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mlm.config.families import FAMILIES, Family, Names
-from mlm.config.model_fields import in_numbers, unbuilt_fields
+from mlm.config.model_fields import field_problems, in_numbers
 from mlm.foundations.errors import ConfigError
-
-#: Sizes that are whole numbers of 1 or more.
-_COUNTS = {
-    *("vocabulary", "width", "layers", "heads", "inner", "embedding", "global_every", "window"),
-}
 
 
 @dataclass(frozen=True)
@@ -71,14 +66,8 @@ class Architecture:
         fields, values = FAMILIES[family].fields, FAMILIES[family].read(config)
         if missing := [fields[own].name for own, value in values.items() if value is None]:
             raise ConfigError([f"{name}: missing, expected a whole number" for name in missing])
-        problems = [*unbuilt_fields(config, family)]
-        problems += [
-            f"{fields[name].name}: found {values[name]!r}, expected a whole number of 1 or more"
-            for name in values.keys() & _COUNTS
-            if type(values[name]) is not int or values[name] < 1
-        ]
-        if problems:
-            raise ConfigError(sorted(problems))
+        if problems := sorted(field_problems(config, family)):
+            raise ConfigError(problems)
         architecture = cls(family=family, **({"embedding": values["width"]} | values))
         wide = architecture.width // architecture.heads
         if architecture.thetas and wide % 2:
