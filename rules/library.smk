@@ -53,5 +53,3 @@ if not HERE.is_local:
     os.environ.update(environment.child_environment(BASE / "scripts" / "jobs"))
 with errors_in_words():
     snakemake_session.begin(workflow, logger)
-# SIGINT ends the jobs as well, through Snakemake alone.
-shell.prefix("set -euo pipefail; trap '' INT; ")

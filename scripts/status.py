@@ -2,23 +2,35 @@
 
     .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
 
-Takes the options and targets that would be given to snakemake.
+Takes the options and targets that would be given to snakemake. A dry run of it prints changed
+parameters whole, 114 lines for a new learning rate. Here old and new are compared key by key.
 """
 
 import argparse
+import ast
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from mlm.config.configuration import Configuration
 from mlm.config.resolution import read_overlay
 from mlm.foundations.command import run_command
+from mlm.foundations.digests import ABSENT, differing_leaves
 from mlm.foundations.errors import MlmError, printable
-from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
+
+_PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
+#: Of a module's meaning or a file: see mlm.foundations.digests.
+_DIGEST = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}|\d+ bytes of \d+")
+#: Where one of Snakemake's reasons ends and the next begins.
+_NEXT_REASON = re.compile(
+    r"; (?=Missing |Incomplete |Updated |Set of |Input files |Code |Software |Params )"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +38,39 @@ def main(arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
         print(__doc__)
         return 0
-    options, others = own_options(arguments)
+    check_arguments(arguments)
+    cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
+    ran = subprocess.run(
+        [*command, "--dry-run", *cores, *arguments],
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if ran.returncode:
+        sys.stderr.write(ran.stdout + ran.stderr)
+        return ran.returncode
+    printed = ran.stdout + ran.stderr
+    if planned := stages(printed, Configuration().model_dump()):
+        for (rule, *reasons), jobs in planned.items():
+            of_one = f" [{jobs[0]}]" if jobs[0] else ""
+            which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one
+            print(printable(f"{rule}{which}: {'; '.join(reasons)}"))
+    elif "Nothing to be done" in printed:
+        print("Nothing to be done: every result is up to date.")
+    else:  # the answer to another question, such as --summary
+        sys.stdout.write(ran.stdout)
+        sys.stderr.write(ran.stderr)
+    return 0
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Raise MlmError for arguments of snakemake in which it finds errors without saying where."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--directory", "-d", default=".")
+    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
+    options, others = parser.parse_known_args(arguments)
     for before, argument in pairwise(["", *others]):
         # An option may have one value.
         is_value = before.startswith("-") and "=" not in before
@@ -43,39 +87,86 @@ def main(arguments: list[str]) -> int:
         )
     for file in options.configfile:
         read_overlay(Path(file))
-    cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
-    ran = subprocess.run(
-        [*command, "--dry-run", *cores, *arguments],
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if ran.returncode:
-        sys.stderr.write(ran.stdout + ran.stderr)
-        return ran.returncode
-    printed = ran.stdout + ran.stderr
-    if planned := stages(planned_jobs(printed), Configuration().model_dump()):
-        for (rule, *reasons), jobs in planned.items():
-            of_one = f" [{jobs[0]}]" if jobs[0] else ""
-            which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one
-            print(printable(f"{rule}{which}: {'; '.join(reasons)}"))
-    elif "Nothing to be done" in printed:
-        print("Nothing to be done: every result is up to date.")
-    else:  # the answer to another question, such as --summary
-        sys.stdout.write(ran.stdout)
-        sys.stderr.write(ran.stderr)
-    return 0
 
 
-def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options of snakemake that matter here: where the results are, and the overlays, in which
-    Snakemake finds errors without saying where; and all other arguments."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--directory", "-d", default=".")
-    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
-    return parser.parse_known_args(arguments)
+def stages(dry_run: str, config: dict) -> dict[tuple[str, ...], list[str]]:
+    """Return the wildcards of the jobs that `snakemake --dry-run` printed, by rule and reasons in
+    words. A changed key is looked up in `config`, resolved."""
+    gathered: dict[tuple[str, ...], list[str]] = {}
+    for job in re.split(r"^(?:local)?(?:rule|checkpoint) ", dry_run, flags=re.M)[1:]:
+        rule = job.partition(":")[0]
+        fields = dict(re.findall(r"^    (reason|wildcards): (.*)", job, re.M))
+        if rule != "all":
+            reasons = reasons_in_words(fields.get("reason", ""), config)
+            gathered.setdefault((rule, *reasons), []).append(fields.get("wildcards", ""))
+    return gathered
+
+
+def reasons_in_words(reason: str, config: dict) -> list[str]:
+    """Return one sentence for each thing that Snakemake's `reason` names."""
+    words = []
+    for text in _NEXT_REASON.split(reason.strip()):
+        kind, _, rest = text.partition(": ")
+        paths = sorted(path.strip() for path in rest.split(","))
+        match kind.split(" ")[0]:
+            case "Params":
+                words += _changed_params(text, config)
+            case "Updated":
+                words += [f"{path} changed" for path in paths]
+            case "Input":
+                words.append(f"follows from {', '.join(sorted(set(map(_stage_of, paths))))}")
+            case "Missing":
+                brief = f"{paths[0]} and {len(paths) - 1} more"
+                words.append(f"{' and '.join(paths) if len(paths) <= 2 else brief} not made yet")
+            case _:
+                words.append(text[:1].lower() + text[1:])
+    return words
+
+
+def _stage_of(path: str) -> str:
+    """Return the stage that makes `path`: `tokenizer` for results/tokenizer/x.json, and so on."""
+    parts = path.split("/")
+    if parts[:2] == ["results", "runs"] and len(parts) > 3:
+        name = parts[3].split(".")[0]
+        return "pretrain" if name in ("model", "trained") else name
+    return parts[1].split(".")[0] if parts[0] == "results" and len(parts) > 1 else path
+
+
+def _changed_params(text: str, config: dict) -> list[str]:
+    try:
+        before, now = (
+            [] if part.startswith("<nothing") else list(ast.literal_eval(f"[{part}]"))
+            for part in _PARAMS.search(text).groups()
+        )
+    except (AttributeError, ValueError, SyntaxError):
+        return ["its parameters changed"]
+    lines = []
+    for old in before:
+        # The new value with the most keys in common.
+        new = max(now, key=lambda value: len(_keys(old) & _keys(value)), default=ABSENT)
+        if isinstance(old, dict) and isinstance(new, dict):
+            # The section of the configuration that has all these keys.
+            sections = (name for name, keys in config.items() if new.keys() <= _keys(keys))
+            section = next(sections, "") if new else ""
+            for keys, *values in differing_leaves(old, new):
+                if all(value == ABSENT or _DIGEST.fullmatch(str(value)) for value in values):
+                    lines.append(f"{keys[-1]} changed")
+                else:
+                    name = ".".join(filter(None, (section, *keys)))
+                    lines.append(f"{name} changed {' → '.join(map(_shown, values))}")
+        else:
+            lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
+    # Two params of a rule may hold the same setting.
+    return list(dict.fromkeys(lines)) or ["its parameters changed"]
+
+
+def _keys(value: Any) -> set:
+    return set(value) if isinstance(value, dict) else {type(value)}
+
+
+def _shown(value: Any) -> str:
+    text = value if value == ABSENT else repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 if __name__ == "__main__":

@@ -6,21 +6,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mlm.foundations.environment import check_environment
-from mlm.foundations.errors import MlmError
-from mlm.foundations.job import Done, begin, run
-from mlm.foundations.terminal import end_by_signals
+from mlm.foundations.job import Done, Job
 
 __all__ = ["Done", "limit_tokenizer_threads", "run_as_job"]
 
-# Before the imports that take seconds.
-end_by_signals()
-try:
-    check_environment()
-except MlmError as error:
-    sys.exit(f"\nError: {error}\n")
-if _job := vars(sys.modules["__main__"]).get("snakemake"):
-    begin(_job)
+_snakemake = vars(sys.modules["__main__"]).get("snakemake")
+_job = Job(_snakemake) if _snakemake else None
+if _job:
+    # Before the imports that take seconds.
+    _job.begin()
 
 
 def limit_tokenizer_threads(count):
@@ -30,13 +24,12 @@ def limit_tokenizer_threads(count):
 
 
 def run_as_job(*rules, unread=()):
-    """Decorates the function of an adapter that Snakemake runs for `rules`, with `unread` as `run`
-    has it. An edit of it reruns those rules alone."""
+    """Decorates the function of an adapter that Snakemake runs for `rules`, with `unread` as
+    `Job.run` has it. An edit of it reruns those rules alone."""
 
     def decorated(main):
-        job = main.__globals__.get("snakemake")
-        if main.__module__ == "__main__" and job and job.rule in rules:
-            run(main, job, unread)
+        if _job and main.__module__ == "__main__" and _snakemake.rule in rules:
+            _job.run(main, unread)
         return main
 
     return decorated

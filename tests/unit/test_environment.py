@@ -9,10 +9,10 @@ import pytest
 from loaded_script import loaded
 from tests.conftest import ended, refusal
 
-from mlm.foundations import environment, working_directory
+from mlm.foundations import environment, snakemake_session
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
-from mlm.foundations.working_directory import check_dates, check_place
+from mlm.foundations.snakemake_session import check_dates, check_place
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,14 +60,14 @@ def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
 def test_a_place_that_cannot_be_filled_is_told_before_anything_is_begun(tmp_path, monkeypatch):
     results = tmp_path / "results"
     with monkeypatch.context() as patch, pytest.raises(MlmError, match="MB of free disk space"):
-        patch.setattr(working_directory, "LEAST_FREE_BYTES", 10**18)
+        patch.setattr(snakemake_session, "LEAST_FREE_BYTES", 10**18)
         check_place(tmp_path)
     assert not list(tmp_path.iterdir())
     results.symlink_to("scratch")
-    with pytest.raises(MlmError, match="results is a link to scratch, where nothing is"):
+    with pytest.raises(MlmError, match="results is a file, or a link to nothing"):
         check_place(tmp_path)
     (tmp_path / "scratch").touch()
-    with pytest.raises(MlmError, match="results is a file; a directory is expected"):
+    with pytest.raises(MlmError, match="results is a file, or a link to nothing"):
         check_place(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     results.unlink()

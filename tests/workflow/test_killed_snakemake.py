@@ -26,13 +26,10 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
         job = psutil.Process(first.pid).children(recursive=True)
         for process in job:
             process.suspend()
-        assert "LockException" in start(project, *COMMAND, log="beside").finished(status=1)
+        assert "Another run is at work" in start(project, *COMMAND, log="beside").finished(status=1)
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
-    assert list(tmp_path.glob(".snakemake/locks/*"))
-    start(project, *COMMAND, "--dry-run", log="dry-run").finished()
-    assert list(tmp_path.glob(".snakemake/locks/*"))
 
     again = start(project, *COMMAND, log="again")
     try:
@@ -40,6 +37,5 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     finally:
         for process in job:
             process.resume()
-    said = again.finished()
-    assert said.count("A run that was killed had left this directory locked") == 1
+    again.finished()
     assert (tmp_path / TARGET).exists() and not list(tmp_path.glob("results/corpus/.*"))

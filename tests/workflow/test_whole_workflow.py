@@ -106,8 +106,8 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
     assert "Error in rule corpus: " in ran.stdout and place in ran.stdout
     # Nothing follows but where to read on.
     log = "logs/corpus/corpus.log"
-    end = ran.stdout.split("Error in rule corpus: ")[1].split("\n\n")[1]
-    assert re.fullmatch(f"Failed: corpus, log: {log}\nComplete log.+\nElapsed time.+\n", end), end
+    end = ran.stdout.split("Error in rule corpus: ")[1].split("\n", 1)[1]
+    assert re.fullmatch(f"Its log: {log}\n\nComplete log.+\nElapsed time.+\n", end), end
     assert place in (tmp_path / log).read_text(encoding="utf-8")
     assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
 

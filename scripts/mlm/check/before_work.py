@@ -6,7 +6,7 @@ from typing import Any
 
 from mlm.evaluation.pair_files import read_pair_files
 from mlm.foundations.environment import check_environment
-from mlm.foundations.working_directory import check_dates
+from mlm.foundations.snakemake_session import check_dates
 from mlm.preflight.compiler import require_compilers
 from mlm.publishing.secrecy import token_from_environment
 

@@ -7,6 +7,7 @@ believes that the bucket still holds the same; and it takes every object that is
 inputs as done, whoever made it.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -35,6 +36,7 @@ _NOTES = Path(".snakemake/metadata")
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
 
+#: From the path of a result to the params with which a job would make it now; None if none would.
 Params = Callable[[str], Mapping[str, Any] | None]
 
 
@@ -64,7 +66,7 @@ def refuse_unusable(
         check = ResultCheck(check_bucket(bucket, results, params_of))
     else:
         check = check_results([*results, *on_request], params_of, memory)
-        if not check.problems and not check.changed:
+        if not check.problems and not check.changed and not any(_NOTES.glob("*")):
             give_copies_one_date()
     if check.problems:
         raise MlmError("\n".join(["Results that cannot be used:", *check.problems]))
@@ -92,10 +94,11 @@ def check_backend(name: str) -> None:
 
 
 def check_results(results: Iterable[str], params_of: Params, memory: FileMemory) -> ResultCheck:
-    """Check each artefact among `results` against its record and its record against the rest.
+    """Check each artefact among `results`, all that the configuration asks for, against its record
+    and its record against the rest; `memory` remembers the digests of files.
 
-    `results` are the paths of all that the configuration asks for, `params_of` gives the params
-    with which a job would make a path now, and `memory` remembers the digests of files.
+    A record of other settings, code or inputs than today's is a problem only if Snakemake would not
+    see it: if its note is missing, or is on another version of the result.
     """
 
     def differs(path: str, sha256: str) -> bool:
@@ -104,8 +107,8 @@ def check_results(results: Iterable[str], params_of: Params, memory: FileMemory)
         return is_read_here and memory.value("result", path, result_sha256) != sha256
 
     check, damaged = ResultCheck(), {}
-    for path in sorted(set(results)):
-        if not (is_artefact(path) and Path(path).is_file()):
+    for path in sorted(set(filter(is_artefact, results))):
+        if not Path(path).is_file():
             continue
         try:
             record = memory.value("record", path, lambda p: asdict(made_from(p)))
@@ -120,11 +123,18 @@ def check_results(results: Iterable[str], params_of: Params, memory: FileMemory)
         }
         note, params = _note(path), params_of(path)
         if params is not None and record["settings"]:
-            check.problems += _of_other_settings(path, record["settings"], params, note)
+            today = settings_digests(params).items()
+            differing = sorted({name for name, _ in today ^ record["settings"].items()})
+            noted = note.get("params")
+            if differing and (noted is None or set(noted) == set(map(repr, params.values()))):
+                check.problems.append(
+                    f"{path} was made with another {', '.join(differing)} than is asked for now, "
+                    f"and Snakemake's notes in .snakemake are not on this version. {remedy(path)}. "
+                    "Or keep these results and run in another directory (snakemake --directory)"
+                )
         for other, sha256 in sorted(record["inputs"].items()):
             if differs(other, sha256):
                 check.changed.append((other, path))
-                # As the note says: then the note is on another version of `path`.
                 noted = (note.get("input_checksums") or {}).get(other)
                 if noted == f"sha256:{memory.sha256(other)}":
                     check.problems.append(
@@ -141,42 +151,19 @@ def is_no_newer(path: str, other: str) -> bool:
 
 
 def give_copies_one_date() -> None:
-    """Without any note of Snakemake's, give all results the date of the oldest, and so their
-    benchmarks below logs/, by which Snakemake goes as well.
-
-    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs.
-    """
-    if any(_NOTES.glob("*")):
-        return
+    """Give results and benchmarks, by which Snakemake goes as well, the date of the oldest. A copy
+    has the dates of the copying, and Snakemake makes again what is older than its inputs."""
     files = [f for place in ("results", "logs") for f in Path(place).rglob("*") if f.is_file()]
     oldest = min((os.stat(file).st_mtime_ns for file in files), default=0)
     for file in files:
         os.utime(file, ns=(oldest, oldest))
 
 
-def _of_other_settings(
-    path: str, recorded: Mapping[str, str], params: Mapping[str, Any], note: Mapping[str, Any]
-) -> list[str]:
-    """A sentence if `path` is of other settings or code, and Snakemake would take it as done: it
-    has no `note` on it, or one that names today's params, on another version of `path`."""
-    differing = sorted({name for name, _ in settings_digests(params).items() ^ recorded.items()})
-    noted = note.get("params")
-    if not differing or (noted is not None and set(noted) != set(map(repr, params.values()))):
-        return []
-    return [
-        f"{path} was made with another {', '.join(differing)} than is asked for now, and "
-        f"Snakemake's notes in .snakemake are not on this version. {remedy(path)}. Or keep these "
-        "results and run in another directory (snakemake --directory)"
-    ]
-
-
 def _note(path: str) -> dict[str, Any]:
-    """Snakemake's note on the job that made `path`; empty if it has none."""
-    try:
-        note = json.loads((_NOTES / urlsafe_b64encode(path.encode()).decode()).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
+    """Return Snakemake's note on the job that made `path`; empty if it has none."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads((_NOTES / urlsafe_b64encode(path.encode()).decode()).read_bytes()))
+    return {}
 
 
 def forget_removed(folder: str) -> None:
@@ -192,7 +179,7 @@ def forget_removed(folder: str) -> None:
 
 
 def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> Params:
-    """A function from a result's path to the `compared` params of the job that makes it.
+    """Return a function from a result's path to the `compared` params of the job that makes it.
 
     None for a result that is not among `wanted`. `made` has, for each output of each rule, a
     regular expression for its path and the rule's params, some of which are functions of the
@@ -211,7 +198,7 @@ def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> 
 
 
 def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
-    """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none."""
+    """Return the bucket's name in gs://bucket/folder, and `folder/`, empty if there is none."""
     if not (parts := re.fullmatch(r"gc?s://([^/]+)/*(.*?)/*", prefix or "")):
         raise MlmError(
             f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, "
@@ -220,16 +207,20 @@ def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
     return parts[1], f"{parts[2]}/" if parts[2] else ""
 
 
-def objects_below(prefix: str | None) -> dict[str, Any]:
-    """The objects of results below the bucket's `prefix`, by their paths from results/ on. MlmError
-    if there is no such bucket, which the storage plugin would make, or it may not be used."""
-    name, folder = bucket_and_folder(prefix)
+def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
+    """Return the problems of the artefacts below the bucket's `prefix`; see `check_results`.
+
+    Fetched copies that differ from what the bucket holds now are removed, so that they are
+    fetched anew. Raises MlmError if there is no such bucket, which the storage plugin would make,
+    or it may not be used.
+    """
     from google.cloud import storage
 
+    name, folder = bucket_and_folder(prefix)
     try:
         options = {"prefix": f"{folder}results/", "timeout": 30, "retry": None}
         blobs = storage.Client().list_blobs(name, **options)
-        return {blob.name.removeprefix(folder): blob for blob in blobs}
+        objects = {blob.name.removeprefix(folder): blob for blob in blobs}
     except Exception as error:  # The libraries below have no base class in common.
         raise MlmError(
             f"gs://{name}: cannot be used from here ({type(error).__name__}: {error}). Check the "
@@ -237,15 +228,6 @@ def objects_below(prefix: str | None) -> dict[str, Any]:
             "application-default login); docs/cluster.md shows how to create a bucket and which "
             "roles are needed. Then run the same command again: what is done stays done"
         ) from error
-
-
-def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
-    """The problems of the artefacts below the bucket's `prefix`; see `check_results`.
-
-    Fetched copies that differ from what the bucket holds now are removed, so that they are
-    fetched anew.
-    """
-    objects, (name, folder) = objects_below(prefix), bucket_and_folder(prefix)
     _forget_outdated(_FETCHED / name / folder, objects)
     artefacts = [path for path in results if is_artefact(path) and path in objects]
 
@@ -271,14 +253,9 @@ def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list
 
 
 def _forget_outdated(fetched: Path, objects: Mapping[str, Any]) -> None:
-    import google_crc32c
-
     for file in filter(Path.is_file, (fetched / "results").rglob("*")):
         blob = objects.get(file.relative_to(fetched).as_posix())
-        checksum = google_crc32c.Checksum()
         with open(file, "rb") as handle:
-            for _ in checksum.consume(handle, 1 << 20):
-                pass
-        # As Google Cloud Storage writes it: base64 of the big-endian bytes.
-        if blob is None or blob.crc32c != b64encode(checksum.digest()).decode("ascii"):
+            md5 = hashlib.file_digest(handle, "md5").digest()
+        if blob is None or blob.md5_hash != b64encode(md5).decode():
             file.unlink()
