@@ -79,8 +79,6 @@ use rule corpus_write as corpus_read with:
         test=temp("results/corpus/parts/{parts}/read-{part}.test"),
     log:
         "logs/corpus_read/{parts}-{part}.log",
-    benchmark:
-        "logs/benchmarks/corpus_read/{parts}-{part}.tsv"
     params:
         part=lambda w: asdict(PARTS[int(w.part)]),
         files=lambda w: identities(PARTS[int(w.part)].paths + FILTER_FILES),
@@ -97,9 +95,6 @@ use rule corpus_write as corpus_deduplicate with:
         removed=temp("results/corpus/parts/{parts}/removed.verdicts"),
     log:
         "logs/corpus_deduplicate/{parts}.log",
-    resources:
-        mem_mb=1000,
-        runtime=120,
     params:
         deduplicate=FILTERS.deduplicate,
         remove_leakage=FILTERS.remove_leakage,
@@ -124,8 +119,6 @@ if COMPARED:
             },
         log:
             "logs/corpus_compare/{parts}-{part}.log",
-        benchmark:
-            "logs/benchmarks/corpus_compare/{parts}-{part}.tsv"
         resources:
             mem_mb=1500,
             runtime=240,
@@ -166,14 +159,9 @@ use rule corpus_write as corpus_counts with:
         counted=all_written("groups", "shared"),
         files=all_written("parquet"),
     output:
-        train=temp("results/corpus/parts/train.json"),
-        validation=temp("results/corpus/parts/validation.json"),
-        test=temp("results/corpus/parts/test.json"),
+        **{split: temp(f"results/corpus/parts/{split}.json") for split in SPLITS},
     log:
         "logs/corpus_counts/corpus_counts.log",
-    resources:
-        mem_mb=1000,
-        runtime=60,
     params:
         code=code_of("corpus", "corpus_counts"),
 
@@ -181,9 +169,7 @@ use rule corpus_write as corpus_counts with:
 rule corpus:
     """Read, clean, split, filter and deduplicate the text; or take over what jobs of parts wrote."""
     input:
-        train=source(CORPUS_FILES["train"]),
-        validation=source(CORPUS_FILES["validation"]),
-        test=source(CORPUS_FILES["test"]),
+        **{split: source(files) for split, files in CORPUS_FILES.items()},
         filters=source(FILTER_FILES),
         # The same whatever the number of parts, which changes no byte.
         parts=[
@@ -191,12 +177,8 @@ rule corpus:
             *all_written("parquet", "json"),
         ],
     output:
-        train=corpus_files("train"),
-        validation=corpus_files("validation"),
-        test=corpus_files("test"),
-        train_json="results/corpus/train.json",
-        validation_json="results/corpus/validation.json",
-        test_json="results/corpus/test.json",
+        **{split: corpus_files(split) for split in SPLITS},
+        **{f"{split}_json": f"results/corpus/{split}.json" for split in SPLITS},
     log:
         "logs/corpus/corpus.log",
     benchmark:
@@ -210,8 +192,8 @@ rule corpus:
         runtime=240,
     params:
         files={
-            part: identities(paths)
-            for part, paths in dict(**CORPUS_FILES, filters=FILTER_FILES).items()
+            **{split: identities(files) for split, files in CORPUS_FILES.items()},
+            "filters": identities(FILTER_FILES),
         },
         corpus=CORPUS.as_param(),
         file_counts=settings.corpus.count.as_param(),

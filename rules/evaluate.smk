@@ -48,9 +48,6 @@ rule fill_mask:
         "logs/fill_mask/{run}.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=15,
     params:
         prompts=lambda w: EVALUATIONS[w.run].prompts,
         cpu_threads=settings.accelerator.cpu_threads,

@@ -28,9 +28,6 @@ rule finetune_data:
         "logs/finetune_data/finetune_data.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=15,
     params:
         files=identities(FINETUNE_FILES),
         finetune=settings.finetune.for_examples.as_param(),
@@ -75,8 +72,6 @@ rule finetune_fold:
         **in_directory("results/runs/{run}/finetune/{start}/fold-{fold}", FOLD_FILES),
     log:
         "logs/finetune_fold/{run}-{start}-{fold}.log",
-    benchmark:
-        "logs/benchmarks/finetune_fold/{run}-{start}-{fold}.tsv"
     conda:
         "../envs/environment.yaml"
     threads: settings.finetune.cpu_threads
@@ -100,8 +95,6 @@ use rule finetune_fold as finetune_published with:
         **in_directory("results/finetune/published/{encoder}/fold-{fold}", FOLD_FILES),
     log:
         "logs/finetune_published/{encoder}-{fold}.log",
-    benchmark:
-        "logs/benchmarks/finetune_published/{encoder}-{fold}.tsv"
     params:
         encoder=lambda w: FINETUNE_ALSO[w.encoder],
         files=lambda w: identities(checkpoint_files(FINETUNE_ALSO[w.encoder])),
@@ -134,9 +127,6 @@ rule finetune_merge:
         "logs/finetune_merge/{run}.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=15,
     params:
         finetune=settings.finetune.for_folds.as_param(),
         seed=settings.seed,

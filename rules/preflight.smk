@@ -10,8 +10,6 @@ rule compile_train_step:
         "results/runs/{run}/preflight.json",
     log:
         "logs/compile_train_step/{run}.log",
-    benchmark:
-        "logs/benchmarks/compile_train_step/{run}.tsv"
     conda:
         "../envs/environment.yaml"
     threads: 2
@@ -38,9 +36,6 @@ rule preflight:
         "logs/preflight/preflight.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=200,
-        runtime=5,
     params:
         code=code_of("preflight", "preflight"),
     script:

@@ -58,9 +58,6 @@ rule keep_model:
         "logs/keep_model/{run}.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=500,
-        runtime=30,
     params:
         code=code_of("pretrain", "keep_model"),
     script:

@@ -41,9 +41,6 @@ rule report:
         "logs/report/report.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=10,
     params:
         config=settings.shown(),
         also=identities(OTHER_RUNS),

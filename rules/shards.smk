@@ -42,9 +42,6 @@ rule manifest:
         "logs/manifest/{split}.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=500,
-        runtime=30,
     params:
         code=code_of("samples", "manifest"),
     script:
@@ -63,9 +60,6 @@ rule masked_samples:
         "logs/masked_samples/{run}.log",
     conda:
         "../envs/environment.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=30,
     params:
         pretraining=lambda w: (
             TRAININGS[w.run].pretraining.only("masking", "shuffle_window").as_param()

@@ -46,30 +46,28 @@ def _plain(node: Any) -> Any:
 
 
 def imported_names(tree: ast.Module) -> list[str]:
-    """Dotted names of the library's modules that are imported anywhere, also in functions.
+    """Return the dotted names of the library's modules that are imported anywhere, also in
+    functions: of `from mlm.a import b` both `mlm.a` and `mlm.a.b`, which may be a module.
 
-    Of `from mlm.a import b` both `mlm.a` and `mlm.a.b`, which may be a module. A module that runs
-    in a process of its own (`python -m mlm.a.b`) is named in a text.
+    A module that runs in a process of its own (`python -m mlm.a.b`) is named in a text.
     """
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+            names.update({node.module}, (f"{node.module}.{alias.name}" for alias in node.names))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names.update(_NAMED.findall(node.value))
-    return sorted(name for name in names if name.split(".")[0] == "mlm")
+    return sorted(name for name in names if name.startswith("mlm."))
 
 
 def is_of_another_rule(node: ast.stmt, rule: str) -> bool:
     """Whether `node` is the function of an adapter for other rules: @run_as_job("shard")."""
-    calls = [d for d in getattr(node, "decorator_list", ()) if isinstance(d, ast.Call)]
     rules = [
         argument.value
-        for call in calls
-        if ast.unparse(call.func) == "run_as_job"
+        for call in getattr(node, "decorator_list", ())
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "run_as_job"
         for argument in call.args
         if isinstance(argument, ast.Constant)
     ]
@@ -100,7 +98,7 @@ def code_digests(
     rule: str = "",
     known: Known | None = None,
 ) -> dict[str, str]:
-    """Digests of 12 hexadecimal digits of the modules `roots` and of all that they import, by name.
+    """Return digests of 12 hexadecimal digits of the modules `roots` and all that they import.
 
     `scripts` holds the package `mlm`; `roots` are dotted names: "jobs.pretrain" is
     scripts/jobs/pretrain.py, of which the functions for other rules than `rule` are left out.
@@ -113,11 +111,12 @@ def code_digests(
         name = waiting.pop()
         key = name, rule if name.startswith("jobs.") else ""
         if key not in known:
-            file, kind = scripts.joinpath(*name.split(".")).with_suffix(".py"), "what it does"
-            compute, is_module = partial(_meaning, rule=key[1]), file.is_file()
-            known[key] = memory.value(f"{kind} {key[1]}", file, compute) if is_module else None
-        if name not in digests and known[key] is not None:
-            digests[name], imported = known[key]
+            file, compute = scripts / f"{name.replace('.', '/')}.py", partial(_meaning, rule=key[1])
+            known[key] = (
+                memory.value(f"what it does {key[1]}", file, compute) if file.is_file() else None
+            )
+        if name not in digests and (meaning := known[key]):
+            digests[name], imported = meaning
             waiting += imported
     return dict(sorted(digests.items()))
 
@@ -125,12 +124,10 @@ def code_digests(
 def job_digests(
     script: str, rule: str, memory: FileMemory | None = None, known: Known | None = None
 ) -> dict[str, str]:
-    """Digests of what `rule` runs of the adapter `scripts/jobs/{script}.py`, by module; see
-    `code_digests`."""
-    roots = ["jobs.job_adapter", f"jobs.{script}"]
-    return code_digests(SCRIPTS, roots, memory, rule, known)
+    """Return `code_digests` of what `rule` runs of the adapter `scripts/jobs/{script}.py`."""
+    return code_digests(SCRIPTS, ["jobs.job_adapter", f"jobs.{script}"], memory, rule, known)
 
 
 def training_code(memory: FileMemory | None = None) -> dict[str, str]:
-    """`job_digests` of rule `pretrain`: the code that its training.json records."""
+    """Return `job_digests` of rule `pretrain`: the code that its training.json records."""
     return job_digests("pretrain", "pretrain", memory)

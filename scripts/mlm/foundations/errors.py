@@ -20,7 +20,8 @@ SAME_COMMAND = "the same snakemake command"
 #: How the sentence of `remedy` begins.
 HOW_TO_REMAKE = "To have it made again"
 _LONGEST_VALUE, _LONGEST_LINE = 300, 4000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: A full disk in the words of a library, after the file's name.
+_FULL = re.compile(rf"(?:(\S+); )?(?:{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)})")
 
 
 def printable(text: str) -> str:
@@ -42,11 +43,8 @@ def shortened(text: str, longest: int) -> str:
 
 
 class MlmError(Exception):
-    """A problem that the user can mend, shown without a traceback.
-
-    The message says what was found, where, what was expected and what to do. Names and values in it
-    become printable and are shortened.
-    """
+    """A problem that the user can mend, shown without a traceback: what was found, where, what was
+    expected and what to do. Names and values become printable and are shortened."""
 
     def __init__(self, message: str):
         words = _VALUE.sub(lambda v: shortened(v[0], _LONGEST_VALUE), printable(message))
@@ -75,7 +73,7 @@ class ConfigError(MlmError):
 
 
 def remedy(*paths: str | os.PathLike) -> str:
-    """How to have damaged or stale results made again: the command, in a sentence."""
+    """Return the command that has damaged or stale results made again, in a sentence."""
     files = " ".join(sorted({str(path) for path in paths}))
     command = "gcloud storage rm" if files.startswith("gs://") else "rm"
     return f"{HOW_TO_REMAKE}: {command} {files}, then {SAME_COMMAND}"
@@ -83,11 +81,8 @@ def remedy(*paths: str | os.PathLike) -> str:
 
 @contextmanager
 def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
-    """Whatever goes wrong meanwhile, in reading the result `path` as `what`, is damage to it.
-
-    Raises MlmError with the file and how to have it made again; an MlmError, and what the
-    operating system refuses, pass as they are.
-    """
+    """Re-raise any error in reading the result `path` as `what` as an MlmError with its remedy,
+    except an MlmError and what the operating system refuses."""
     try:
         yield
     except MlmError:
@@ -102,28 +97,26 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
 
 
 def error_in_words(error: BaseException) -> str | None:
-    """The message of an error that a user can mend: an MlmError, or what the operating system
-    refused, also inside a library's own error. None for any other, which is a bug."""
+    """Return the message of an error that a user can mend: an MlmError, or what the operating
+    system refused, also inside a library's own error. None for any other, which is a bug."""
     if isinstance(error, MlmError):
         return str(error)
-    number, place = None, None
+    number, path = None, None
     if isinstance(error, OSError):
-        number, place = error.errno, error.filename
-    else:
-        for full in _FULL:
-            if found := re.search(rf"(?:(\S+); )?{os.strerror(full)}", str(error)):
-                number, place = full, found[1]
-    if number in _FULL:
-        where = f" ({place})" if place else ""
+        number, path = error.errno, error.filename
+    elif full := _FULL.search(str(error)):
+        number, path = errno.ENOSPC, full[1]
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        where = f" ({path})" if path else ""
         message = (
             f"No space left on the disk or in the quota{where}. Nothing was half-written; free "
             "some space and run the same command again."
         )
     elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        place = place and _refused(Path(place))
+        path = path and _refused(Path(path))
         message = (
-            f"{place or 'A file'}: {error.strerror}. Give this user access to it (its owner can: "
-            f"chmod -R u+rwX {place or 'FILE'}), or run in another directory (snakemake "
+            f"{path or 'A file'}: {os.strerror(number)}. Give this user access to it (its owner "
+            f"can: chmod -R u+rwX {path or 'FILE'}), or run in another directory (snakemake "
             "--directory)."
         )
     else:
@@ -132,9 +125,9 @@ def error_in_words(error: BaseException) -> str | None:
 
 
 def _refused(path: Path) -> Path:
-    """The file or directory on the way to `path` that this user may not read."""
-    for place in (*reversed(path.parents), path):
-        wanted = os.R_OK | (os.X_OK if place.is_dir() else 0)
-        if place.exists() and not os.access(place, wanted):
-            return place
+    """Return the file or directory on the way to `path` that this user may not read."""
+    for part in (*reversed(path.parents), path):
+        mode = os.R_OK | (os.X_OK if part.is_dir() else 0)
+        if part.exists() and not os.access(part, mode):
+            return part
     return path

@@ -117,23 +117,20 @@ def check_place(directory: Path) -> None:
 
 
 def check_dates(paths: Iterable[str]) -> None:
-    """Raise MlmError if some of the files `paths`, or links to them, are dated in the future.
-
-    Only content counts, yet Snakemake deletes what a job has made if an input's date is later.
-    """
-    dates = {
+    """Raise MlmError if some of the files `paths`, or links to them, are dated in the future: what
+    a job makes from them is older, which Snakemake takes for an error after the work."""
+    latest = time.time() + 1
+    ahead = [
         # Absolute: Snakemake may work in another directory than the user.
-        os.path.abspath(path): max(os.stat(path).st_mtime, os.lstat(path).st_mtime)
+        os.path.abspath(path)
         for path in sorted(filter(os.path.exists, set(paths)))
-    }
-    if ahead := [path for path, date in dates.items() if date > time.time() + 1]:
-        named = shlex.join(ahead[:10])
-        of_links = f" && touch -h {named}" if any(map(os.path.islink, ahead)) else ""
-        others = f" and {len(ahead) - 10} more files" if len(ahead) > 10 else ""
+        if max(os.stat(path).st_mtime, os.lstat(path).st_mtime) > latest
+    ]
+    if ahead:
+        files = shlex.join(ahead)
         raise MlmError(
-            f"{ahead[0]} is dated in the future ({time.ctime(dates[ahead[0]])}), and Snakemake "
-            f"would delete what is made from it. Give it the date of today: touch {named}{of_links}"
-            f"{others}"
+            f"{ahead[0]} is dated in the future, and Snakemake would delete what is made from it. "
+            f"Give it the date of today: touch {files} && touch -h {files}"
         )
 
 
