@@ -43,7 +43,13 @@ onstart:
 
 
 onsuccess:
+    from mlm.foundations.artefacts import read_artefact
+    from mlm.foundations.errors import printable
+
     if any(job.rule.name == "report" for job in workflow.dag.jobs):
         prefix = workflow.storage_settings.default_storage_prefix or ""
         page = portable(rules.report.output.page)
         logger.info(f"The report: {os.path.join(prefix, page)}")
+        # In a bucket, no copy stays here.
+        if os.path.exists(numbers := rules.report.output.numbers):
+            logger.info(printable(read_artefact(numbers)["answer"]["line"]))

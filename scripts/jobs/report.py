@@ -5,9 +5,15 @@ from pathlib import Path
 from job_adapter import Done, run_as_job
 from mlm.config.configuration import Configuration
 from mlm.foundations.digests import value_sha256
-from mlm.report.other_runs import OtherRun
 from mlm.report.page import write_report
-from mlm.report.report_inputs import OF_RUNS, Results, check_settings, read_run, read_shared
+from mlm.report.report_inputs import (
+    OF_RUNS,
+    Results,
+    check_settings,
+    read_other_run,
+    read_run,
+    read_shared,
+)
 
 
 @run_as_job("report")
@@ -24,7 +30,7 @@ def write_page(job):
             read_run(name, params.config["runs"][name], {s: inputs[s][i] for s in stages})
             for i, name in enumerate(settings.reported_runs)
         ],
-        also=[OtherRun.read(*other) for other in settings.report.also.items()],
+        also=[read_other_run(*other) for other in settings.report.also.items()],
     )
     for run in results.runs:
         check_settings(run, settings)

@@ -16,11 +16,8 @@ from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 
-SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
+SPLITS = ("train", "validation", "test")
 MASK = "[MASK]"
-FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"]
-HONOR = [" I", " have", " the", " hon", "or", " to"]
-HONOR += [" transmit", " to", " Congress", " a", " report"]
 
 
 def same(stage: str) -> dict:
@@ -38,65 +35,41 @@ def typed(kind: type, content: dict):
 
 def minimal_pairs(text: str) -> MinimalPairs:
     """Figures of one pair, with `text` wherever a file may have any."""
-    names = {"file": text, "phenomenon": text}
-    intervals = {"accuracy_interval": (0, 1), "margin_interval": (0.5, 1.5)}
-    figures = names | intervals | {"num_pairs": 1, "num_ties": 1, "accuracy": 1, "margin": 1}
-    figures |= {"bigram_accuracy": 0}
+    figures = same("pair") | {"file": text, "phenomenon": text}
     content = {"total": figures, "phenomena": [figures], "num_left_out": 1}
     return typed(MinimalPairs, content)
 
 
 def corpus(split: str, **other) -> CorpusSplit:
-    documents, share = SPLITS[split]
-    documents *= 41
-    file = {"name": f"{split}.parquet", "documents": documents, "sha256": sha("corpus" + split)}
-    sizes = {"bytes": 12_200_000, "characters": 12_100_000, "words": 2_000_000}
-    content = same("corpus") | {
-        "split": split,
-        "documents": documents,
-        "groups": SPLITS[split][0] // 4,
-        "files": [file | {"bytes": int(5_000_000 * share)}],
-        **{what: int(size * share) for what, size in sizes.items()},
-    }
+    content = same("corpus") | {"split": split}
     content["source"]["sha256"] = sha("sotu")
-    content["filters"] |= {"read": documents + 30, "kept": documents}
-    if split != "train":
-        overlap = {"run_words": 8, "words": 100_000, "shared": 52, "documents": 4}
-        content["overlap_with_train"] = overlap | {"unmeasured_words": 0, "unmeasured_documents": 0}
+    content["files"][0] |= {"name": f"{split}.parquet", "sha256": sha("corpus" + split)}
+    if split == "train":
+        del content["overlap_with_train"]
     return typed(CorpusSplit, content | other)
 
 
 def tokenizer_stats(**other) -> TokenizerStatistics:
-    sizes = {"tokens": 2_640_000, "words": 2_000_000, "bytes": 12_200_000}
-    sizes["characters"] = 12_100_000
     content = same("tokenizer")
     of_split = content.pop("split")
-    most_frequent = [
-        {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
-    ]
-    splits = {
-        name: of_split | {what: int(size * share) for what, size in sizes.items()}
-        for name, (_, share) in SPLITS.items()
-    }
-    content |= {"most_frequent": most_frequent, "splits": splits}
+    content["splits"] = dict.fromkeys(SPLITS, of_split)
     return typed(TokenizerStatistics, content | other)
 
 
 def manifest(split: str, **other) -> Manifest:
     shards = 4 if split == "train" else 1
-    each = int(41_000 * SPLITS[split][1]) // shards
-    sizes = {"num_samples": each, "num_tokens": each * 64 - 20, "num_padding": 20}
+    sizes = {"num_samples": 500, "num_tokens": 31_980, "num_padding": 20}
     names = [f"{split}-{i:05d}-of-{shards:05d}.tfrecord" for i in range(shards)]
     content = {
         "split": split,
-        **{what: size * shards for what, size in sizes.items()},
+        **{name: size * shards for name, size in sizes.items()},
         "sequence_length": 64,
         "tokenizer_sha256": sha("tokenizer"),
         "corpus_sha256": sha("corpus" + split),
-        "documents": SPLITS[split][0] * 41,
+        "documents": 2050,
         "special_literals": 0,
         "shards": [
-            {"name": name, "path": f"results/shards/{split}/{name}", "num_bytes": each * 400}
+            {"name": name, "path": f"results/shards/{split}/{name}", "num_bytes": 200_000}
             | {"sha256": sha(f"{split}{i}"), "block_offsets": [0], **sizes}
             for i, name in enumerate(names)
         ],
@@ -114,76 +87,64 @@ def training(run: str, loss: float = 4.9, **other) -> Training:
 
 
 def curves(loss: float = 4.9) -> list[dict]:
+    """Of a training that has ended: its loss no longer falls."""
     rows = []
     for step in range(20, 1601, 20):
-        value = loss + (9.0 - loss) * math.exp(-step / 120) + 0.9 / (1 + math.exp(step / 60 - 14))
-        value += 0.06 * math.sin(step * 1.7)
-        accuracy = round(0.27 * (1 - math.exp(-step / 700)), 4)
-        checked = step % 400 == 0
-        row = {"step": step, "epoch": round(step / 1153, 4)}
-        row |= {"loss": round(value, 4), "accuracy": accuracy}
-        row["validation_loss"] = round(value + 0.02, 4) if checked else ""
-        row["validation_accuracy"] = round(accuracy - 0.004, 4) if checked else ""
-        row["learning_rate"] = 0.003 * min(step / 80, (1600 - step) / 1520)
-        rows.append(row | {"tokens_per_second": 81_000 + step})
+        value = round(loss + (9.0 - loss) * math.exp(-step / 120), 4)
+        row = {"step": step, "epoch": step / 1153, "loss": value, "accuracy": 1 / value}
+        row |= {"learning_rate": 0.003, "tokens_per_second": 81_000 + step}
+        if step % 400 == 0:
+            row |= {"validation_loss": value, "validation_accuracy": 1 / value}
+        rows.append(row)
     return rows
 
 
-def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
+def evaluation(run: str, loss: float = 4.9, **other) -> EvaluationFigures:
     content = same("evaluation")
-    measured = content.pop("metrics")
+    measured, group = content.pop("metrics"), content.pop("group")
 
     def around(value: float) -> list[float]:
-        return [value - interval, value + interval]
+        return [value - 0.05, value + 0.05]
 
-    def means(value: float, accuracy: float) -> dict:
+    def means(value: float, accuracy: float = 0.2) -> dict:
         return {"loss": value, "perplexity": math.exp(value), "accuracy": accuracy}
 
-    def metrics(value: float) -> dict:
-        bits = {"bits_per_character": value / math.log(2) / 4.6}
-        bits["bits_per_character_interval"] = around(value / math.log(2) / 4.6)
-        return measured | means(value, 0.2) | {"loss_interval": around(value)} | bits
+    def bits(value: float) -> dict:
+        return {"bits_per_character": value / math.log(2) / 4.6}
+
+    def summary(value: float) -> dict:
+        intervals = {"loss_interval": around(value)}
+        intervals["bits_per_character_interval"] = around(value / math.log(2) / 4.6)
+        return measured | means(value) | bits(value) | intervals
 
     def baseline(value: float, accuracy: float) -> dict:
         points = {"value": 0.2 - accuracy, "interval": [0.19 - accuracy, 0.21 - accuracy]}
-        return means(value, accuracy) | {
-            "bits_per_character": value / math.log(2) / 4.6,
-            "loss_difference": {"value": loss - value, "interval": around(loss - value)},
-            "accuracy_difference": points,
-        }
+        by_loss = {"value": loss - value, "interval": around(loss - value)}
+        differences = {"loss_difference": by_loss, "accuracy_difference": points}
+        return means(value, accuracy) | bits(value) | differences
 
-    def calibrated(i: int) -> dict:
-        confidence = i / 10 + 0.05
-        right = {"accuracy": min(1, confidence + 0.02 * math.sin(i))}
-        ends = {"low": i / 10, "high": (i + 1) / 10, "num_predictions": 1000 if i < 9 else 0}
-        return ends | right | {"confidence": confidence}
-
-    groups = [
-        {"name": f"19{90 - i}-Roosevelt", "bits_per_character": 1.2 - i / 10}
-        | {"bits_per_character_interval": around(1.2 - i / 10), "num_predictions": 1640}
-        | {"num_samples": 7 + 20 * i, "num_groups": 1, "characters": 50_000}
-        for i in range(3)
+    bins = [
+        {"low": i / 10, "high": (i + 1) / 10, "confidence": i / 10 + 0.05, "accuracy": i / 10}
+        | {"num_predictions": 1000 if i < 9 else 0}
+        for i in range(10)
     ]
-    losses = [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)]
+    losses = [1640 * (loss + (i - 5.5) * 0.05) for i in range(12)]
     digests = {"model": "model" + run, "tokenizer": "tokenizer", "manifest": "manifest test"}
     content |= {
         "run": run,
-        "test": metrics(loss),
-        "train": metrics(loss - 0.04),
+        "test": summary(loss),
+        "train": summary(loss - 0.04),
         "as_in_papers": means(loss - 0.3, 0.26),
         "baselines": {
             "unigram": baseline(6.70, 0.061),
             "bigram": baseline(4.31, 0.26),
             "trigram": baseline(4.0, 0.29),
         },
-        "calibration": {
-            "expected_calibration_error": 0.021,
-            "bins": [calibrated(i) for i in range(10)],
-        },
+        "calibration": {"expected_calibration_error": 0.021, "bins": bins},
         "by_group": {
             "num_groups": 40,
-            "groups": groups,
-            "sources": [groups[0] | {"num_groups": 40}],
+            "groups": [group | {"name": f"19{90 - i}-Roosevelt"} for i in range(3)],
+            "sources": [group | {"name": "addresses"}],
         },
         "cluster_sums": {"loss": losses, "correct": [426] * 12, "predictions": [1640] * 12},
         "digests": {name: sha(text) for name, text in digests.items()},
@@ -194,12 +155,10 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
 def fill_mask(
     run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")
 ) -> FillMask:
-    scores = {"make": 0.11, "be": 0.08, "secure": 0.047, "have": 0.031, "do": 0.02}
-
     def answers(prompt: str) -> list[dict]:
         return [
             {"token": token, "sequence": prompt.replace(MASK, token), "score": score}
-            for token, score in scores.items()
+            for token, score in {"make": 0.11, "be": 0.08, "secure": 0.047}.items()
         ]
 
     filled = [{"prompt": prompt, "answers": answers(prompt)} for prompt in prompts]
@@ -207,33 +166,28 @@ def fill_mask(
 
 
 def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
-    words = ["[CLS]", *HONOR, "[SEP]", "<pad>", "<pad>"]
-    words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
-    shown = {3: MASK, 7: MASK, 9: " gold", 11: words[11]}
+    words = ["[CLS]", " I", " have", " the", " hon", "or", " to", " transmit", " to", " Congress"]
+    words = [(texts or {}).get(i, w) for i, w in enumerate([*words, " a", "[SEP]", "<pad>"])]
+    shown = {3: MASK, 7: MASK, 9: " gold", 10: words[10]}
     tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
     sample = {"text": "".join(words), "masked": "".join(words), "tokens": tokens}
     samples = [sample | {"index": i, "turn": 1000 - i} for i in range(2)]
     return typed(Preview, {"run": run, "samples": samples})
 
 
-def write_csv(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, [*CURVE_COLUMNS, "tokens_per_second"])
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str, str]:
     """A run's artefacts below `root`; `artefacts` replaces whole ones by name."""
     folder = root / "results" / "runs" / run
     made = {"training": training(run, loss), "evaluation": evaluation(run, loss)}
-    made |= {"fill_mask": fill_mask(run), "preview": preview(run)}
-    write_csv(folder / "training.csv", artefacts.pop("curves", None) or curves(loss))
-    for name, content in (made | artefacts).items():
-        content.write(folder / f"{name}.json")
-    files = {name: str(folder / f"{name}.json") for name in made}
-    return files | {"curves": str(folder / "training.csv")}
+    made |= {"fill_mask": fill_mask(run), "preview": preview(run)} | artefacts
+    files = {name: folder / f"{name}.json" for name in made} | {"curves": folder / "training.csv"}
+    for name, content in made.items():
+        content.write(files[name])
+    with open(files["curves"], "w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, [*CURVE_COLUMNS, "tokens_per_second"])
+        writer.writeheader()
+        writer.writerows(curves(loss))
+    return {name: str(path) for name, path in files.items()}
 
 
 def write_data(root: Path) -> dict[str, list[str]]:

@@ -54,61 +54,43 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), also=()):
     return replace(found, verdicts=finetuning_verdicts(*judged))
 
 
-def results_with(root, metrics):
+def page_with(root, metrics):
     results = results_in(root)
     metrics.write(root / "metrics.json")
     run = replace(results.runs[0], finetune=Finetuning.read(root / "metrics.json"))
-    return replace(results, runs=[run])
-
-
-def page_with(root, metrics):
-    results = results_with(root, metrics)
+    results = replace(results, runs=[run])
     drawn = figures(results)
-    return results, drawn, render(results, drawn)
+    return results, drawn["finetuning_predictions"], render(results, drawn)
 
 
-def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
-    results, drawn, page = page_with(tmp_path, metrics())
-    assert '<section id="finetune"' in page
-    for score in ("0.500", "0.600", "0.700", "−0.100"):
-        assert score in page
-    assert "words, penalty 0.03" in page
-    assert "is better than the same network from random weights" in page
-    assert 'id="figure-finetuning_predictions"' in page
-    assert "correlation 1.00" in drawn["finetuning_predictions"].alternative
+def test_the_section_has_every_score_and_published_encoders_are_rows_with_their_digests(tmp_path):
+    label = "owner/name@01234567"
+    tuned = metrics(also=(label,))
+    results, svg, page = page_with(tmp_path, tuned)
+    section = page.partition('<section id="finetune"')[2]
+    assert all(score in section for score in ("0.500", "0.600", "0.700", "−0.100"))
+    assert "words, penalty 0.03" in section and made.sha(label) in section
+    assert "is better than the same network from random weights" in section
+    assert "correlation 1.00" in svg
+    rows = re.compile(r'<th scope="row">base</th><td class="words">(.+?)</td><td>0')
+    names = [*NAMES.values(), f"the published encoder {label}"]
+    assert rows.findall(section)[:4] == names
+    assert f'<td class="words">{names[-1]}</td><td>−0.1' in section
+    assert f"is better than {names[-1]} on all" in section.replace("<wbr>", "")
     run = results.runs[0].name
     assert numbers_of(results)["runs"][run]["finetune"]["models"]["random"]["mean"] == 1.55
+    assert f"{names[-1]} | 0.700" in finetuned_card(tuned, "bert")
 
 
-def test_a_class_without_passages_and_values_that_do_not_vary_have_no_figure(tmp_path):
-    classes, values = metrics(task="classification"), metrics()
-    none = {"counts": [[3, 1], [0, 0]]}
-    same = {"true": [0.5, 0.5], "predicted": [0.1, 0.9]}
-    for found, shown, said in (
-        (classes, replace(classes.shown, **none), "b none held out"),
-        (values, replace(values.shown, **same), "no correlation"),
-    ):
-        drawn = figures(results_with(tmp_path, replace(found, shown=shown)))
-        assert said in drawn["finetuning_predictions"].alternative
+def test_classes_are_shown_as_text_and_one_without_passages_has_no_figure(tmp_path):
+    classes = metrics(task="classification")
+    none = replace(classes.shown, counts=[[3, 1], [0, 0]])
+    _, svg, page = page_with(tmp_path, replace(classes, shown=none))
+    assert "<b>a" not in page and "0.321" in page
+    assert "75 % right" in svg and "b none held out" in svg
 
 
-def test_classes_are_shown_as_text(tmp_path):
-    _, drawn, page = page_with(tmp_path, metrics(task="classification"))
-    assert "<b>a" not in page
-    assert "0.321" in page
-    assert "75% right" in drawn["finetuning_predictions"].alternative
-
-
-def test_published_encoders_are_rows_with_their_digests(tmp_path):
-    label = "owner/name@01234567"
-    rows = re.compile(r'<th scope="row">base</th><td class="words">(.+?)</td><td>0')
-    found = metrics(also=(label,))
-    *_, page = page_with(tmp_path, found)
-    assert rows.findall(page.partition('id="finetune"')[2])[:4] == [
-        *NAMES.values(),
-        f"the published encoder {label}",
-    ]
-    assert f'<td class="words">the published encoder {label}</td><td>−0.1' in page
-    assert f"is better than the published encoder {label} on all" in page.replace("<wbr>", "")
-    assert made.sha(label) in page
-    assert f"the published encoder {label} | 0.700" in finetuned_card(found, "bert")
+def test_values_that_do_not_vary_have_no_correlation(tmp_path):
+    values = metrics()
+    same = replace(values.shown, true=[0.5, 0.5], predicted=[0.1, 0.9])
+    assert "no correlation" in page_with(tmp_path, replace(values, shown=same))[1]

@@ -7,26 +7,26 @@ from tests.conftest import refusal
 
 from mlm.config.resolution import files_of_other_runs, resolve
 from mlm.foundations.artefacts import as_json
-from mlm.report.other_runs import OtherRun
-from mlm.report.report_inputs import RunResults
-from mlm.report.run_comparison import (
-    best_run,
-    differing_settings,
-    seed_groups,
-    standings,
-)
+from mlm.report.report_inputs import Results, RunResults, read_other_run
+from mlm.report.run_comparison import differing_settings, seed_groups, standings
+
+CONFIG = resolve({}).shown()
 
 
-def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:
+def run(name, loss=4.9, overrides=None, other=False, **evaluation) -> RunResults:
+    seed = (overrides or {}).get("pretraining", {}).get("seed", 0)
     return RunResults(
-        name=name,
-        overrides=overrides or {},
-        curves=[],
+        name,
         digests={},
-        training=made.training(name, loss),
-        evaluation=made.evaluation(name, loss, interval, **evaluation),
-        fill_mask=made.fill_mask(name),
+        training=made.training(name, loss, seed=seed),
+        evaluation=made.evaluation(name, loss, **evaluation),
+        overrides=overrides or {},
+        other=other,
     )
+
+
+def results(*runs: RunResults, also=()) -> Results:
+    return Results("", CONFIG, "", {}, made.tokenizer_stats(), {}, list(runs), {}, list(also))
 
 
 EVALUATION = as_json(made.evaluation("base"))
@@ -42,11 +42,11 @@ def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_inter
     best = run("best", 4.5, cluster_sums=sums([350.0, 400.0, 450.0, 500.0, 550.0]))
     worse = run("worse", 4.52, cluster_sums=sums([352.0, 402.0, 452.0, 502.0, 552.0]))
     even = run("even", 4.52, cluster_sums=sums([380.0, 400.0, 450.0, 500.0, 530.0]))
-    rows = standings([best, worse, even])
-    assert [(r.run, r.best, r.difference and r.difference.tone()) for r in rows] == [
-        ("best", True, None),
-        ("worse", False, "worse"),
-        ("even", False, "even"),
+    rows = standings(results(best, worse, even))
+    assert [(r.run, r.difference and r.difference.tone()) for r in rows] == [
+        ("best", None),
+        ("worse", "worse"),
+        ("even", "even"),
     ]
     in_bits = 0.02 / math.log(2) / 4.6
     assert rows[1].difference.interval == pytest.approx((in_bits, in_bits))
@@ -57,23 +57,18 @@ def test_validation_alone_names_the_best_whatever_test_says():
     better, worse = run("better", 4.9), run("worse", 4.5)
     final = replace(better.training.final, validation_loss=4.2)
     better = replace(better, training=replace(better.training, final=final))
-    assert best_run([worse, better]).name == "better"
-    rows = standings([worse, better])
-    assert [(r.best, r.validation_loss, r.loss) for r in rows] == [
-        (False, 4.5, 4.5),
-        (True, 4.2, 4.9),
-    ]
-    assert rows[0].difference.value == pytest.approx(-0.4 / math.log(2) / 4.6)
+    assert results(worse, better).best.name == "better"
+    difference = standings(results(worse, better))[0].difference
+    assert difference.value == pytest.approx(-0.4 / math.log(2) / 4.6)
 
 
 def test_settings_that_differ_are_those_of_each_run_as_it_is_resolved():
-    config = resolve({}).shown()
     runs = [
         run("a", overrides={"pretraining": {"seed": 1, "steps": 3400}}),
         run("b", overrides={"pretraining": {"seed": 2, "epochs": 3}}),
         run("c", overrides={"pretraining": {"steps": 9, "validation": {"samples": 9}}}),
     ]
-    assert differing_settings(runs, config) == {
+    assert differing_settings(results(*runs)) == {
         "pretraining.epochs": [None, 3, None],
         "pretraining.seed": [1, 2, 0],
         "pretraining.steps": [3400, None, 9],
@@ -89,8 +84,8 @@ def test_runs_that_differ_in_the_seed_alone_are_put_together():
         run("wide", 3.0, overrides={"model": {"config": {"hidden_size": 256}}}),
         run("faster", 3.0, overrides=faster),
     ]
-    (group,) = seed_groups(runs, seed=7)
-    assert group.runs == ("base", "seed-1") and group.seeds == (7, 1)
+    (group,) = seed_groups(results(*runs))
+    assert group.runs == ("base", "seed-1") and group.seeds == (0, 1)
     assert group.loss_mean == 4.5 and abs(group.loss_spread - 0.5**0.5) < 1e-12
 
 
@@ -104,19 +99,17 @@ THERE = sums([440.0, 462.0, 484.0, 506.0, 0.0]) | COARSE | {"predictions": [100]
 
 
 def beside(**other):
-    """How a run of another directory stands to the one here, whose group sums are HERE."""
+    """How a run of another directory stands to the one here, whose sums are HERE."""
     here = run("base", digests=TEXT, cluster_sums=HERE)
-    there = run("there", **{"digests": TEXT | {"manifest": "x"}, "cluster_sums": THERE} | other)
-    (_, found) = standings([here], [OtherRun("there", {}, there.training, there.evaluation)])
-    assert found.other and not found.best
-    return found
+    made_there = {"digests": TEXT | {"manifest": "x"}, "cluster_sums": THERE} | other
+    return standings(results(here, also=[run("there", other=True, **made_there)]))[1]
 
 
 def test_runs_of_two_vocabularies_are_paired_in_bits_by_group():
-    """Each group needs a tenth more bits, whatever groups are drawn."""
-    found = beside()
-    assert found.unpaired is None and found.difference.tone() == "worse"
-    low, high = found.difference.interval
+    """Each group needs a tenth more bits."""
+    standing = beside()
+    assert standing.unpaired is None and standing.difference.tone() == "worse"
+    low, high = standing.difference.interval
     assert low < 0.1 * 2.15 / math.log(2) / 4 < high
 
 
@@ -131,17 +124,17 @@ def test_runs_of_two_vocabularies_are_paired_in_bits_by_group():
     ],
 )
 def test_why_two_runs_do_not_compare_is_said_by_name(other, reason):
-    found = beside(**other)
-    assert found.difference is None and reason in found.unpaired
+    standing = beside(**other)
+    assert standing.difference is None and reason in standing.unpaired
 
 
 def test_a_directory_without_results_is_named_and_a_near_one_proposed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made.write_run(tmp_path / "other", "base")
     also = {"a": "nowhere", "b": "other", "c": "results/runs/base"}
-    said = refusal(files_of_other_runs, also)
-    assert all(f"report.also.{name}: {place}" in said for name, place in also.items())
-    assert "expected such as other/results/runs/base" in said
+    message = refusal(files_of_other_runs, also)
+    assert all(f"report.also.{name}: {place}" in message for name, place in also.items())
+    assert "expected such as other/results/runs/base" in message
 
 
 def test_files_of_two_trainings_are_no_run_of_another_directory(tmp_path):
@@ -149,5 +142,6 @@ def test_files_of_two_trainings_are_no_run_of_another_directory(tmp_path):
     other = made.training("base")
     digests = replace(other.digests, model=made.sha("another model"))
     replace(other, digests=digests).write(files["training"])
-    said = refusal(OtherRun.read, "there", str(tmp_path / "results/runs/base"))
-    assert "report.also.there" in said and files["training"] in said and files["evaluation"] in said
+    message = refusal(read_other_run, "there", str(tmp_path / "results/runs/base"))
+    named = ("report.also.there", files["training"], files["evaluation"])
+    assert all(name in message for name in named)

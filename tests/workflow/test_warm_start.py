@@ -37,7 +37,7 @@ def test_an_edited_checkpoint_trains_again_what_began_with_it_and_a_date_nothing
     summary = json.loads((project.path / "results/runs/adapted/training.json").read_text())
     assert summary["warm_start"]["checkpoint"] == "encoder"
     page = (project.path / "results/report.html").read_text().replace("<wbr>", "")
-    assert summary["warm_start"]["sha256"] in page and "loss before the first step" in page
+    assert summary["warm_start"]["sha256"] in page and "warm start: validation loss" in page
     asked = ["--run", "adapted", "--json", "--configfile", "tiny.yaml", "--", "Fellow citizens"]
     answer = json.loads(project.python("scripts/ask.py", *asked).stdout)
     assert "What it was trained on is not known here" in " ".join(answer["notes"])

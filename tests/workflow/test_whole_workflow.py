@@ -27,7 +27,8 @@ def test_a_run_prints_the_beginning_and_the_end_of_each_stage_and_little_more(bu
     assert not re.search(OF_LIBRARIES, shown), shown
     for stage in ("tokenizer", "fill mask base", "evaluate base"):
         assert re.search(f"^{stage}: done in .+ \\(.+\\)$", shown, re.M), shown
-    assert "The report: results/report.html\n" in shown
+    answer = json.loads((built.path / "results/report.json").read_text())["answer"]["line"]
+    assert f"The report: results/report.html\n{answer}\n" in shown
     (own,) = (built.path / ".snakemake/log").glob("*.log")
     assert "rule pretrain:" in own.read_text()
     assert "step 12/12" in (built.path / "logs/pretrain/base.log").read_text()

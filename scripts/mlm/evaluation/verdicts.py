@@ -9,13 +9,14 @@ from mlm.evaluation.artefacts import (
     EvaluationFigures,
     Verdict,
 )
+from mlm.foundations.terminal import signed
 
 #: A gap between train and test above this share of the test loss is called memorising.
-_MEMORISED = 0.1
+MEMORISED = 0.1
 #: A calibration error above this is worth a sentence.
 _MISCALIBRATED = 0.05
 #: A larger share of test words in runs of words that train has is a warning.
-_SEEN = 0.01
+SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
 #: With fewer clusters, intervals are rough.
@@ -53,10 +54,10 @@ def _standing(metric: str, difference: Difference, unit: str, level: str = "") -
     digits = 3 if metric == "loss" else 1
     tone = difference.tone(higher_is_better=metric == "accuracy")
     if tone == "even":
-        number = f"{_signed(difference.value, digits)}{unit}"
+        number = f"{signed(difference.value, digits)}{unit}"
         if difference.interval is None:
             return f"cannot be told apart in {metric} ({number}, no interval)"
-        ends = " to ".join(_signed(end, digits) for end in difference.interval)
+        ends = " to ".join(signed(end, digits) for end in difference.interval)
         shown = f"{difference.smallest_shown:.{digits}f}{unit}"
         number = f"{number}, {level}{ends}; {shown} would be told apart"
         return f"cannot be told apart in {metric} ({number})"
@@ -65,21 +66,17 @@ def _standing(metric: str, difference: Difference, unit: str, level: str = "") -
     return f"{'ahead' if tone == 'better' else 'behind'} in {metric} by {by}"
 
 
-def _signed(number: float, digits: int = 3) -> str:
-    return f"{number:+.{digits}f}".replace("-", "−")
-
-
 def between_train_and_test(test: float, train: float, gap: Difference) -> Verdict:
     """`gap` is the loss on `test` less that on a sample of `train`, both less the unigram's."""
     low, high = gap.interval or (0, 0)
-    ends = f"95 % interval {_signed(low)} to {_signed(high)}" if gap.interval else "no interval"
+    ends = f"95 % interval {signed(low)} to {signed(high)}" if gap.interval else "no interval"
     figures = (
         f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
-        f"{_signed(gap.value)}, {ends})"
+        f"{signed(gap.value)}, {ends})"
     )
     if gap.interval is None:
         return Verdict("even", f"Whether train is known better was not measured {figures}.")
-    if low > 0 and gap.value > _MEMORISED * test:
+    if low > 0 and gap.value > MEMORISED * test:
         return Verdict(
             "worse",
             f"Memorised: the loss on train is far below the loss on test {figures}; the model "
@@ -102,7 +99,7 @@ def on_overlap(overlap: WordOverlap) -> Verdict:
             f"{words:,} words are in documents of fewer than {run}.",
         )
     measured = f"{100 * overlap.share:.2f} % of its words are in runs of {run} that train has too"
-    if overlap.share > _SEEN:
+    if overlap.share > SEEN:
         return Verdict(
             "even",
             f"The test text is not unseen: {measured}. Group the versions of a text "

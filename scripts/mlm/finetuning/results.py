@@ -40,6 +40,7 @@ from mlm.finetuning.finetuning_metrics import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
+from mlm.foundations.terminal import signed
 from mlm.training.model_card import NEEDED_PACKAGES, card, card_table
 
 #: Two starts of the same network; the last of NAMES is the baseline, and others are published.
@@ -238,14 +239,14 @@ def finetuning_verdicts(
             interval, tone, relation = "no interval: one group", "even", "not told apart from"
             if measured.interval:
                 low, high = measured.interval
-                interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+                interval = f"{100 * confidence:g} % interval {signed(low)} to {signed(high)}"
                 interval = with_few_clusters(interval, parts[part].groups, parts[part].examples)
                 if not low <= 0 <= high:
                     tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
                     relation = f"{tone} than"
             name, other = name_of(difference.model), name_of(difference.beside)
             subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
-            text = f"{subject} is {relation} {other} {words}: {measured.score:+.3f} in {unit}"
+            text = f"{subject} is {relation} {other} {words}: {signed(measured.score)} in {unit}"
             verdicts.append(Verdict(tone, f"{text} ({interval})."))
     return verdicts
 

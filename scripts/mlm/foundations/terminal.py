@@ -100,6 +100,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def signed(number: float, digits: int = 3) -> str:
+    """Return a difference with its sign, a true minus, which a rounded zero does not have."""
+    return f"{number:+z,.{digits}f}".replace("-", "−")
+
+
 def in_bytes(size: float) -> str:
     """Return a size in kB, MB, GB or TB."""
     for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):

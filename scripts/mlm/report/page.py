@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,30 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from mlm.evaluation.artefacts import BASELINES, METRICS
+from mlm.evaluation.verdicts import on_overlap
+from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.artefacts import as_json, write_artefact
-from mlm.foundations.atomic import write_text
-from mlm.foundations.terminal import plural
-from mlm.report import template_filters
-from mlm.report.other_runs import OTHER_FILES
-from mlm.report.plots import Figure, figures
-from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
-from mlm.report.sections import SECTIONS
-from mlm.report.visible_text import breakable, pieces_of, plain, visible
+from mlm.foundations.atomic import canonical_json, write_text
+from mlm.foundations.terminal import in_bytes, plural, signed
+from mlm.preflight.verdict_table import cells
+from mlm.report import run_comparison, sections, template_filters, visible_text
+from mlm.report.answer import answer
+from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+from mlm.report.plots import figures
+from mlm.report.report_inputs import OF_OTHER_RUNS, Results
+from mlm.report.visible_text import plain
 
 #: The version of report.json's format.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 _TEMPLATES = Path(__file__).parents[3] / "report"
+#: What templates call, as functions or filters: all functions of some modules, and these.
+_MODULES = (run_comparison, sections, template_filters, visible_text)
+_FUNCTIONS = {
+    *(as_json, canonical_json, cells, in_bytes, name_of, on_overlap, plural, signed),
+    *(f for m in _MODULES for _, f in getmembers(m, isfunction) if f.__module__ == m.__name__),
+}
 
 
 def write_report(results: Results, page: str, numbers: str, drawings: Mapping[str, str]) -> None:
@@ -34,22 +44,17 @@ def write_report(results: Results, page: str, numbers: str, drawings: Mapping[st
     drawn = figures(results)
     for name, path in drawings.items():
         # A file of its own says what it is, and in which encoding.
-        write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[name].svg}')
+        write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[name]}')
     write_artefact(numbers, numbers_of(results))
     write_text(page, render(results, drawn))
 
 
-def render(results: Results, drawn: Mapping[str, Figure]) -> str:
+def render(results: Results, drawn: Mapping[str, str]) -> str:
     """The page as HTML text.
 
-    Every template has `results`, its `best` run, the texts of the `special` tokens by name, and the
-    `most` items of a list to show.
+    Every template has `results`, the `answer` on them, the `figures` as SVG, the texts of
+    the `special` tokens by name, and the `most` items of a list to show.
     """
-    sections = [
-        {"name": name, "title": title, "view": view}
-        for name, (title, show) in SECTIONS.items()
-        if (view := show(results)) is not None
-    ]
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
@@ -59,21 +64,27 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "decimal", "percent", "rate", "size", "short", "value")
-    environment.filters |= {name: getattr(template_filters, name) for name in names}
-    environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain, plural)}
-    environment.filters["pieces"] = pieces_of
-    environment.filters["svg"] = lambda figure: Markup(figure.svg)
+    functions = {function.__name__: function for function in _FUNCTIONS}
+    environment.filters |= functions
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
+    environment.globals |= functions | {
+        "results": results,
+        "answer": answer(results),
+        "figures": drawn,
+        "figure_names": FIGURES | FINETUNING_FIGURES,
+        "metrics": METRICS,
+        "baselines": BASELINES,
+        "model_names": [*NAMES],
+        "special": results.config["tokenizer"]["special_tokens"],
+        "most": template_filters.MOST_SHOWN,
+    }
+    bodies = {
+        name: Markup(environment.get_template(f"sections/{name}.html.j2").render())
+        for name in sections.SECTIONS
+    }
     glossary = yaml.safe_load((_TEMPLATES / "glossary.yaml").read_text(encoding="utf-8"))
     return environment.get_template("page.html.j2").render(
-        title=results.title,
-        sections=sections,
-        figures=drawn,
-        results=results,
-        best=best_run(results.runs),
-        special=results.config["tokenizer"]["special_tokens"],
-        most=template_filters.MOST_SHOWN,
+        sections=[(n, t, bodies[n]) for n, t in sections.SECTIONS.items() if bodies[n].strip()],
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         glossary=dict(sorted(glossary.items(), key=lambda entry: entry[1][0].lower())),
     )
@@ -82,13 +93,15 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
 def numbers_of(results: Results) -> dict[str, Any]:
     """All numbers of the report for machines, see `format_version`.
 
-    `runs` has the training, evaluation and fill-mask artefacts of each run and its curves (one
-    list a column); `also` runs of other directories; `comparison` the best run, the differences,
-    and the groups of seeds.
+    `answer` is what the page opens with, and its `line` ends a run at the terminal; `runs` has the
+    artefacts of each run, without its samples, and its curves (a list per column); `also` runs of
+    other directories; `comparison` the best run, the differences, and the groups of seeds.
     """
+    answered = answer(results)
     return {
         "format_version": FORMAT_VERSION,
         "title": results.title,
+        "answer": asdict(answered) | {"line": str(answered)},
         "corpus": as_json(results.corpus),
         "tokenizer": as_json(results.tokenizer),
         "manifests": as_json(results.manifests),
@@ -99,18 +112,18 @@ def numbers_of(results: Results) -> dict[str, Any]:
                     column: [row[column] for row in run.curves]
                     for column in (run.curves[0] if run.curves else ())
                 },
-                **{stage: as_json(made) for stage, made in run.artefacts() if stage != "preview"},
+                **{s: as_json(made) for s, made in run.artefacts().items() if s != "preview"},
             }
             for run in results.runs
         },
         "also": {
-            other.name: {stage: as_json(getattr(other, stage)) for stage in OTHER_FILES}
+            other.name: {stage: as_json(getattr(other, stage)) for stage in OF_OTHER_RUNS}
             for other in results.also
         },
         "comparison": {
-            "best": best_run(results.runs).name,
-            "standings": [asdict(s) for s in standings(results.runs, results.also)],
-            "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
+            "best": results.best.name,
+            "standings": [asdict(s) for s in run_comparison.standings(results)],
+            "seeds": [asdict(g) for g in run_comparison.seed_groups(results)],
         },
         "artefacts": results.digests_of_files(),
         "code": results.code_of_stages(),

@@ -7,9 +7,7 @@ the report, light or dark, in a browser of its own and in Snakemake's report.
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -22,7 +20,6 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.visible_text import plain
 
@@ -43,21 +40,12 @@ _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumer
 _LINES = "stroke-linejoin: round; stroke-linecap: butt"
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
+#: Marks at the edge of the axes are whole.
+_MARKED = {"marker": "o", "markersize": 4.5, "linewidth": 1.6, "clip_on": False}
 #: In inches, and of a legend.
-_WIDTH, _COLUMNS = 5.0, 2
+_SIZE, _COLUMNS = (5.0, 3.3), 2
 
 _STYLE = Path(__file__).parents[3] / "report" / "figures.mplstyle"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure: its heading, the entry of the glossary for what it shows, the same in words, and
-    a whole `<svg>` element."""
-
-    title: str
-    term: str
-    alternative: str
-    svg: str
 
 
 def series_colour(index: int) -> str:
@@ -77,34 +65,38 @@ def short_label(name: str, longest: int = 30) -> str:
     return label if len(label) <= longest else f"{label[: longest - end - 1]}…{label[-end:]}"
 
 
-@contextmanager
-def drawing(height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
-    """A figure of _WIDTH by `height` inches and its axes, in the report's style."""
-    with matplotlib.rc_context(fname=_STYLE):
-        figure, axes = plt.subplots(figsize=(_WIDTH, height), layout="constrained")
-        try:
-            yield figure, axes
-        finally:
-            plt.close(figure)
+Runs = Sequence[RunResults]
 
 
-def legend_below(figure: MatplotlibFigure) -> None:
-    """One legend under the axes, in as many columns as fit; the figure grows by its height, so that
-    the plot does not shrink."""
-    labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
-    look = {"loc": "outside lower left", "handlelength": 2.6, "columnspacing": 1.6}
-    for columns in range(_COLUMNS if labels else 0, 0, -1):
-        legend = figure.legend(ncols=columns, **look)
-        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
-            figure.set_figheight(figure.get_figheight() + 0.21 * -(-len(labels) // columns))
-            return
-        legend.remove()
+def figures(results: Results) -> dict[str, str]:
+    """All figures by name, as whole `<svg>` elements; one whose data no run has is there all the
+    same, and empty, except those of a fine-tuning."""
+    runs, best = results.runs, results.best
+    tuned = [run for run in runs if run.finetune]
+    look = series_look(runs.index(best)) | _MARKED
+    drawn: dict[str, tuple] = {
+        "training_loss": (_training_curve, runs, "loss"),
+        "training_accuracy": (_training_curve, runs, "accuracy"),
+        "test_loss": (_bars, _bars_of(runs, best, "loss"), "loss"),
+        "test_accuracy": (_bars, _bars_of(runs, best, "accuracy"), "accuracy"),
+        "frequency_bands": (_frequency_bands, best, look),
+        "calibration": (_calibration, best, look),
+    }
+    if tuned:
+        drawn["finetuning_predictions"] = (_finetuning_predictions, tuned)
+    return {name: _svg(name, *on_axes) for name, on_axes in drawn.items()}
 
 
-def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:
-    """`figure` as the Figure `name`, whose SVG has the same bytes each time and ids of its own."""
+def _svg(name: str, draw: Callable[..., str], *data) -> str:
+    """The figure that `draw(axes, *data)` makes, with the same bytes each time and ids of its own;
+    what it returns is the figure in words."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context(fname=_STYLE):
+        figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
+        words = draw(axes, *data)
+        _legend_below(figure)
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        plt.close(figure)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -117,50 +109,24 @@ def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:
     svg = svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
     for stand_in, (variable, colour) in (ROLES | _STAND_INS).items():
         svg = svg.replace(stand_in, f"var({variable}, {colour})")
-    words = f'style="{_LINES}" role="img" aria-labelledby="{name}-words"'
-    label = f'<title id="{name}-words">{escape(plain(alternative))}</title>'
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)
-    known = (FIGURES | FINETUNING_FIGURES)[name]
-    svg = f"{head} {words}>\n {label}{rest.rstrip()}\n"
-    return Figure(known.heading, known.term, alternative, svg)
+    head += f' style="{_LINES}" role="img" aria-labelledby="{name}-words"'
+    title = f'<title id="{name}-words">{escape(plain(words))}</title>'
+    return f"{head}>\n {title}{rest.rstrip()}\n"
 
 
-Runs = Sequence[RunResults]
-
-
-def figures(results: Results) -> dict[str, Figure]:
-    """All figures by name; one whose data no run has is there all the same, and empty, except those
-    of a fine-tuning."""
-    runs, tuned = results.runs, [run for run in results.runs if run.finetune]
-    found: dict[str, Figure] = {}
-
-    def draw(
-        name: str, on: Callable[..., str], *data, height: float = 3.3, legend: bool = True
-    ) -> None:
-        with drawing(height=height) as (figure, axes):
-            words = on(axes, *data)
-            if legend:
-                legend_below(figure)
-            found[name] = themed(figure, name, words)
-
-    draw("training_loss", _training_curve, runs, "loss")
-    draw("training_accuracy", _training_curve, runs, "accuracy")
-    for metric in ("loss", "accuracy"):
-        bars = _bars_of(runs, metric)
-        height = 0.8 + 0.36 * max(1, len(bars))
-        draw(f"test_{metric}", _bars, bars, metric, height=height, legend=False)
-    draw("frequency_bands", _frequency_bands, runs)
-    draw("calibration", _calibration, runs)
-    if tuned:
-        draw("finetuning_predictions", _finetuning_predictions, tuned)
-    return found
-
-
-def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
-    """Steps and values of the rows of training.csv in which `column` has a value."""
-    rows = [(r["step"], r[column]) for r in run.curves if r[column] is not None]
-    return [s for s, _ in rows], [v for _, v in rows]
+def _legend_below(figure: MatplotlibFigure) -> None:
+    """One legend under the axes, in as many columns as fit; the figure grows by its height, so that
+    the plot does not shrink."""
+    labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
+    look = {"loc": "outside lower left", "handlelength": 2.6, "columnspacing": 1.6}
+    for columns in range(_COLUMNS if labels else 0, 0, -1):
+        legend = figure.legend(ncols=columns, **look)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + 0.21 * -(-len(labels) // columns))
+            return
+        legend.remove()
 
 
 def _smoothed(values: list[float], window: int) -> list[float]:
@@ -171,69 +137,59 @@ def _smoothed(values: list[float], window: int) -> list[float]:
 
 
 def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
-    """The metric of train and validation over the steps, without baselines: some targets stay
-    visible to the model, none to a baseline."""
-    said = []
+    """The metric over the steps, of one run for train too; without baselines, since some targets
+    stay visible to the model and none to a baseline."""
+    if len(runs) == 1:
+        steps, values = runs[0].curve(metric)
+        colour, means = series_colour(0), _smoothed(values, max(1, len(values) // 40))
+        axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
+        axes.plot(steps, means, color=colour, alpha=0.75, linewidth=1.3, label="train")
+    words = []
     for i, run in enumerate(runs):
-        look, label = series_look(i), short_label(run.name)
-        steps, values = _column(run, metric)
-        axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
-        window = max(1, len(values) // 40)
-        (train,) = axes.plot(steps, _smoothed(values, window), **look, linewidth=1.3, alpha=0.75)
-        steps, values = _column(run, f"validation_{metric}")
-        # One entry a run: with several, the caption tells train from validation.
-        if len(runs) == 1 or not values:
-            train.set_label("train" if len(runs) == 1 else label)
+        steps, values = run.curve(f"validation_{metric}")
         if values:
-            label = "validation" if len(runs) == 1 else label
-            axes.plot(steps, values, **look, linewidth=2, marker="o", markersize=4, label=label)
-            said.append(
-                f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
-                f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
+            # Of two points a line would tell no course.
+            look = _MARKED | {"linewidth": 1.6 if len(values) > 2 else 0}
+            label = "validation" if len(runs) == 1 else short_label(run.name)
+            axes.plot(steps, values, **series_look(i), **look, label=label)
+            words.append(
+                f"{run.name}: {_in_words(values[0], metric)} at step {steps[0]:.0f} to "
+                f"{_in_words(values[-1], metric)} at step {steps[-1]:.0f}"
             )
     if metric == "accuracy":
-        _in_percent(axes)
+        axes.yaxis.set_major_formatter(_percent())
     unit = "nats per target" if metric == "loss" else "accuracy"
-    axes.set(xlabel="step", ylabel=f"{unit}, some visible")
-    axes.set_xlim(left=0)
+    axes.set(xlabel="step", ylabel=f"{unit}, some visible", xlim=(0, None), ylim=(0, None))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    words = "; ".join(said) or "no validation was recorded"
-    return f"Line plot, {metric} over steps, train and validation. Validation: {words}."
+    of = "train and validation" if len(runs) == 1 else "validation"
+    course = "; ".join(words) or "no validation was recorded"
+    return f"Line plot, {metric} over steps, {of}. Validation: {course}."
 
 
-def _in_percent(axes: Axes) -> None:
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_ylim(bottom=0)
+def _percent() -> PercentFormatter:
+    return PercentFormatter(1, decimals=0, symbol=" %")
 
 
-def _said(value: float, metric: str) -> str:
-    return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
+def _in_words(value: float, metric: str) -> str:
+    return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.2f}"
 
 
 #: Label, value, interval if known, and colour.
 Bar = tuple[str, float, Interval | None, str]
 
 
-def _bars_of(runs: Runs, metric: str) -> list[Bar]:
-    """A bar for a test metric of each run and each distinct baseline."""
+def _bars_of(runs: Runs, best: RunResults, metric: str) -> list[Bar]:
+    """A bar for a test metric of each run and of each baseline of the best."""
     bars: list[Bar] = []
     for i, run in enumerate(runs):
-        test = run.evaluation.test
-        interval = getattr(test, f"{metric}_interval")
-        bars.append((short_label(run.name), getattr(test, metric), interval, series_colour(i)))
-    found: dict[str, dict[float, list[str]]] = {}
-    for run in runs:
-        for name in BASELINES:
-            value = getattr(run.evaluation.baselines[name], metric)
-            found.setdefault(name, {}).setdefault(value, []).append(short_label(run.name))
-    for label, values in found.items():
-        for value, names in values.items():
-            of = "" if len(values) == 1 else f" ({', '.join(names)})"
-            bars.append((label + of, value, None, BASELINE))
-    return bars
+        value, interval = (getattr(run.evaluation.test, metric + end) for end in ("", "_interval"))
+        bars.append((short_label(run.name), value, interval, series_colour(i)))
+    baselines = [(name, best.evaluation.baselines[name]) for name in BASELINES]
+    return bars + [(name, getattr(one, metric), None, BASELINE) for name, one in baselines]
 
 
 def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
+    axes.figure.set_figheight(0.8 + 0.36 * len(bars))
     largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
     for y, (_, value, interval, colour) in enumerate(bars):
         axes.barh(y, value, height=0.62, color=colour)
@@ -242,7 +198,7 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
             reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
             axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
             end = max(end, interval[1])
-        axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
+        axes.text(end + 0.015 * largest, y, _in_words(value, metric), va="center", fontsize=9.5)
     axes.set_yticks(range(len(bars)), [bar[0] for bar in bars])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.invert_yaxis()
@@ -250,66 +206,51 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     if metric == "accuracy":
-        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.xaxis.set_major_formatter(_percent())
         axes.set_xlabel("guessed right where hidden (more is better)", loc="right")
     else:
         axes.set_xlabel("nats where hidden (less is better)", loc="right")
-    said = "; ".join(
-        f"{label} {_said(value, metric)}"
-        + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
+    words = "; ".join(
+        f"{label} {_in_words(value, metric)}"
+        + (f" ({_in_words(ci[0], metric)} to {_in_words(ci[1], metric)})" if ci else "")
         for label, value, ci, _ in bars
     )
-    return f"Bar chart of the test {metric} where the answer is hidden: {said}."
+    return f"Bar chart of the test {metric} where the answer is hidden: {words}."
 
 
-def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], said=None, **style) -> None:
-    """A line for each run through its `points`, in the order of the runs; `said` has what the
-    legend says beside the name."""
-    for i, (name, xy) in enumerate(points.items()):
-        label = short_label(name) + (f", {said[name]}" if said else "")
-        axes.plot(*xy, **series_look(i), label=label, **style)
-
-
-def _frequency_bands(axes: Axes, runs: Runs) -> str:
-    bands = {run.name: run.evaluation.frequency_bands for run in runs}
-    labels = list(dict.fromkeys(band.label for found in bands.values() for band in found))
-    bands = {run: [b for b in found if b.accuracy is not None] for run, found in bands.items()}
-    points = {
-        run: ([labels.index(b.label) for b in known], [b.accuracy for b in known])
-        for run, known in bands.items()
-    }
-    _lines(axes, points, marker="o", markersize=5, linewidth=1.6)
-    axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
+def _frequency_bands(axes: Axes, run: RunResults, look: dict) -> str:
+    bands = run.evaluation.frequency_bands
+    known = [(i, band) for i, band in enumerate(bands) if band.accuracy is not None]
+    axes.plot([i for i, _ in known], [band.accuracy for _, band in known], **look)
+    axes.set_xticks(range(len(bands)), [band.label for band in bands])
     axes.tick_params(axis="x", labelcolor=INK)
     axes.margins(x=0.08)
-    _in_percent(axes)
+    axes.yaxis.set_major_formatter(_percent())
     axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
-    said = "; ".join(
-        f"{run}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known)
-        for run, known in bands.items()
-    )
-    return f"Line plot of the accuracy by frequency of the token. {said}."
+    axes.set_ylim(bottom=0)
+    words = ", ".join(f"{band.label} {_in_words(band.accuracy, 'accuracy')}" for _, band in known)
+    return f"Line plot of the accuracy by frequency of the token. {run.name}: {words}."
 
 
-def _calibration(axes: Axes, runs: Runs) -> str:
+def _calibration(axes: Axes, run: RunResults, look: dict) -> str:
+    calibration = run.evaluation.calibration
+    bins = [one for one in calibration.bins if one.num_predictions]
+    error = calibration.expected_calibration_error
+    words = "not measured" if error is None else f"{error:.3f}"
     _diagonal(axes, 0, 1, "confidence = accuracy")
-    points, errors = {}, {}
-    for run in runs:
-        calibration = run.evaluation.calibration
-        bins = [b for b in calibration.bins if b.num_predictions]
-        points[run.name] = [b.confidence for b in bins], [b.accuracy for b in bins]
-        error = calibration.expected_calibration_error
-        errors[run.name] = "not measured" if error is None else f"{error:.3f}"
-    legend = {name: f"error {error}" for name, error in errors.items()}
-    _lines(axes, points, legend, marker="o", markersize=5, linewidth=1.6)
+    axes.plot(
+        [one.confidence for one in bins],
+        [one.accuracy for one in bins],
+        **look,
+        label=f"{short_label(run.name)}, error {words}",
+    )
     axes.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_major_formatter(_percent())
     axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
-    said = ", ".join(f"{name} {error}" for name, error in errors.items())
     return (
         "Reliability plot: share of right guesses by confidence, beside the diagonal of perfect "
-        f"calibration. Expected calibration error: {said}."
+        f"calibration. Expected calibration error: {run.name} {words}."
     )
 
 
@@ -338,10 +279,10 @@ def _scatter(axes: Axes, metrics: Finetuning) -> str:
     axes.plot(true, predicted, **look, label="a passage, from the pretrained start")
     what = " year" if year else ""
     axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
-    said = "no correlation, since one of them does not vary"
+    words = "no correlation, since one of them does not vary"
     if true.std() and predicted.std():
-        said = f"correlation {np.corrcoef(true, predicted)[0, 1]:.2f}"
-    return f"Scatter plot of {len(true)} held-out passages, predicted against true; {said}."
+        words = f"correlation {np.corrcoef(true, predicted)[0, 1]:.2f}"
+    return f"Scatter plot of {len(true)} held-out passages, predicted against true; {words}."
 
 
 def _confusion(axes: Axes, metrics: Finetuning) -> str:
@@ -357,6 +298,9 @@ def _confusion(axes: Axes, metrics: Finetuning) -> str:
         bottom += shares[:, i]
     axes.set_xticks(range(len(classes)), classes)
     axes.set(xlabel="true class", ylabel="share predicted as")
-    right = [f"{shares[i, i]:.0%} right" if sums[i] else "none held out" for i in range(len(sums))]
-    said = "; ".join(f"{name} {words}" for name, words in zip(classes, right, strict=True))
-    return f"Stacked bars of the predicted classes by the true class: {said}."
+    right = [
+        f"{100 * shares[i, i]:.0f} % right" if sums[i] else "none held out"
+        for i in range(len(sums))
+    ]
+    words = "; ".join(map(" ".join, zip(classes, right, strict=True)))
+    return f"Stacked bars of the predicted classes by the true class: {words}."

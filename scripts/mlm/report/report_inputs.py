@@ -12,9 +12,8 @@ from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, listed, remedy
+from mlm.foundations.errors import HOW_TO_REMAKE, MlmError, listed, remedy
 from mlm.preflight.artefacts import PreflightVerdict
-from mlm.report.other_runs import OtherRun
 from mlm.report.template_filters import value
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
@@ -26,38 +25,43 @@ CURVE_COLUMNS = (
     *("step", "epoch", "loss", "accuracy"),
     *("validation_loss", "validation_accuracy", "learning_rate"),
 )
+#: The artefacts of a run by stage, in order; those of another directory's run come first.
+OF_RUNS: dict[str, type[Artefact]] = {
+    "training": Training,
+    "evaluation": EvaluationFigures,
+    "fill_mask": FillMask,
+    "preview": Preview,
+    "finetune": Finetuning,
+    "preflight": PreflightVerdict,
+}
+OF_OTHER_RUNS = ("training", "evaluation")
 
 
 @dataclass(frozen=True)
 class RunResults:
-    """All that one run left behind; None is what was not asked for. `curves` holds a row by logged
-    step, `digests` the sha256 of the files."""
+    """The results of one run, of this directory or of another (`other`); None is what was not
+    made. `curves` holds a row by logged step, `digests` the sha256 of the files."""
 
     name: str
-    overrides: dict
-    curves: list[dict[str, float | None]]
     digests: dict[str, str]
     training: Training
     evaluation: EvaluationFigures
-    fill_mask: FillMask
+    fill_mask: FillMask | None = None
     preview: Preview | None = None
     finetune: Finetuning | None = None
     preflight: PreflightVerdict | None = None
+    overrides: dict = field(default_factory=dict)
+    curves: list[dict[str, float | None]] = field(default_factory=list)
+    other: bool = False
 
-    def artefacts(self) -> list[tuple[str, Artefact]]:
-        """Stage and artefact of all that was asked for, in the order of the stages."""
-        return [(stage, made) for stage in OF_RUNS if (made := getattr(self, stage)) is not None]
+    def artefacts(self) -> dict[str, Artefact]:
+        """Artefacts by stage, in the order of OF_RUNS."""
+        return {stage: made for stage in OF_RUNS if (made := getattr(self, stage)) is not None}
 
-
-#: A run's artefacts in the order of the stages.
-OF_RUNS = {
-    "preview": Preview,
-    "training": Training,
-    "evaluation": EvaluationFigures,
-    "fill_mask": FillMask,
-    "finetune": Finetuning,
-    "preflight": PreflightVerdict,
-}
+    def curve(self, column: str) -> tuple[list[float], list[float]]:
+        """Steps and values of the rows of training.csv in which `column` has a value."""
+        rows = [(r["step"], r[column]) for r in self.curves if r[column] is not None]
+        return [s for s, _ in rows], [v for _, v in rows]
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,12 @@ class Results:
     manifests: dict[str, Manifest]
     runs: list[RunResults]
     digests: dict[str, str]
-    also: list[OtherRun] = field(default_factory=list)
+    also: list[RunResults] = field(default_factory=list)
+
+    @property
+    def best(self) -> RunResults:
+        """The run with the lowest final validation loss, never test loss; the first of equals."""
+        return min(self.runs, key=lambda run: run.training.final.validation_loss)
 
     def code_of_stages(self) -> dict[str, str]:
         """The digest of the code that made each stage's results, as they recorded it themselves;
@@ -85,16 +94,16 @@ class Results:
             made.append(("pretrain", run.name, run.training.code))
             made += [
                 ("evaluate" if stage == "evaluation" else stage, run.name, artefact.made_from.code)
-                for stage, artefact in run.artefacts()
+                for stage, artefact in run.artefacts().items()
                 if stage != "training"
             ]
-        found: dict[str, dict[str, str]] = {}
+        by_stage: dict[str, dict[str, str]] = {}
         for stage, where, digest in made:
             if digest is not None:
-                found.setdefault(stage, {})[where] = digest
+                by_stage.setdefault(stage, {})[where] = digest
         return {
             stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
-            for stage, digests in found.items()
+            for stage, digests in by_stage.items()
             for where, digest in digests.items()
         } | {"report": self.code}
 
@@ -119,15 +128,15 @@ class Results:
         return rows
 
 
-def read_curves(path: str | Path) -> list[dict[str, float | None]]:
-    """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell."""
-    with open(path, encoding="utf-8", newline="") as handle:
-        return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in csv.DictReader(handle)]
-
-
-def _number(cell: str) -> float | None:
-    number = float(cell or "nan")
-    return number if math.isfinite(number) else None
+def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
+    """`corpus`, `tokenizer`, `manifests` and `digests` of Results, from the paths of each kind."""
+    paths = [path for kind in ("corpus", "tokenizer", "manifests") for path in files[kind]]
+    return {
+        "corpus": {made.split: made for made in map(CorpusSplit.read, files["corpus"])},
+        "tokenizer": TokenizerStatistics.read(*files["tokenizer"]),
+        "manifests": {made.split: made for made in map(Manifest.read, files["manifests"])},
+        "digests": {portable(path): file_sha256(path) for path in paths},
+    }
 
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
@@ -135,7 +144,44 @@ def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults
     of which preview, finetune and preflight may be left out."""
     made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
     digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
-    return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)
+    curves = _read_curves(files["curves"])
+    return RunResults(name, digests, **made, overrides=overrides, curves=curves)
+
+
+def _read_curves(path: str | Path) -> list[dict[str, float | None]]:
+    """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell."""
+
+    def number(cell: str) -> float | None:
+        return value if math.isfinite(value := float(cell or "nan")) else None
+
+    with open(path, encoding="utf-8", newline="") as handle:
+        return [{c: number(row[c]) for c in CURVE_COLUMNS} for row in csv.DictReader(handle)]
+
+
+def read_other_run(name: str, directory: str) -> RunResults:
+    """The run in another `directory`, which `report.also` calls `name`; MlmError for damaged files
+    and those of another version."""
+    files = {stage: Path(directory) / f"{stage}.json" for stage in OF_OTHER_RUNS}
+    try:
+        training, evaluation = (OF_RUNS[stage].read(file) for stage, file in files.items())
+    except MlmError as error:
+        # Which names a command for this working directory.
+        problem = str(error).partition(HOW_TO_REMAKE)[0]
+        file = portable(files["evaluation"])
+        root = str(files["evaluation"]).removesuffix(file) or "."
+        raise MlmError(
+            f"report.also.{name}: {problem}To have the evaluation made again, with the "
+            f"configuration of its directory: snakemake --cores 2 --directory {root} "
+            f"--configfile FILE --allowed-rules evaluate --force {file}"
+        ) from None
+    if evaluation.digests["model"] != training.digests.model:
+        raise MlmError(
+            f"report.also.{name}: {files['evaluation']} is not of the model that "
+            f"{files['training']} describes; is the run still under way? Wait for it to end, "
+            "then run the same command"
+        )
+    digests = {f"report.also.{name}: {f.name}": file_sha256(f) for f in files.values()}
+    return RunResults(name, digests, training, evaluation, other=True)
 
 
 def check_settings(run: RunResults, settings: Configuration) -> None:
@@ -154,10 +200,10 @@ def check_settings(run: RunResults, settings: Configuration) -> None:
     for section in ("masking", "optimizer"):
         known = getattr(run.training, section)
         pairs += [
-            ("training", f"pretraining.{section}.{key}", known[key], value)
-            for key, value in training[section].items()
+            ("training", f"pretraining.{section}.{key}", known[key], configured)
+            for key, configured in training[section].items()
             # What is null is decided when the training begins.
-            if key in known and value is not None
+            if key in known and configured is not None
         ]
     if run.finetune:
         known = run.finetune.settings
@@ -167,25 +213,14 @@ def check_settings(run: RunResults, settings: Configuration) -> None:
             if key in known
         ]
     wrong = [
-        (stage, f"{key} is {value(made)}, but the configuration has {value(asked)}")
-        for stage, key, made, asked in pairs
-        if rounded(made) != rounded(asked)
+        (stage, f"{key} is {value(made)}, but the configuration has {value(configured)}")
+        for stage, key, made, configured in pairs
+        if rounded(made) != rounded(configured)
     ]
     if wrong:
         files = {stage: f"results/runs/{run.name}/{stage}.json" for stage, _ in wrong}
-        said = listed(f"{files[stage]}: {words}" for stage, words in wrong)
+        problems = listed(f"{files[stage]}: {words}" for stage, words in wrong)
         raise MlmError(
-            f"Results of other settings than those of the configuration:\n{said}\n"
+            f"Results of other settings than those of the configuration:\n{problems}\n"
             f"{remedy(*files.values())}"
         )
-
-
-def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
-    """`corpus`, `tokenizer`, `manifests` and `digests` of Results, from the paths of each kind."""
-    paths = [path for kind in ("corpus", "tokenizer", "manifests") for path in files[kind]]
-    return {
-        "corpus": {found.split: found for found in map(CorpusSplit.read, files["corpus"])},
-        "tokenizer": TokenizerStatistics.read(*files["tokenizer"]),
-        "manifests": {found.split: found for found in map(Manifest.read, files["manifests"])},
-        "digests": {portable(path): file_sha256(path) for path in paths},
-    }

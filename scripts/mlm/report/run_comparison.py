@@ -1,11 +1,9 @@
 """Comparing runs: which is best, which differences mean something, what seeds alone change."""
 
-import copy
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +12,7 @@ from mlm.config.resolution import short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures
 from mlm.evaluation.intervals import Estimate
 from mlm.foundations.atomic import canonical_json
-from mlm.foundations.digests import value_sha256
-from mlm.report.other_runs import OtherRun
-from mlm.report.report_inputs import RunResults
+from mlm.report.report_inputs import Results, RunResults
 from mlm.report.template_filters import value
 
 #: Settings of the evaluation on which its questions depend.
@@ -25,16 +21,10 @@ MASK_SETTINGS = ("mlm_probability", "seed")
 
 @dataclass(frozen=True)
 class Standing:
-    """A run, of this directory or (`other`) of another one, beside the best run here: `difference`
-    is its bits per character less those of the best, with its interval; or `unpaired` says why the
-    two do not compare."""
+    """A run beside the best one: `difference` is its bits per character less those of the best,
+    with the interval; or `unpaired` says why the two do not compare. The best has neither."""
 
     run: str
-    best: bool
-    other: bool
-    validation_loss: float
-    loss: float
-    bits_per_character: float | None
     difference: Difference | None
     unpaired: str | None
 
@@ -45,38 +35,21 @@ class SeedGroup:
 
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
-    overrides: dict
     loss_mean: float
     loss_spread: float
     accuracy_mean: float
     accuracy_spread: float
 
 
-def best_run(runs: Sequence[RunResults]) -> RunResults:
-    """The run with the lowest final validation loss, never test loss; the first of equals."""
-    return min(runs, key=lambda run: run.training.final.validation_loss)
-
-
-def standings(runs: Sequence[RunResults], also: Sequence[OtherRun] = ()) -> list[Standing]:
-    """A Standing for each of `runs` and each run of another directory, in the order given."""
-    best, found = best_run(runs), []
-    for run in [*runs, *also]:
-        one, difference, unpaired = run.evaluation, None, None
-        if run is not best and (unpaired := _unpaired(one, best.evaluation)) is None:
-            difference = _less(one, best.evaluation)
-        found.append(
-            Standing(
-                run=run.name,
-                best=run is best,
-                other=isinstance(run, OtherRun),
-                validation_loss=run.training.final.validation_loss,
-                loss=one.test.loss,
-                bits_per_character=one.test.bits_per_character,
-                difference=difference,
-                unpaired=unpaired,
-            )
-        )
-    return found
+def standings(results: Results) -> list[Standing]:
+    """A Standing for each run of `results`, those of other directories last."""
+    best, rows = results.best.evaluation, []
+    for run in [*results.runs, *results.also]:
+        compared = run is not results.best
+        unpaired = _unpaired(run.evaluation, best) if compared else None
+        difference = _less(run.evaluation, best) if compared and unpaired is None else None
+        rows.append(Standing(run.name, difference, unpaired))
+    return rows
 
 
 def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
@@ -123,19 +96,18 @@ def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
     return Difference(difference, estimate.interval)
 
 
-def differing_settings(
-    runs: list[RunResults], config: Mapping[str, Any]
-) -> dict[str, list[object]]:
+def differing_settings(results: Results) -> dict[str, list[object]]:
     """The settings that are not the same in all runs, by their path: a value for each run."""
+    runs, config = results.runs, results.config
     whole = [flattened(merged(config, run.overrides)) for run in runs]
-    found = {}
+    differing = {}
     for path in sorted({path for run in runs for path in flattened(run.overrides)}):
         values = [settings.get(path) for settings in whole]
         if path == "pretraining.seed":
             values = [config["seed"] if value is None else value for value in values]
         if len({canonical_json(value) for value in values}) > 1:
-            found[path] = values
-    return found
+            differing[path] = values
+    return differing
 
 
 def setting_names(paths: Collection[str]) -> dict[str, str]:
@@ -144,28 +116,29 @@ def setting_names(paths: Collection[str]) -> dict[str, str]:
     return {p: ".".join(p.split(".")[-2:]) if n == "name" else n for p, n in short.items()}
 
 
-def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
-    """Groups of two or more runs with the same settings but for the seed.
-
-    `seed` is the one that a run without its own takes.
-    """
-    groups: dict[str, list[tuple[int, dict, RunResults]]] = {}
-    for run in runs:
-        rest = copy.deepcopy(run.overrides)
-        own = rest.get("pretraining", {}).pop("seed", None)
-        rest = {k: v for k, v in rest.items() if v}
-        member = (seed if own is None else own, rest, run)
-        groups.setdefault(value_sha256(rest), []).append(member)
-    found = []
+def seed_groups(results: Results) -> list[SeedGroup]:
+    """Groups of two or more runs with the same settings except for the seed."""
+    groups: dict[str, list[RunResults]] = {}
+    for run in results.runs:
+        rest = flattened(run.overrides)
+        rest.pop("pretraining.seed", None)
+        groups.setdefault(canonical_json(rest), []).append(run)
+    rows = []
     for group in groups.values():
         if len(group) > 1:
-            seeds, (overrides, *_), members = zip(*group, strict=True)
-            tests = [run.evaluation.test for run in members]
-            measured = [t.loss for t in tests], [t.accuracy for t in tests]
-            spread = (f(values) for values in measured for f in (fmean, stdev))
-            names = tuple(run.name for run in members)
-            found.append(SeedGroup(names, seeds, overrides, *spread))
-    return found
+            tests = [run.evaluation.test for run in group]
+            losses, accuracies = [t.loss for t in tests], [t.accuracy for t in tests]
+            rows.append(
+                SeedGroup(
+                    runs=tuple(run.name for run in group),
+                    seeds=tuple(run.training.seed for run in group),
+                    loss_mean=fmean(losses),
+                    loss_spread=stdev(losses),
+                    accuracy_mean=fmean(accuracies),
+                    accuracy_spread=stdev(accuracies),
+                )
+            )
+    return rows
 
 
 def flattened(overrides: dict, prefix: str = "") -> dict[str, object]:

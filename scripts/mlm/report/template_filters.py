@@ -17,7 +17,7 @@ def decimal(number: float | None, digits: int = 2) -> str:
     """A number with `digits` decimals and a comma between thousands."""
     if number is None:
         return NONE
-    return f"{number:,.{digits}f}".replace("-", "−")
+    return f"{number:z,.{digits}f}".replace("-", "−")
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -33,26 +33,12 @@ def rate(share: float | None) -> str:
     return f"{share * 100:.{min(digits, 6)}f}\u00a0%"
 
 
-def _scaled(number: float, units: tuple[str, str, str], form: str) -> str | None:
-    """`number` in the largest of the units of 10^9, 10^6 and 10^3 that it fills."""
-    for unit, factor in zip(units, (1e9, 1e6, 1e3), strict=True):
-        if number >= factor:
-            return f"{number / factor:{form}}\u00a0{unit}"
-    return None
-
-
-def size(number: float | None) -> str:
-    """A number of bytes in B, kB, MB or GB (powers of 1000)."""
-    if number is None:
-        return NONE
-    return _scaled(number, ("GB", "MB", "kB"), ",.1f") or f"{number:,.0f} B"
-
-
-def short(number: float | None) -> str:
+def short(number: float) -> str:
     """A large number in thousands (k), millions (M) or billions (B)."""
-    if number is None:
-        return NONE
-    return _scaled(number, ("B", "M", "k"), ".3g") or f"{number:,.0f}"
+    for unit, factor in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.3g}\u00a0{unit}"
+    return f"{number:,.0f}"
 
 
 def value(setting: object) -> str:

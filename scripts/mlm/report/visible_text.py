@@ -18,8 +18,8 @@ _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
 _WORD_LIKE = re.compile(r"[!-~]{30,}")
 #: Where the line of a path or a key may end.
 _JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])(?!(?<=\.)\d)")
-#: Shown in place of a token that is nothing but a space.
-_BLANK = "‹space›"
+#: White space by its name, shown in place of a token that is nothing else.
+_BLANKS = {"\n": "‹line break›", "\t": "‹tab›"}
 
 
 def is_shown_by_name(character: str) -> bool:
@@ -98,4 +98,9 @@ def pieces_of(sample: PreviewSample, special: dict[str, str]) -> tuple[TextPiece
 
 
 def _bare(text: str) -> str:
-    return text.strip() or _BLANK
+    return text.strip() or _BLANKS.get(text[:1], "‹space›")
+
+
+def visible_token(text: str) -> Markup:
+    """A token as `visible` shows it; white space alone is named."""
+    return visible(_bare(text))
