@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/ask.py "A sentence." [--run base] [--configfile my.yaml] [--json]
 
-The configuration is given as to snakemake. Nothing is written.
+Takes the configuration as snakemake does. Nothing is written.
 """
 
 import argparse

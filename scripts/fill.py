@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/fill.py "A [MASK]." "Another [MASK]." [--run base] [--json]
 
-The configuration is given as to snakemake. Nothing is written.
+Takes the configuration as snakemake does. Nothing is written.
 """
 
 import argparse
@@ -25,13 +25,13 @@ BASE = Path(__file__).resolve().parents[1]
 def main(arguments: list[str]) -> None:
     """Print the answers."""
     # First, so that a wrong option is refused at once.
-    given = _parsed(arguments)
+    options = _parsed(arguments)
     from mlm.config.resolution import read_settings
     from mlm.foundations.artefacts import check_inputs
 
-    enter_directory(given)
-    settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
-    run = chosen_run(settings.runs, given.run)
+    enter_directory(options)
+    settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
+    run = chosen_run(settings.runs, options.run)
     results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):
@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> None:
     from mlm.evaluation.fill_mask import answers, use_cpu
 
     use_cpu(settings.accelerator.cpu_threads)
-    found = answers(model, given.sentences, given.top_k, setting="sentences")
-    if given.json:
-        return print_json(found)
-    for prompt in found:
+    filled = answers(model, options.sentences, options.top_k, setting="sentences")
+    if options.json:
+        return print_json(filled)
+    for prompt in filled:
         lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
         print(*map(printable, (prompt.prompt, *lines)), sep="\n")
 
@@ -57,10 +57,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         "sentences", nargs="+", type=text_argument, help="sentences in quotes, with one mask each"
     )
     parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
-    given = parser.parse_args(arguments)
-    if given.top_k < 1:
-        parser.error(f"--top-k {given.top_k}: a whole number from 1 is expected")
-    return given
+    options = parser.parse_args(arguments)
+    if options.top_k < 1:
+        parser.error(f"--top-k {options.top_k}: a whole number from 1 is expected")
+    return options
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> int:
     root = Path(options.directory).resolve()
     if not root.is_dir():
         raise MlmError(f"--directory {options.directory}: there is no such directory")
-    asked = name_below(root, options.file)
-    records = chain(root, asked)
+    file = name_below(root, options.file)
+    records = chain(root, file)
     # The sha256 of each file that the makers wrote or read, by path.
     files = {n: d for r in records.values() for n, d in (r.inputs | r.outputs).items()}
     damaged = [
@@ -48,10 +48,10 @@ def main(arguments: list[str]) -> int:
     overlay = differing(config, resolve({}).shown())
     if "runs" in overlay:
         overlay["runs"] = config["runs"]  # Those that are like the defaults, too.
-    stale = planned(root, asked, overlay)
+    stale = planned(root, file, overlay)
     rules = list(dict.fromkeys(record.rule for record in reversed(records.values())))
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    print(f"{printable(asked)} was made by the rules {', '.join(rules)}.\n")
+    print(f"{printable(file)} was made by the rules {', '.join(rules)}.\n")
     for what, fault, fine in (
         ("files", damaged, f"{len(files)} as their makers recorded"),
         ("result", stale, "what this clone, the configuration and the inputs would make"),
@@ -60,8 +60,8 @@ def main(arguments: list[str]) -> int:
     print(f"commit   {commit()}\nlock     {LOCK.relative_to(BASE)}, sha256 {lock}")
     print("\nTo make it again, save this as reproduce.yaml in an empty directory:\n")
     print(yaml.safe_dump(overlay or {"runs": {"base": {}}}, allow_unicode=True))
-    print(shlex.join(command_that_makes(asked)))
-    print(f"\nIts sha256 is {result_sha256(root / asked)} then, too.")
+    print(shlex.join(command_that_makes(file)))
+    print(f"\nIts sha256 is {result_sha256(root / file)} then, too.")
     return 1 if damaged or stale else 0
 
 
@@ -77,29 +77,29 @@ def name_below(root: Path, file: str) -> str:
     return Path(os.path.relpath(there, root)).as_posix() if there else file
 
 
-def chain(root: Path, asked: str) -> dict:
+def chain(root: Path, file: str) -> dict:
     """The records of the artefact and of all artefacts that it was made from, by path."""
-    waiting, found = [asked], {}
+    waiting, records = [file], {}
     while waiting:
         name = waiting.pop(0)
-        if name in found or not is_artefact(name) or not os.path.isfile(root / name):
+        if name in records or not is_artefact(name) or not os.path.isfile(root / name):
             continue
-        found[name] = made_from(root / name)
-        waiting += sorted(found[name].inputs)
-    if not found or not found[asked].rule:
+        records[name] = made_from(root / name)
+        waiting += sorted(records[name].inputs)
+    if not records or not records[file].rule:
         raise MlmError(
-            f"{asked!r}: no record of how it was made. Name a JSON file that the workflow "
+            f"{file!r}: no record of how it was made. Name a JSON file that the workflow "
             "wrote below results/, such as results/runs/base/evaluation.json"
         )
-    return found
+    return records
 
 
-def planned(root: Path, asked: str, overlay: dict) -> list[str]:
+def planned(root: Path, file: str, overlay: dict) -> list[str]:
     """The rules that Snakemake would run for the file; none if it is what it would be."""
     with tempfile.TemporaryDirectory() as place:
-        write_text(file := f"{place}/overlay.yaml", yaml.safe_dump(overlay))
+        write_text(laid := f"{place}/overlay.yaml", yaml.safe_dump(overlay))
         command = [sys.executable, "-m", "snakemake", "--snakefile", BASE / "Snakefile", "--cores"]
-        command += ["1", "--dry-run", "--directory", root, asked, "--configfile", file]
+        command += ["1", "--dry-run", "--directory", root, file, "--configfile", laid]
         ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if ran.returncode:
         raise MlmError(ran.stdout + ran.stderr)

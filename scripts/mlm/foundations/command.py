@@ -1,4 +1,4 @@
-"""What the commands of scripts/ share: their options, and how they end."""
+"""The options that commands of scripts/ have in common, and how they end."""
 
 import argparse
 import codecs
@@ -16,7 +16,7 @@ from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
 
 
 def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
-    """A parser for the command `name`, whose docstring is its help."""
+    """Return a parser for the command `name`, whose docstring `doc` is its help."""
     described, _, usage = doc.partition("\n")
     parser = argparse.ArgumentParser(
         prog=name,
@@ -29,24 +29,24 @@ def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
 
 
 def parser_for_run(name: str, doc: str) -> argparse.ArgumentParser:
-    """A `command_parser` with options that say which run is meant, as snakemake has them."""
+    """Return a `command_parser` with snakemake's options for the configuration, and `--run`."""
     parser = command_parser(name, doc)
     many = {"nargs": "+", "action": "extend", "default": []}
     parser.add_argument("--configfile", "--configfiles", metavar="FILE", **many)
     parser.add_argument("--config", "-C", metavar="KEY=VALUE", **many)
-    parser.add_argument("--run", help="the run that is asked about (default: the first)")
+    parser.add_argument("--run", help="name of the run (default: the first)")
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
     return parser
 
 
-def enter_directory(given: argparse.Namespace) -> None:
+def enter_directory(options: argparse.Namespace) -> None:
     """Make `--directory` the working directory; MlmError if there is none. `--configfile` still
     names the same files."""
-    if given.directory != ".":
-        given.configfile = [os.path.abspath(file) for file in given.configfile]
-    if not os.path.isdir(given.directory):
-        raise MlmError(f"--directory {given.directory}: there is no such directory")
-    os.chdir(given.directory)
+    if options.directory != ".":
+        options.configfile = [os.path.abspath(file) for file in options.configfile]
+    if not os.path.isdir(options.directory):
+        raise MlmError(f"--directory {options.directory}: there is no such directory")
+    os.chdir(options.directory)
 
 
 def text_argument(text: str) -> str:
@@ -59,7 +59,7 @@ def text_argument(text: str) -> str:
 
 
 def trained_here() -> str:
-    """The runs that were trained in this directory, for a message."""
+    """Return the runs that were trained in this directory, for a message."""
     trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
     return f"Trained here: {', '.join(trained) or 'none'}"
 
@@ -89,7 +89,7 @@ def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
 
 
 def status_of(name: str, main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """The status that `main` returns; 1 after an error that the user can mend, in one message."""
+    """Return the status of `main`; 1 after an error that the user can mend, in one message."""
     try:
         check_encoding()
         return main(arguments) or 0

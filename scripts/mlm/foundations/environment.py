@@ -1,5 +1,5 @@
-"""The environment of this process: its packages and their versions, checked before the first job,
-and what a child process is given."""
+"""The environment of this process: its packages, checked against their lock before the first job,
+and the variables of child processes."""
 
 import importlib.metadata
 import os
@@ -13,7 +13,6 @@ from pathlib import Path
 from mlm.foundations.errors import MlmError, listed
 
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
-_LIBRARY = Path(__file__).parents[2]
 
 #: The packages that the workflow itself imports, beside TensorFlow, which its engine alone needs.
 PACKAGES = (
@@ -32,7 +31,7 @@ NO_TENSORFLOW = (
 
 
 def install_command(lock: str) -> str:
-    """The one command that brings what `lock`, a file in envs/, pins to this environment."""
+    """Return the one command that installs what `lock`, a file in envs/, pins."""
     python, file = (
         os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
         for path in (Path(sys.executable), ENVIRONMENTS / lock)
@@ -42,7 +41,7 @@ def install_command(lock: str) -> str:
 
 
 def pinned_versions(requirements: Path) -> dict[str, str]:
-    """Package versions that a lock, and those that it names, pin with `==`."""
+    """Return the package versions that a lock, and those that it names, pin with `==`."""
     text = requirements.read_text()
     versions: dict[str, str] = {}
     for other in re.findall(r"^-r (\S+)", text, re.MULTILINE):
@@ -52,7 +51,7 @@ def pinned_versions(requirements: Path) -> dict[str, str]:
 
 @cache
 def installed_version(package: str) -> str | None:
-    """The installed version of `package`, of any build of TensorFlow, or None."""
+    """Return the installed version of `package`, of any build of TensorFlow, or None."""
     builds = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")
     for name in builds if package == "tensorflow" else (package,):
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -60,11 +59,9 @@ def installed_version(package: str) -> str | None:
     return None
 
 
-def lock_of_this_environment() -> str:
-    """The name of the lock whose versions are expected here."""
-    if installed_version("tensorflow-tpu"):
-        return "requirements-tpu-tensorflow.txt"
-    return "requirements.txt" if installed_version("tensorflow") else "requirements-jax.txt"
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the installed versions of `packages` by name."""
+    return {p: v for p in sorted(packages) if (v := installed_version(p)) is not None}
 
 
 def check_encoding() -> None:
@@ -80,14 +77,16 @@ def check_encoding() -> None:
 def check_environment() -> None:
     """Raise MlmError unless every package of this environment has the version of its lock."""
     check_encoding()
-    lock, problems = lock_of_this_environment(), []
-    pins = pinned_versions(ENVIRONMENTS / lock)
+    lock = "requirements.txt" if installed_version("tensorflow") else "requirements-jax.txt"
+    if installed_version("tensorflow-tpu"):
+        lock = "requirements-tpu-tensorflow.txt"
+    pins, problems = pinned_versions(ENVIRONMENTS / lock), []
     for package in (*PACKAGES, *(["tensorflow"] if installed_version("tensorflow") else [])):
-        found, wanted = installed_version(package), pins.get(package) or pins[f"{package}-tpu"]
-        if found is None:
-            problems.append(f"{package} is missing; {package}=={wanted} is expected")
-        elif found.split("+")[0] != wanted:
-            problems.append(f"{package} {found} is installed; {wanted} is expected")
+        version, pin = installed_version(package), pins.get(package) or pins[f"{package}-tpu"]
+        if version is None:
+            problems.append(f"{package} is missing; {package}=={pin} is expected")
+        elif version.split("+")[0] != pin:
+            problems.append(f"{package} {version} is installed; {pin} is expected")
     if problems:
         raise MlmError(
             f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
@@ -96,13 +95,8 @@ def check_environment() -> None:
         )
 
 
-def package_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Installed versions of `packages` by name."""
-    return {p: v for p in sorted(packages) if (v := installed_version(p)) is not None}
-
-
 def child_environment(*places: Path) -> dict[str, str]:
-    """This environment for a process of the library's own (`python -m mlm.…`), with the library and
-    `places` before what PYTHONPATH names already."""
-    names = [*map(str, (_LIBRARY, *places)), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(names)}
+    """Return the variables for a process that runs a module of the library (`python -m mlm.…`),
+    with the library and `places` before what PYTHONPATH names already."""
+    names = [*map(str, (Path(__file__).parents[2], *places)), os.environ.get("PYTHONPATH")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, names))}

@@ -15,7 +15,7 @@ HIDDEN = re.compile(
 )
 #: Text between quotation marks, or without a space.
 _VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
-#: How a message calls the command that was given.
+#: The name of the user's last command in a message.
 SAME_COMMAND = "the same snakemake command"
 #: How the sentence of `remedy` begins.
 HOW_TO_REMAKE = "To have it made again"
@@ -26,7 +26,7 @@ _FULL = re.compile(rf"(?:(\S+); )?(?:{os.strerror(errno.ENOSPC)}|{os.strerror(er
 
 def printable(text: str) -> str:
     """`text` for a terminal or a log: hidden characters become escapes such as `\\x1b`."""
-    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return HIDDEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
 def on_one_line(text: str) -> str:

@@ -44,7 +44,7 @@ def in_one_pass(function: Callable) -> Callable:
     @cache
     def compiled(*_specs: tf.TensorSpec) -> Callable:
         # One per shape: TensorFlow warns of a function that it traces for many.
-        return tf.function(lambda *own: function(*own), jit_compile=True, autograph=False)
+        return tf.function(lambda *arrays: function(*arrays), jit_compile=True, autograph=False)
 
     def called(*arguments):
         if any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
