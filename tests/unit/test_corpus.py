@@ -115,7 +115,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
 ):
     directory = tmp_path_factory.mktemp("digests")
     part, removed = part_record(directory, 0), directory / "removed.json"
-    source = EmbeddedSource("embedded", "", "", ())
+    source = EmbeddedSource("embedded", "", "", (), ())
     read = {s: ReadSplit({}, Encoding(), (1,) * len(t), source, {}) for s, t in texts.items()}
     ReadPart(read, "document", {}).write(part)
     with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +129,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
     expected, corpus = expected_verdicts(texts, duplicates, leaks), SpooledCorpus([removed])
     for split, verdicts in expected.items():
         indices = [number for number, verdict in enumerate(verdicts) if verdict == KEPT]
-        assert corpus.kept(0, split).tolist() == indices
+        assert corpus.remaining_indices(0, split).tolist() == indices
         counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0, 0]
         assert corpus.removed(split).tolist() == [counts]
 

@@ -147,9 +147,6 @@ def test_names_that_cannot_be_read_are_all_told_at_once(tmp_path):
     [
         {"finetune": {"data": {"source": "csv", "file": "~/a.csv"}}},
         {"evaluation": {"minimal_pair_files": ["$HOME/a.tsv"]}},
-        {"finetune": {"also": ["~/encoder"]}},
-        {"model": {"start_from": "~/encoder"}},
-        {"model": {"config_file": "~/config.json"}},
         {"tokenizer": {"kind": "pretrained", "pretrained": {"path": "$HOME/tokenizer"}}},
         {"pretraining": {"checkpoint": {"directory": "~/states"}}},
     ],

@@ -4,8 +4,6 @@ import gzip
 import io
 import json
 import lzma
-import os
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from corpus_files import build, described, files, refused
-from tests.conftest import ended
-
-import mlm
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
@@ -164,32 +159,6 @@ def test_what_was_not_fetched_is_no_text(ending):
         Path(f"train.{ending}").write_text(content, encoding="utf-8")
         message = refused(files())
         assert f"train.{ending}" in message and remedy in message
-
-
-PEAK = """
-import resource, sys
-from mlm.config.corpus import Corpus
-from mlm.corpus.document_reading import documents_of_file
-settings = Corpus(group_by="author")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-size = sum(len(d.text) + len(d.group) for d in documents_of_file(sys.argv[1], settings))
-print(size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
-def test_rows_of_parquet_take_memory_by_their_size_not_their_number():
-    """A thousand rows have one text and one group, in a file of a few hundred bytes."""
-    rows, size = 1000, 1 << 18
-    places = pa.array([0] * rows, pa.int32())
-    columns = {
-        name: pa.DictionaryArray.from_arrays(places, pa.array([letter * size]))
-        for name, letter in {"text": "x", "author": "y"}.items()
-    }
-    pq.write_table(pa.table(columns), "a.parquet")
-    environment = os.environ | {"PYTHONPATH": str(Path(mlm.__file__).parents[1])}
-    done = ended(sys.executable, "-c", PEAK, "a.parquet", env=environment)
-    total, kilobytes = map(int, done.stdout.split())
-    assert total == 2 * rows * size and kilobytes < 150_000
 
 
 def test_a_longer_document_than_memory_holds_is_refused_in_parquet_too(monkeypatch):

@@ -47,4 +47,4 @@ def test_a_text_to_decontaminate_against_has_a_format_that_is_read(here):
         filters = {"decontamination": section}
         settings = resolve({"corpus": {"filters": filters}, "finetune": table})
         message = refusal(filter_files, corpus_configuration(settings))
-        assert "essays: what it holds" in message
+        assert "essays: its name" in message

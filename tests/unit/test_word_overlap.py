@@ -13,19 +13,8 @@ from mlm.corpus import decontamination
 from mlm.corpus.artefacts import WordOverlap
 
 WORDS = [
-    "the",
-    "The",
-    "Ärger",
-    "ärger",
-    "7",
-    "Straße",
-    "국민",
-    "𐐀x",
-    "a",
-    "it's",
-    "x_y",
-    "—",
-    "漢字",
+    *("the", "The", "Ärger", "ärger", "7", "Straße", "국민", "𐐀x"),
+    *("a", "it's", "x_y", "—", "漢字"),
 ]
 DOCUMENTS = st.lists(
     st.lists(st.sampled_from(WORDS[:4]), min_size=1, max_size=40).map(" ".join),

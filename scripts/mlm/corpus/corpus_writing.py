@@ -1,5 +1,5 @@
-"""The Parquet files of a split, of the documents that are kept, and its description; empty splits
-and useless groups are refused."""
+"""The Parquet files of a split, of the documents that remain, and its description; empty splits and
+useless groups are refused."""
 
 import functools
 import sys
@@ -265,23 +265,17 @@ def _emptied(corpus: SpooledCorpus, split: str) -> str:
     groups = "" if part.group_by == UNGROUPED else f", in whole groups ({part.group_by})"
     return (
         f"{line} It is carved from train by corpus.held_out.{split}: {part.carved[split]}{groups}; "
-        "raise it, use a larger corpus (duplicates do not count), or give the split texts of its "
-        "own"
+        "raise it, use a larger corpus (duplicates do not count), or name texts for the split"
     )
 
 
 def _refuse_useless_groups(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None:
-    documents = max(split.filters["kept"] for split in splits.values())
-    if documents > 1 and all(split.groups == 1 for split in splits.values()):
+    alone = [name for name, split in splits.items() if split.groups == 1 < split.filters["kept"]]
+    are_all = all(split.groups == 1 for split in splits.values())
+    if alone and (are_all or not part.carved.keys().isdisjoint(alone)):
         raise MlmError(
-            f"The group ({part.group_by}) is one and the same for all documents of each split, "
-            "so that nothing can be resampled. Let corpus.group_by or corpus.group_per tell apart "
-            "what was written apart (an article, an author), or set them to null"
-        )
-    alone = [s for s in part.carved if splits[s].groups == 1 < splits[s].filters["kept"]]
-    if alone:
-        raise MlmError(
-            f"The groups ({part.group_by}) are too few or too large: {' and '.join(alone)}, "
-            "carved from train, would be a single one. Raise corpus.held_out, name smaller groups, "
-            "or give the split texts of its own"
+            f"The groups ({part.group_by}) are too few or too large: all documents of "
+            f"{' and of '.join(alone)} are in one, so that nothing can be resampled. Let "
+            "corpus.group_by or corpus.group_per name smaller ones (an article, an author), raise "
+            "corpus.held_out, or set group_by and group_per to null"
         )

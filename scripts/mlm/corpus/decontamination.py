@@ -104,16 +104,17 @@ def decontaminate(
     can hold, and if a file or a spool is damaged."""
     judging = _judging_texts(corpus, part, configuration)
     counts = dict.fromkeys(judging.rules, NOTHING)
-    kept, numbers = corpus.kept(part, "train"), corpus.numbering.documents_of("train", part)
+    indices = corpus.remaining_indices(part, "train")
+    numbers = corpus.numbering.documents_of("train", part)
     with verdicts_of(record, numbers) as verdicts:
-        for batch in corpus.read(part, "train", kept) if counts else ():
+        for batch in corpus.read(part, "train", indices) if counts else ():
             for piece in in_pieces(batch.column("text")):
                 documents = piece.to_pylist()
                 for index, rule, ngram in judging.contaminated(documents):
-                    verdicts[kept[index]] = CONTAMINATED
+                    verdicts[indices[index]] = CONTAMINATED
                     taken = TakenByRule.of_one(len(documents[index]), ngram)
                     add_taken(counts, {rule: taken})
-                kept = kept[len(documents) :]
+                indices = indices[len(documents) :]
     span = numbers.start, numbers.stop
     PassRecord(len(corpus.parts), span, counts).write(record)
 

@@ -80,7 +80,7 @@ def verdicts_of(record: Path, numbers: range) -> Iterator[np.ndarray]:
 
 def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
     """Note in `record` the `duplicates` (of a split, all but the first), the `leaks` (documents of
-    a split of higher precedence), or both, given the records of all `parts`. Raises MlmError for
+    a split of higher precedence), or both, by the records of all `parts`. Raises MlmError for
     damaged digests."""
     paths = [part.with_suffix(".digests") for part in parts]
     for part, path in zip(parts, paths, strict=True):

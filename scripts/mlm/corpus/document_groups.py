@@ -28,11 +28,10 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
     if per is None:
         yield from documents
         return
-    group = name
     for text, _ in documents:
         if per == "heading" and (heading := _HEADING.fullmatch(text.strip())):
-            group = heading[1]
-        yield Document(text, group)
+            name = heading[1]
+        yield Document(text, name)
 
 
 def group_name(value: object, where: str, settings: Corpus) -> str:
@@ -66,14 +65,14 @@ def group_ids(groups: pa.Array) -> np.ndarray:
         return np.from_dlpack(groups).astype(np.int64)
     coded = groups.dictionary_encode()
     names = (name.encode("utf-8") for name in coded.dictionary.to_pylist())
-    digests = (hashlib.blake2b(name, digest_size=8).digest() for name in names)
-    ids = np.array([int.from_bytes(d, "big") >> 1 for d in digests], np.int64)
+    ids = np.array([keyed_hash(None, name) >> 1 for name in names], np.int64)
     return ids[np.from_dlpack(coded.indices)]
 
 
-def keyed_hash(seed: int, key: bytes) -> int:
-    """Return 64 bits of `key` (BLAKE2b), others for each seed."""
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=b"%d" % seed).digest(), "big")
+def keyed_hash(seed: int | None, data: bytes) -> int:
+    """Return 64 bits of `data` (BLAKE2b), others for each seed."""
+    key = b"" if seed is None else b"%d" % seed
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=key).digest(), "big")
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:

@@ -28,7 +28,7 @@ def file_format(path: str) -> tuple[str, str | None]:
         endings.pop()
     if not endings or endings[-1] not in FORMATS:
         raise MlmError(
-            f"{path}: what it holds cannot be told from its name; expected one of "
+            f"{path}: its name does not show its format; expected one of "
             f"{', '.join('.' + f for f in FORMATS)}, plain or followed by "
             f"{', '.join('.' + c for c in COMPRESSIONS)}. Rename it, or narrow the pattern"
         )

@@ -48,9 +48,10 @@ def sign(corpus: SpooledCorpus, part: int, near: NearDuplicates, record: Path) -
         closing(BucketWriter(keys, _KEY, 1 << bits)) as writer,
     ):
         for split in PRECEDENCE:
-            numbers, kept = corpus.numbering.documents_of(split, part), corpus.kept(part, split)
-            for batch in corpus.read(part, split, kept):
-                indices, kept = kept[: len(batch)], kept[len(batch) :]
+            numbers = corpus.numbering.documents_of(split, part)
+            remaining = corpus.remaining_indices(part, split)
+            for batch in corpus.read(part, split, remaining):
+                indices, remaining = np.split(remaining, [len(batch)])
                 words = word_hashes(batch.column("text").to_pylist())
                 shingles, counts = shingle_hashes(*words, near.words)
                 smallest = minhashes(shingles, counts, hashes)
@@ -72,7 +73,7 @@ def sign(corpus: SpooledCorpus, part: int, near: NearDuplicates, record: Path) -
 def cluster(
     corpus: SpooledCorpus, signed: Sequence[Path], near: NearDuplicates, leaks: bool, record: Path
 ) -> None:
-    """Note in `record` the near-duplicates to remove, given the records of `sign`: all but the
+    """Note in `record` the near-duplicates to remove, by the records of `sign`: all but the
     first of a cluster. One linked with a split of higher precedence, directly or through others, is
     leaked; without `leaks`, splits are apart. Raises MlmError for damaged files and if more than
     `largest_share` would go."""

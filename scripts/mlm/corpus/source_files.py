@@ -136,26 +136,22 @@ def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, S
         files[name] = {split: [] for split in SPLITS}
         if source.source != "files":
             continue
+        prefix = f"corpus.mix.{name}: " if name else ""
         try:
             files[name] = matched_files(source.files, note)
-            _check_group_by(source.group_by, files[name])
         except MlmError as error:
             if not name:
                 raise
-            problems.append(f"corpus.mix.{name}: {error}")
+            problems.append(f"{prefix}{error}")
+        plain = [p for some in files[name].values() for p in some if file_format(p)[0] == "txt"]
+        if source.group_by is not None and plain:
+            problems.append(
+                f"{prefix}corpus.group_by: {source.group_by!r} names a column, and {plain[0]} is a "
+                "text file without columns. Set it to null, or convert the text to .jsonl"
+            )
     if problems:
         raise MlmError(f"The sources of the corpus:\n{listed(problems)}")
     return files
-
-
-def _check_group_by(column: str | None, files: SplitFiles) -> None:
-    """Raise MlmError if `corpus.group_by` names a column and one of the files has none."""
-    plain = [p for paths in files.values() for p in paths if file_format(p)[0] == "txt"]
-    if column is not None and plain:
-        raise MlmError(
-            f"corpus.group_by: {column!r} names a column, and {plain[0]} is a text file without "
-            "columns. Set it to null, or convert the text to another format, such as .jsonl"
-        )
 
 
 def filter_files(configuration: CorpusConfiguration) -> list[str]:
@@ -213,12 +209,11 @@ def planned_parts(
             f"(profiles/slurm){'' if is_mix else ', or set it to 1'}"
         )
     for name, source in corpus.sources().items():
+        of_source = [Part(name)]
         if source.source == "files":
             of_source = [Part(name, some) for some in _divided(files[name], count)]
         elif source.source == "hub" and source.group_per is None:
             of_source = [Part(name, share=n, shares=count) for n in range(count)]
-        else:
-            of_source = [Part(name)]
         if len(of_source) < count:
             note(
                 f"corpus.parts: {count}, but the source{name and f' {name}'} is read in "

@@ -110,12 +110,12 @@ class SpooledCorpus:
         for path, record in self._passes.items():
             first, stop = record.numbers
             if first <= numbers.start < numbers.stop <= stop:
-                # Each pass looks only at documents that those before it kept.
+                # A pass removes none that one before it has removed.
                 offset = numbers.start - first
                 verdicts |= np.fromfile(path, np.uint8, len(numbers), offset=offset)
         return verdicts
 
-    def kept(self, part: int, split: str) -> np.ndarray:
+    def remaining_indices(self, part: int, split: str) -> np.ndarray:
         """Return the indices of the documents of `split` in `part` that no pass removed."""
         return np.flatnonzero(self._verdicts(part, split) == KEPT)
 
@@ -151,9 +151,9 @@ class SpooledCorpus:
         for segment in self.segments(split):
             first, last = (max(edge - start, 0) for edge in (wanted.start, wanted.stop))
             if first < min(last, segment.documents):
-                kept = self.kept(segment.part, split)
-                chosen = kept[segment.choice.mask()] if segment.choice else kept
-                yield from self.read(segment.part, split, chosen[first:last])
+                indices = self.remaining_indices(segment.part, split)
+                indices = indices[segment.choice.mask()] if segment.choice else indices
+                yield from self.read(segment.part, split, indices[first:last])
             start += segment.documents
 
 

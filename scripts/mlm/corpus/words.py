@@ -52,7 +52,7 @@ def words_of(text: str) -> list[str]:
 
 def ngrams(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a 64-bit hash of the `size` words from each of `words` on, and whether they are in one
-    text, given the `counts` of words of each text: uint64 and bool, both [words]."""
+    text, by the `counts` of words of each text: uint64 and bool, both [words]."""
     remaining = np.repeat(np.cumsum(counts), counts) - np.arange(len(words))
     return ngram_hashes(words, size), remaining >= size
 
