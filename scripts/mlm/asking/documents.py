@@ -120,7 +120,7 @@ def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str
     """Number and text of each document with the characters of `part`."""
     for group in documents.row_groups(["text"]):
         column = group.column("text")
-        # pyarrow's own to_numpy imports pandas, which takes longer than all else.
+        # pyarrow's to_numpy imports pandas, which takes longer than all else.
         for place in np.from_dlpack(pc.indices_nonzero(pc.match_substring(column, part))).tolist():
             yield group.documents.start + place, column[place].as_py()
 

@@ -69,15 +69,15 @@ def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
         yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} words"
     if passage.split != "train":
         yield f"   Never trained on: the {passage.split} split is held out."
-    told = []
+    counts = []
     for part in passage.parts:
         yield from (f"   {line}" for line in _part(part, passage.split))
         masked = [m for use in part.uses if use.reached for m in use.masked]
         for token in part.tokens:
             if of_token := [m for m in masked if m.place == token.place]:
-                told.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
-    if told:
-        yield f"   Masked so far: {'; '.join(told)}"
+                counts.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
+    if counts:
+        yield f"   Masked so far: {'; '.join(counts)}"
     # A note of the answer says what the initial weights depend on.
     if passage.split == "train" and passage.first_step != 0:
         yield f"   {_state_before(passage, answer.training)}"

@@ -115,8 +115,8 @@ def packed_documents(
             begins = np.flatnonzero(stream == encoder.special_ids.cls)
             if encoder.special_ids.cls == encoder.special_ids.sep:
                 begins = begins[::2]
-            rows = encoder.encode([texts[document] for document in wanted])
-            for document, ids in zip(wanted, rows, strict=True):
+            encoded = encoder.encode([texts[document] for document in wanted])
+            for document, ids in zip(wanted, encoded, strict=True):
                 place = document - held.start
                 start = int(begins[place]) if place < len(begins) else len(stream)
                 end = start + len(ids)
@@ -127,9 +127,9 @@ def packed_documents(
                         f"{SHARDS_REMEDY}"
                     )
                 row = start // length
-                own = samples[row : -(-end // length)]
-                own = replace(own, index=own.index + first)
-                documents[document] = PackedDocument(shard, row, own, start % length)
+                rows = samples[row : -(-end // length)]
+                rows = replace(rows, index=rows.index + first)
+                documents[document] = PackedDocument(shard, row, rows, start % length)
         first += shard.num_samples
     return documents
 

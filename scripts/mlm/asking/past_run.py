@@ -126,8 +126,8 @@ def past_run(settings: Configuration, run: str) -> PastRun:
         different = differences(record.values, {name: now[name] for name in record.values})
         if different:
             refusals.append(
-                f"{record.file}: run {run} was trained with something else than it is asked about "
-                f"with:\n{listed(different)}\nAsk with the configuration, the code and the results "
+                f"{record.file}: run {run} was trained with other values than those of "
+                f"now:\n{listed(different)}\nAsk with the configuration, the code and the results "
                 f"that it was trained with, or train it again: {SAME_COMMAND}"
             )
         else:

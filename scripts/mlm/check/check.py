@@ -64,7 +64,7 @@ class Steps:
 
 @dataclass
 class Forecast:
-    """What was found: `lines` for people, `problems` that let no run succeed, and `stages`."""
+    """A run foreseen: `lines` for people, `problems` that let no run succeed, and `stages`."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ def check(settings: Configuration) -> Forecast:
     forecast = Forecast()
     with tempfile.TemporaryDirectory(prefix="check-") as directory:
         try:
-            # What the stages print while they work is not asked for here.
+            # What the stages print while they work would hide the answer.
             with redirect_stderr(StringIO()):
                 _look_at(settings, Path(directory), forecast)
         except (MlmError, OSError) as error:
@@ -223,9 +223,9 @@ def stages_of_run(
     size = parameters(run.model, vocabulary, length) / steps.size
     checkpoint = run.operation.checkpoint
     saves = math.ceil(number / checkpoint.every)
-    kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
+    states = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with its moments.
-    disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * kept)
+    disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
     sample, samples = size * steps.step, section.batch_on(1).samples * number
     seconds = _START_PRETRAIN + steps.begun + sample * samples
     # Without the gradient: a third of an update.
@@ -233,8 +233,8 @@ def stages_of_run(
     seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
     # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
     tested = sizes["test"].samples
-    asked = min(tested, evaluation.max_tokens // length) / evaluation.mlm_probability
-    scored = asked + 2 * min(tested, asked)
+    hidden = min(tested, evaluation.max_tokens // length) / evaluation.mlm_probability
+    scored = hidden + 2 * min(tested, hidden)
     evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
     return [
         Stage(names[0], seconds, disk, trained_mb),
@@ -371,8 +371,8 @@ def rehearse_steps(
         engine.advance(1)
         made += 1
     step = (time.monotonic() - begun) / made / size
-    found = Steps(devices.replicas, estimated, begun - begin, step, engine.parameters)
+    steps = Steps(devices.replicas, estimated, begun - begin, step, engine.parameters)
     del engine
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
-    return found
+    return steps

@@ -149,8 +149,8 @@ def _stages_of_data(
 
 def usable_cores() -> int:
     """Cores that this process may use; all where the system does not say which (macOS)."""
-    asked = getattr(os, "sched_getaffinity", None)
-    return len(asked(0)) if asked else os.cpu_count() or 1
+    named = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if named else os.cpu_count() or 1
 
 
 def _sample_of(
@@ -183,7 +183,7 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[
     all of them are."""
     reading = corpus.with_defaults("group_by")
     sampled = paths[:: max(1, -(-len(paths) // _FILES))]
-    lines, kept, in_sampled = [], 0, 0.0
+    lines, written, in_sampled = [], 0, 0.0
     for path in sampled:
         kind, compression = file_format(path)
         documents, characters, share = 0, 0, 1.0
@@ -191,7 +191,7 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[
             for document in read_documents(stream, path, kind, reading):
                 if characters < _BEGINNING:
                     lines.append(json.dumps({"text": document.text}))
-                    kept += len(document.text)
+                    written += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
                 # Of Parquet, the number of rows says the share; a compressed file is read whole.
                 if characters >= _LOOKED_AT and not (compression and kind == "parquet"):
@@ -204,4 +204,4 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[
         return [], 1.0
     copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
     others = sum(map(os.path.getsize, paths)) / sum(map(os.path.getsize, sampled))
-    return [str(copy)], others * in_sampled / max(1, kept)
+    return [str(copy)], others * in_sampled / max(1, written)

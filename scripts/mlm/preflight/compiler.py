@@ -1,7 +1,7 @@
 """XLA's compilers for TPUs and GPUs on a machine without either.
 
-libtpu and JAX's CUDA plugin hold compilers that can be given the description of a topology or of
-a card instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
+libtpu and JAX's CUDA plugin hold compilers that take the description of a topology or of a card
+instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
 Compilations run in a process of their own (`python -m mlm.preflight.compiler`), so that one
 that dies, or is killed for its memory, takes no other target with it.
 """
@@ -128,13 +128,13 @@ def _died(process: subprocess.CompletedProcess) -> Compilation:
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
 
 
-def _out_of_host_memory(said: str) -> Compilation:
+def _out_of_host_memory(words: str) -> Compilation:
     return Compilation(
         HOST_MEMORY,
         "the compiler ran out of this machine's memory, or was killed. Run it again with more "
         "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=16000, or a "
         "larger machine), or name fewer targets in preflight.targets"
-        + (f". Its last words: {said}" if said else ""),
+        + (f". Its last words: {words}" if words else ""),
     )
 
 

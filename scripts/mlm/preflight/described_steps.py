@@ -106,9 +106,9 @@ def compile_description(devices, description: dict[str, Any], quick: bool):
         if "Unknown backend" in str(error):  # JAX looks for the GPU that would call
             raise MlmError(f"the step {_HOST}") from error
         raise
-    for fault, said in _FAULTS.items():
-        if found := re.search(fault, lowered.as_text()):
-            raise MlmError(f"the step {said} ({found[0]})")
+    for fault, problem in _FAULTS.items():
+        if match := re.search(fault, lowered.as_text()):
+            raise MlmError(f"the step {problem} ({match[0]})")
     executable = lowered.compile().runtime_executable()
     if on_tpu:
         costs = executable.cost_analysis()

@@ -15,7 +15,7 @@ def published_source(publish: Publish, corpus: Corpus) -> str:
     source = publish.source or SOURCES[corpus.source]
     if corpus.source == "hub" and not publish.source:
         hub = corpus.hub
-        source = str(HubSource("hub", "train", hub.dataset, hub.config, hub.revision))
+        source = str(HubSource("hub", "train", str(hub.dataset), hub.config, hub.revision))
     return " ".join(source.split())
 
 
@@ -38,7 +38,7 @@ def tokenizer_card(
             library_name="transformers",
             tags=["tokenizer", "masked-lm"],
         ),
-        f"# {publish.tokenizer.split('/')[1]}",
+        f"# {str(publish.tokenizer).split('/')[1]}",
         f"A tokenizer for masked language models: {stats.kind}, {stats.vocabulary_size:,} ids, for "
         f"{source}.",
         "## Use",
@@ -66,7 +66,7 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
             tags=["tfrecord", "token-ids"],
             viewer=False,
         ),
-        f"# {publish.dataset.split('/')[1]}",
+        f"# {str(publish.dataset).split('/')[1]}",
         f"Token ids of {source}, in samples of {first.sequence_length} tokens, for "
         "training masked language models.",
         card_table(["split", "shards", "samples", "tokens", "padding"], rows),
@@ -76,7 +76,7 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
         "counts and sha256; `tokenizer/` holds the tokenizer whose ids these are "
         f"(tokenizer.json: sha256 `{first.tokenizer_sha256}`).",
         "## Use",
-        _reading(publish.dataset, first.sequence_length),
+        _reading(str(publish.dataset), first.sequence_length),
         "## Source and licence",
         f"From {source}. Licence: {publish.license}. The tokenizer turns the token ids back into "
         "text, so the terms of the text apply to them.",

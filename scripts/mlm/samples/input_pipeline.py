@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,9 @@ def training_batches(
         for step, batch in enumerate(stored_batches(shards, order), order.start_step):
             yield step, *batch
 
-    def masked(step, epoch, index, ids, attention) -> dict[str, np.ndarray]:
+    def masked(
+        step: Any, epoch: Any, index: Any, ids: Any, attention: Any
+    ) -> dict[str, np.ndarray]:
         batch = mask_batch(ids, attention, index, plan, order.seed, epoch)
         batch["weights"] /= np.maximum(batch["weights"].sum(), 1)
         return batch | beside(int(step))
@@ -60,7 +63,7 @@ def validation_batches(
     depend on (seed, sample index) alone and `sample_index` [batch] int64. The last batch is filled
     up with rows of index -1 and weight 0."""
 
-    def masked(index, ids, attention) -> dict[str, np.ndarray]:
+    def masked(index: Any, ids: Any, attention: Any) -> dict[str, np.ndarray]:
         batch = mask_batch(ids, attention, np.maximum(index, 0), plan, seed)
         batch["weights"] *= (index >= 0)[:, None]
         return batch | {"sample_index": index}
@@ -91,17 +94,18 @@ def _on_host(
 ) -> tf.data.Dataset:
     """`function`, in NumPy, of the parts of each batch, the last, of records, as their `input_ids`
     and `attention_mask`, int32 [batch, length]."""
-    *before, records = stored.element_spec
+    specs: Any = stored.element_spec
+    *before, records = specs
     zeros = [np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in before]
     example = function(*zeros, *np.zeros((2, *records.shape, length), np.int32))
     feature = tf.io.FixedLenFeature((length,), tf.int64)
     features = {"input_ids": feature, "attention_mask": feature}
 
-    def called(*arrays) -> list[np.ndarray]:
+    def called(*arrays: Any) -> list[np.ndarray]:
         return list(function(*arrays).values())
 
     @as_written
-    def mapped(*parts):
+    def mapped(*parts: Any) -> dict[str, tf.Tensor]:
         *before, serialized = parts
         parsed = tf.io.parse_example(serialized, features)
         tokens = [tf.cast(parsed[name], tf.int32) for name in features]
@@ -123,9 +127,9 @@ def replica_shares(
     first = context.input_pipeline_id * local
 
     @as_written
-    def divided(batch):
+    def divided(batch: dict[str, tf.Tensor]) -> tf.data.Dataset:
         by_replica = {k: tf.reshape(v, [replicas, -1, *v.shape[1:]]) for k, v in batch.items()}
-        parts = {k: v[first : first + local] for k, v in by_replica.items()}
+        parts: Any = {k: v[first : first + local] for k, v in by_replica.items()}
         return tf.data.Dataset.from_tensor_slices(parts)
 
     return _deterministic(batches.flat_map(divided))

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from mlm.samples.random_bits import below, threefry
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pieces import word_starts
 
+#: An array of NumPy or of JAX.
+Array = Any
 #: Validation is masked alike in all runs, whatever they train on.
 VALIDATION_SEED = 0
 VALIDATION_MASKING = Masking(mlm_probability=0.15)
@@ -92,17 +95,22 @@ def masking_plan(
 
 
 def mask_batch(
-    input_ids, attention_mask, sample_index, plan: MaskingPlan, seed, epoch=FIXED_EPOCH
-) -> dict:
+    input_ids: Array,
+    attention_mask: Array,
+    sample_index: Array,
+    plan: MaskingPlan,
+    seed: Array,
+    epoch: Array = FIXED_EPOCH,
+) -> dict[str, Array]:
     """Choose tokens, replace them, and say where and what they were.
 
     Arrays are [batch, sequence] and [batch], all of NumPy or all of JAX. Returns
 
     - input_ids, attention_mask [batch, sequence] int32, with the replacements
-    - positions [batch, slots] int32, where predictions are asked for
+    - positions [batch, slots] int32, of the predictions
     - labels [batch, slots] int32, the tokens before any replacement
     - weights [batch, slots] float32, 1 for a slot in use, else 0
-    - overflow [batch] int32, chosen tokens that found no slot (left unmasked; a word as a whole)
+    - overflow [batch] int32, chosen tokens without a slot (left unmasked; a word as a whole)
     """
     xp = input_ids.__array_namespace__()
     input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
@@ -125,15 +133,17 @@ def mask_batch(
     }
 
 
-def _random_words(xp, sample_index, length: int, seed, epoch):
+def _random_words(
+    xp: Any, sample_index: Array, length: int, seed: Array, epoch: Array
+) -> list[Array]:
     """Four words of 32 bits for each token, [batch, sequence] each."""
 
-    def column(numbers):
+    def column(numbers: Array) -> Array:
         return xp.reshape(xp.asarray(numbers, dtype=xp.uint32), (-1, 1))
 
     key, index = (column(seed), column(epoch)), column(sample_index)
     place = xp.arange(length, dtype=xp.uint32)[None]
-    return *threefry(key, (index, 2 * place)), *threefry(key, (index, 2 * place + 1))
+    return [*threefry(key, (index, 2 * place)), *threefry(key, (index, 2 * place + 1))]
 
 
 def _parts(share: float) -> int:
@@ -141,12 +151,12 @@ def _parts(share: float) -> int:
     return round(share * 2**_SHARE_BITS)
 
 
-def _uniform(bits, of: int = _SHARE_BITS):
+def _uniform(bits: Array, of: int = _SHARE_BITS) -> Array:
     """The upper bits of 32, a random number in parts of 2^of."""
     return bits >> (32 - of)
 
 
-def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
+def _replacements(xp: Any, input_ids: Array, kind: Array, token: Array, plan: MaskingPlan) -> Array:
     """What the model sees at each place if it is chosen, [batch, sequence] int32."""
     kind, ordinary = _uniform(kind), plan.ordinary_ids
     random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
@@ -155,7 +165,9 @@ def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
     return xp.where(kind < _parts(plan.mask_token), xp.int32(plan.mask_id), shown)
 
 
-def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan):
+def _single_tokens(
+    xp: Any, score: Array, rounding: Array, _ids: Array, eligible: Array, plan: MaskingPlan
+) -> tuple[Array, Array, Array]:
     """Places by rank and which ranks are chosen, [batch, sequence], and the overflow [batch]: those
     with the lowest scores, mlm_probability of them, rounded up or down at random."""
     share, half = _parts(plan.mlm_probability), _SHARE_BITS // 2
@@ -169,7 +181,9 @@ def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan)
     return order, in_use, wanted - xp.minimum(wanted, plan.slots)
 
 
-def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
+def _whole_words(
+    xp: Any, score: Array, rounding: Array, input_ids: Array, eligible: Array, plan: MaskingPlan
+) -> tuple[Array, Array, Array]:
     """As `_single_tokens`, of whole words, by systematic sampling: words form a circle of n
     tokens, in the order of their scores. One at the places c to c + s is chosen if c + u × s is
     in the window [v × n, v × n + p × n), with u, v uniform in [0, 1): each with the probability
@@ -196,7 +210,9 @@ def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
     return order, chosen & (last < slots), overflow
 
 
-def _runs_of_words(xp, score, word, eligible):
+def _runs_of_words(
+    xp: Any, score: Array, word: Array, eligible: Array
+) -> tuple[Array, Array, Array]:
     """Places by ascending score (one a word; not eligible ones last), and for each rank its word's
     first and last rank: [batch, sequence] each."""
     length = score.shape[1]
@@ -212,7 +228,7 @@ def _runs_of_words(xp, score, word, eligible):
     return order, first, last
 
 
-def _running_maximum(xp, x):
+def _running_maximum(xp: Any, x: Array) -> Array:
     """Maximum of all entries up to each, along axis 1, of int32 [batch, sequence], not negative."""
     length = x.shape[1]
     step = 1

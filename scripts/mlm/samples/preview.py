@@ -41,6 +41,6 @@ def preview_samples(
         both = [tokens[row][mask[row]].tolist() for tokens in (ids, batch["input_ids"])]
         texts = zip(*(texts_of(tokenizer, tokens) for tokens in both), hidden[row], strict=False)
         tokens = tuple(PreviewToken(text, other if h else None) for text, other, h in texts)
-        decoded = [tokenizer.decode(own, clean_up_tokenization_spaces=False) for own in both]
-        samples.append(PreviewSample(int(index[row]), int(turn), *decoded, tokens))
+        text, masked = (tokenizer.decode(ids, clean_up_tokenization_spaces=False) for ids in both)
+        samples.append(PreviewSample(int(index[row]), int(turn), text, masked, tokens))
     return samples

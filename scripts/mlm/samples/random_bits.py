@@ -4,6 +4,8 @@ Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy a
 on arrays of NumPy or of JAX.
 """
 
+from typing import Any
+
 import numpy as np
 
 #: Threefry's rotations and parity constant.
@@ -25,7 +27,7 @@ def threefry(key: tuple, counter: tuple) -> tuple:
     return x0, x1
 
 
-def below(bits, count):
+def below(bits: Any, count: Any) -> Any:
     """Whole numbers from 0 to `count` - 1, a number or uint32: 32 random bits × count / 2^32
     (Lemire, "Fast random integer generation in an interval", 2019) in halves: JAX has no 64-bit
     integers by default."""

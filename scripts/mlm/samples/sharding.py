@@ -21,7 +21,7 @@ from mlm.samples.manifests import Manifest
 from mlm.samples.tfrecord import NO_GROUP, SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
-#: Documents read, and characters given to the tokenizer, at a time: they bound the memory.
+#: Documents read, and characters tokenised, at a time: they bound the memory.
 DOCUMENTS_AT_A_TIME, _CHARACTERS_AT_A_TIME = 1000, 2_000_000
 
 

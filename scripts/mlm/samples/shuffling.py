@@ -48,14 +48,12 @@ class KeyedPermutation:
         return self._walk(items, self._keys[::-1], forth=False)
 
     def _walk(self, values: np.ndarray, keys: np.ndarray, forth: bool) -> np.ndarray:
-        found = np.array(values, np.uint64)
-        if self.size < 2:
-            return found.astype(np.int64)
-        outside = np.ones(found.shape, bool)
+        x = np.array(values, np.uint64)
+        outside = np.full(x.shape, self.size > 1)
         while outside.any():
-            found[outside] = self._network(found[outside], keys, forth)
-            outside = found >= self.size
-        return found.astype(np.int64)
+            x[outside] = self._network(x[outside], keys, forth)
+            outside = x >= self.size
+        return x.astype(np.int64)
 
     def _network(self, x: np.ndarray, keys: np.ndarray, forth: bool) -> np.ndarray:
         bits = np.uint64(self._half)
@@ -102,13 +100,13 @@ class EpochOrder:
 
     def _in_groups(self, places: np.ndarray, way: str) -> np.ndarray:
         numbers = np.searchsorted(self.group_starts, places, "right") - 1
-        found = np.empty_like(places)
+        ordered = np.empty_like(places)
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             first, end = self.group_starts[number : number + 2].tolist()
             order = KeyedPermutation(end - first, *self._key, number + 1)
-            found[chosen] = first + getattr(order, way)(places[chosen] - first)
-        return found
+            ordered[chosen] = first + getattr(order, way)(places[chosen] - first)
+        return ordered
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -76,13 +76,14 @@ def read_block(shard: Shard, number: int, root: Path = Path()) -> list[bytes]:
     return records
 
 
+@dataclass(frozen=True)
 class Rows:
     """Arrays of one length as a dataclass of them: what is chosen of one is chosen of all."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
-    def __getitem__(self, chosen) -> Self:
+    def __getitem__(self, chosen: Any) -> Self:
         return type(self)(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
 
@@ -154,7 +155,7 @@ def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None
     return joined([empty, *read_samples(manifest, root, chosen)])
 
 
-def joined(parts: list):
+def joined(parts: list) -> Any:
     """Several Rows of one kind as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))

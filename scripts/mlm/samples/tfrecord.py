@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -62,10 +62,10 @@ message_type {
   field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".mlm.Features" }
 }
 """
-# A pool of its own: TensorFlow's messages may be loaded beside these.
+# A separate pool: TensorFlow's messages may be loaded beside these.
 _pool = DescriptorPool()
 _pool.Add(text_format.Parse(_MESSAGES, FileDescriptorProto()))
-_Example = GetMessageClass(_pool.FindMessageTypeByName("mlm.Example"))
+_Example: Any = GetMessageClass(_pool.FindMessageTypeByName("mlm.Example"))
 
 
 class SampleError(ValueError):

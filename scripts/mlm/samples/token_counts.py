@@ -103,11 +103,11 @@ def count_tokens(
         text = mask & is_text[ids]
         unigram += np.bincount(ids[text], minlength=vocabulary)
         for offset, pairs in beside.items():
-            (near, token), kept = _aligned(ids, mask, text, offset, offset)
-            pairs.add((near * vocabulary + token)[kept])
+            (near, token), counted = _aligned(ids, mask, text, offset, offset)
+            pairs.add((near * vocabulary + token)[counted])
         for sign, triples in beside_two.items():
-            (far, near, token), kept = _aligned(ids, mask, text, 2 * sign, sign)
-            triples.add(((far * vocabulary + near) * vocabulary + token)[kept])
+            (far, near, token), counted = _aligned(ids, mask, text, 2 * sign, sign)
+            triples.add(((far * vocabulary + near) * vocabulary + token)[counted])
     return TokenCounts(
         unigram,
         {offset: pairs.rows(vocabulary) for offset, pairs in beside.items()},
@@ -115,11 +115,13 @@ def count_tokens(
     )
 
 
-def _aligned(ids, mask, text, farthest: int, step: int):
+def _aligned(
+    ids: np.ndarray, mask: np.ndarray, text: np.ndarray, farthest: int, step: int
+) -> tuple[list[np.ndarray], np.ndarray]:
     """The ids at the offsets `farthest`, …, `step`, 0 of each place that has them all, and where
     they are real and the last is text."""
     first, length = max(-farthest, 0), ids.shape[1] - abs(farthest)
     offsets = [*range(farthest, 0, -step), 0]
     places = [slice(first + offset, first + offset + length) for offset in offsets]
-    kept = np.logical_and.reduce([mask[:, place] for place in places[:-1]])
-    return [ids[:, place] for place in places], kept & text[:, places[-1]]
+    real = np.logical_and.reduce([mask[:, place] for place in places[:-1]])
+    return [ids[:, place] for place in places], real & text[:, places[-1]]
