@@ -121,7 +121,8 @@ def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str
     for group in documents.row_groups(["text"]):
         column = group.column("text")
         # pyarrow's to_numpy imports pandas, which takes longer than all else.
-        for place in np.from_dlpack(pc.indices_nonzero(pc.match_substring(column, part))).tolist():
+        has_part = pc.call_function("match_substring", [column], pc.MatchSubstringOptions(part))
+        for place in np.from_dlpack(pc.call_function("indices_nonzero", [has_part])).tolist():
             yield group.documents.start + place, column[place].as_py()
 
 
@@ -129,7 +130,7 @@ def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch
     """Where a document has `sentence`; any white space equals any other."""
     pattern, shared = _pattern(sentence)
     return [
-        Stretch(split, document, text, *match.span(), shared)
+        Stretch(split, document, text, match.start(), match.end(), shared)
         for match in pattern.finditer(text)
         if not (_inside_word(text, match.start()) or _inside_word(text, match.end()))
     ]

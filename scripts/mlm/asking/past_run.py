@@ -98,7 +98,7 @@ class PastRun:
             if early and marker_or_fault(state.file)[1] is None:
                 return SavedState(self.run.name, state.reached)
         start = self.operation.continue_from
-        if start.run is None or start.step >= step:
+        if start.run is None or start.step is None or start.step >= step:
             return None
         directory = Path(self.operation.checkpoint.directory, start.run)
         there = any(directory.glob(f"*/step-{start.step:08d}"))
@@ -137,7 +137,7 @@ def past_run(settings: Configuration, run: str) -> PastRun:
     record = agreeing[0] if agreeing else None
     planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
     past = resolved(record.replicas if record else planned)
-    states = tuple(r for r in agreeing if not r.finished and r.replicas == record.replicas)
+    states = tuple(r for r in agreeing if not r.finished and r.replicas == past.replicas)
     code_known = not record or states or record.of_todays_code(memory)
     so_far = TrainingSoFar(
         state="not begun" if not record else "finished" if record.finished else "under way",

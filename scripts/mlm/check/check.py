@@ -247,8 +247,8 @@ def together(stages: list[Stage]) -> Stage:
     memory = max((stage.memory_mb or 0 for stage in stages), default=0) or None
     if any(stage.seconds is None for stage in stages):
         return Stage("in all", memory_mb=memory)
-    seconds = sum(stage.seconds for stage in stages) + _START_ALL
-    return Stage("in all", seconds, sum(stage.disk for stage in stages) + _REPORT, memory)
+    seconds = sum(stage.seconds or 0 for stage in stages) + _START_ALL
+    return Stage("in all", seconds, sum(stage.disk or 0 for stage in stages) + _REPORT, memory)
 
 
 def _data_in_words(settings: Configuration, data: Data) -> list[str]:
@@ -327,8 +327,8 @@ def show(forecast: Forecast) -> None:
 def _table(stages: list[Stage]) -> str:
     rows = [("stage", "time, about", "disk", "memory, at most")]
     for stage in stages:
-        known = stage.seconds is not None
-        time, disk = (in_time(stage.seconds), in_bytes(stage.disk)) if known else ["not known"] * 2
+        time = "not known" if stage.seconds is None else in_time(stage.seconds)
+        disk = "not known" if stage.disk is None else in_bytes(stage.disk)
         memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
         rows.append((stage.name, time, disk, memory))
     return columns(rows)

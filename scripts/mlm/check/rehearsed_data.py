@@ -158,7 +158,8 @@ def _sample_of(
 ) -> tuple[CorpusConfiguration, SplitFiles, dict[str, float], str]:
     """Return what `build_corpus` takes, how many times larger each whole split is, and the
     source."""
-    whole, corpus = dict.fromkeys(SPLITS, 1.0), configuration.corpus
+    whole: dict[str, float] = dict.fromkeys(SPLITS, 1.0)
+    corpus = configuration.corpus
     if corpus.source == "embedded":
         return configuration, {}, whole, f"the addresses of {PACKAGE}"
     files = matched_files(corpus.files)

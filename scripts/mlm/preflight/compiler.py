@@ -188,7 +188,7 @@ def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compi
     prepare_jax("cpu", 1, None)
     if is_gpu(target):
         os.environ["XLA_FLAGS"] += f" {_GPU_FLAGS}"
-    shape = {}
+    shape: dict[str, Any] = {}
     try:
         devices = _devices_of(target)
         shape = {
@@ -214,7 +214,7 @@ def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compi
     )
 
 
-def _memory(stats, at_once: bool) -> Memory:
+def _memory(stats: Any, at_once: bool) -> Memory:
     """`at_once`: a GPU's temporaries are one allocation, and exist as long as the step."""
     arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes
     aliased, code = stats.alias_size_in_bytes, stats.generated_code_size_in_bytes
@@ -233,7 +233,7 @@ def _too_large(target: str, needed: int) -> str:
     )
 
 
-def _fault(target: str, text: str, shape: dict[str, int]) -> Compilation:
+def _fault(target: str, text: str, shape: dict[str, Any]) -> Compilation:
     """The answer that an error gives; without a `shape` the target could not be described."""
     words = _first_lines(text)
     if _NO_HOST_MEMORY.search(text):

@@ -8,6 +8,7 @@ long as moving its data.
 """
 
 import math
+from typing import Any
 
 from jax.extend.core import jaxprs_in_params
 
@@ -28,9 +29,9 @@ def add_times(target: Target, updates: int) -> None:
     """Add the estimated time of a run of so many `updates` to `target`."""
     facts = CHIPS[generation_of(target.target)]
     share = target.chips / target.replicas  # of a chip that one replica has
-    rate = UTILISATION * facts.peak_flops(target.precision) * share
-    arithmetic = target.flops_per_step / rate
-    memory = target.bytes_accessed / (facts.hbm_bytes_per_second * share)
+    rate = UTILISATION * facts.peak_flops(str(target.precision)) * share
+    arithmetic = (target.flops_per_step or 0.0) / rate
+    memory = (target.bytes_accessed or 0.0) / (facts.hbm_bytes_per_second * share)
     seconds = max(arithmetic, memory)
     target.estimate = Estimate(
         step_seconds=_rounded(seconds),
@@ -45,13 +46,13 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.4g}")
 
 
-def product_flops(jaxpr) -> int:
+def product_flops(jaxpr: Any) -> int:
     """The FLOPs of `jaxpr` on all devices, with loops as often as they run; those whose number data
     decides count once."""
     return sum(map(_of_equation, jaxpr.eqns))
 
 
-def _of_equation(equation) -> int:
+def _of_equation(equation: Any) -> int:
     name, operands = equation.primitive.name, [v.aval.shape for v in equation.invars[:2]]
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]

@@ -88,7 +88,9 @@ def _as_json(plan: MaskingPlan) -> dict[str, Any]:
     return asdict(plan) | {"word_starts": starts if starts is None else starts.tolist()}
 
 
-def compile_description(devices, description: dict[str, Any], quick: bool):
+def compile_description(
+    devices: list, description: dict[str, Any], quick: bool
+) -> tuple[Any, dict[str, float]]:
     """XLA's executable of the described step for all `devices`, and its count of the costs.
 
     FLOPs are those of its products, with all loops; bytes are XLA's count of the optimised program.
@@ -109,18 +111,18 @@ def compile_description(devices, description: dict[str, Any], quick: bool):
     for fault, problem in _FAULTS.items():
         if match := re.search(fault, lowered.as_text()):
             raise MlmError(f"the step {problem} ({match[0]})")
-    executable = lowered.compile().runtime_executable()
+    executable: Any = lowered.compile().runtime_executable()
     if on_tpu:
         costs = executable.cost_analysis()
     else:  # whose compiler counts nothing
-        from jaxlib.xla_client import _xla
+        from jaxlib.xla_client import _xla  # pyright: ignore[reportAttributeAccessIssue]
 
         (module,) = executable.hlo_modules()
         costs = _xla.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
     return executable, costs | {"flops": product_flops(traced.jaxpr) / len(devices)}
 
 
-def traced_step(mesh, description: dict[str, Any]):
+def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
     """The described step, traced by JAX for the devices of `mesh`."""
     architecture = Architecture.of(description["config"])
     starts = description["plan"]["word_starts"]
@@ -132,7 +134,7 @@ def traced_step(mesh, description: dict[str, Any]):
         for name, shape in parameter_shapes(architecture).items()
     }
 
-    def batch(**sizes) -> dict:
+    def batch(**sizes: Any) -> dict:
         """Shapes of a batch of all devices; `sizes` has those of a sample and the type by name."""
         samples = description["samples"] * mesh.size
         return {
@@ -170,5 +172,5 @@ def traced_step(mesh, description: dict[str, Any]):
     return step.trace(_shaped(state, whole), stored)
 
 
-def _shaped(tree, sharding):
+def _shaped(tree: Any, sharding: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)

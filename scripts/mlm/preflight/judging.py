@@ -97,7 +97,8 @@ def preflight(
         if in_tensorflow:
             from mlm.training.in_tensorflow.devices import open_strategy
 
-            devices = open_strategy(Accelerator(kind="cpu", precision=step.precision))
+            settings = {"kind": "cpu", "precision": step.precision}
+            devices = open_strategy(Accelerator.model_validate(settings))
             if words := _timed("TensorFlow's train step", xla_refusal_of, run, devices):
                 words = f"XLA cannot compile TensorFlow's train step, not even for a CPU: {words}"
                 findings.append(Finding("compiles_with_xla", ERROR, words))
@@ -112,7 +113,7 @@ def preflight(
             rows = {kind: described["samples"] for kind, described in steps.items()}
             rows[TRAINING] = step.per_replica_batch_size
             findings += _judged(target, rows, answers)
-            batch = target.global_batch_size
+            batch = target.global_batch_size or 0
             if target.fits and run.train.num_samples >= batch:
                 sizes = run.train.num_samples, config.sequence_length, batch
                 add_times(target, config.pretraining.updates(*sizes))
@@ -131,7 +132,7 @@ def preflight(
     )
 
 
-def _timed(what: str, compile_step: Callable, *arguments, **options) -> Any:
+def _timed(what: str, compile_step: Callable, *arguments: Any, **options: Any) -> Any:
     begun = time.monotonic()
     answer = compile_step(*arguments, **options)
     print(f"{what}: answered after {time.monotonic() - begun:.0f} s", file=sys.stderr)
@@ -237,8 +238,8 @@ def _fits(target: Target, answer: Compilation) -> tuple[bool | None, str]:
 
     The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     """
-    hbm = target.hbm_per_replica
-    if answer.outcome == COMPILED and (needed := answer.memory.peak + answer.memory.code) > hbm:
+    hbm, memory = target.hbm_per_replica or 0, answer.memory
+    if answer.outcome == COMPILED and memory and (needed := memory.peak + memory.code) > hbm:
         sizes = in_binary_bytes(needed), in_binary_bytes(hbm)
         return False, "one replica needs {} and has {}".format(*sizes)
     return {COMPILED: True, NO_MEMORY: False}.get(answer.outcome), answer.message

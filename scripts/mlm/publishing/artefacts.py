@@ -1,6 +1,7 @@
 """Where something is published, and the record of it in `results/publish/*.json`."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 
@@ -15,7 +16,7 @@ class Destination:
     branch: str = "main"
 
     @property
-    def place(self) -> dict[str, str]:
+    def place(self) -> dict[str, Any]:
         """The repository as the client's arguments."""
         return {"repo_id": self.repository, "repo_type": self.kind}
 

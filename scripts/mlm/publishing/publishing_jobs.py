@@ -128,7 +128,7 @@ def publish_model(
         license=licence_of(section.license, trained.run, *start),
         language=section.language,
         prompt=prompt,
-        place=section.model,
+        place=str(section.model),
     )
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
