@@ -156,28 +156,6 @@ class FileCounts(Section):
     test: FileCount = 1
 
 
-class MaskedShares(Section):
-    """Which tokens are predicted, and what replaces them."""
-
-    mlm_probability: ProperFraction = 0.15
-    """Share of the tokens to predict."""
-    mask_token: Fraction = 0.8
-    """Share of the chosen tokens replaced by the mask token."""
-    random_token: Fraction = 0.1
-    """Share of the chosen tokens replaced by a random token; the rest stay visible."""
-
-    def contradictions(self) -> Iterator[str]:
-        replaced = self.mask_token + self.random_token
-        if replaced > 1 + 1e-9:
-            yield f"mask_token: it and random_token add up to {replaced:g}, more than 1"
-
-    @property
-    def replacement(self) -> str:
-        """Percent of the chosen tokens that are masked, random and visible, as in 80/10/10."""
-        shares = self.mask_token, self.random_token
-        return "/".join(f"{100 * share:.3g}" for share in (*shares, 1 - sum(shares)))
-
-
 def canonical(value: Any) -> Any:
     """`value` as it comes back from JSON, with sorted keys: lists for tuples."""
     return json.loads(json.dumps(value, sort_keys=True))

@@ -88,14 +88,11 @@ class OptimizerSection(Optimizer):
     """Share of the schedule for the decay, at its end; null: all after the warmup."""
 
     def contradictions(self) -> Iterator[str]:
-        for key in sorted({key for kind in OPTIMIZERS.values() for key in kind.keys}):
-            value, usual = getattr(self, key), type(self).model_fields[key].default
-            if key not in self.kind.keys and value != usual:
-                names = " or ".join(name for name, kind in OPTIMIZERS.items() if key in kind.keys)
-                yield (
-                    f"{key}: {value}, which is for {names}, not for {self.name}. Set name: "
-                    f"{names}, or leave {key} at {usual}"
-                )
+        others = {key: name for name, kind in OPTIMIZERS.items() for key in kind.keys}
+        for key in sorted(others.keys() - set(self.kind.keys)):
+            value, default = getattr(self, key), type(self).model_fields[key].default
+            if value != default:
+                yield f"{key}: {value}, which {self.name} does not have. Set name: {others[key]}"
 
     def scheduled(self, steps: int) -> Optimizer:
         """The optimizer of a training of `steps` updates, whose lengths are all in steps; MlmError
@@ -159,12 +156,28 @@ class GlobalBatch:
         )
 
 
-class Masking(fields.MaskedShares):
+class Masking(Section):
     mlm_probability: fields.ProperFraction = 0.3
+    """Share of the tokens to predict."""
+    mask_token: fields.Fraction = 0.8
+    """Share of the chosen tokens replaced by the mask token."""
+    random_token: fields.Fraction = 0.1
+    """Share of the chosen tokens replaced by a random token; the rest stay visible."""
     whole_word: bool = False
     """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
     """Maximum number of predictions in a sequence; null: enough. What is beyond it is counted."""
+
+    def contradictions(self) -> Iterator[str]:
+        replaced = self.mask_token + self.random_token
+        if replaced > 1 + 1e-9:
+            yield f"mask_token: it and random_token add up to {replaced:g}, more than 1"
+
+    @property
+    def replacement(self) -> str:
+        """Percent of the chosen tokens that are masked, random and visible, as in 80/10/10."""
+        shares = self.mask_token, self.random_token
+        return "/".join(f"{100 * share:.3g}" for share in (*shares, 1 - sum(shares)))
 
 
 class Validation(Section):

@@ -82,16 +82,15 @@ def laid_over(config_yaml: dict[str, Any], layers: Iterable[dict[str, Any]]) -> 
     return resolve(merged(edited, overlay))
 
 
-def check_repeated(arguments: Iterable[str]) -> None:
+def check_repeated(arguments: Collection[str]) -> None:
     """Raise MlmError if Snakemake's `arguments` have `--configfile` or `--config` twice: of each it
     would read the last alone."""
-    names = [argument.partition("=")[0] for argument in arguments]
-    for option, others, values in (
-        ("--configfile", ("--configfiles",), "a.yaml b.yaml"),
-        ("--config", ("-C",), "seed=1 'report={title: Mine}'"),
-    ):
-        count = sum(name in (option, *others) or name[:2] in others for name in names)
-        if count > 1:
+    options = (
+        ("--configfile", r"--configfiles?(=|$)", "a.yaml b.yaml"),
+        ("--config", r"--config(=|$)|-C", "seed=1 'report={title: Mine}'"),
+    )
+    for option, spelling, values in options:
+        if (count := sum(bool(re.match(spelling, word)) for word in arguments)) > 1:
             raise MlmError(
                 f"{option} is set {count} times, and Snakemake reads the last alone. Name all "
                 f"after one: {option} {values}"
@@ -105,10 +104,8 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
         raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
         content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
-    except OSError as error:
-        raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise MlmError(f"{where}: cannot be read as UTF-8 ({error}); save it as UTF-8") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise MlmError(f"{where}: cannot be read as UTF-8 ({error})") from None
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
     if "__use_yte__" in content:
@@ -189,8 +186,7 @@ def _by_name(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
     if path.split(".")[0] in _SHARED:
         return {}, [
             f"sweep: {path}: all runs share {', '.join(_SHARED)}. To compare such values, train "
-            "each in a working directory of its own (snakemake --directory) and name the other's "
-            "run in report.also: {name: ../other/results/runs/base}. docs/runs.md shows how"
+            "each in a directory of its own (snakemake --directory): see report.also, docs/runs.md"
         ]
     settings, problems = {}, []
     for value in values:
@@ -204,8 +200,8 @@ def _by_name(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
         name = json.dumps(typed).removesuffix(".0").strip('"')
         if not _IN_A_NAME.fullmatch(name):
             problems.append(
-                f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "
-                "a to z, A to Z, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
+                f"sweep: {path}: {value!r} cannot be part of a run's name. Name such runs "
+                "yourself, below runs"
             )
         elif name in settings:
             problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
