@@ -122,7 +122,7 @@ def _look_at_runs(
     for name, training in trainings(settings).items():
         run = training.with_values(accelerator={"processes": None})
         evaluation = sections[name].evaluation
-        wrong = evaluation.unmasked_prompts(encoder.special_tokens["mask"])
+        wrong = evaluation.unmasked_prompts(encoder.names()[encoder.special_ids.mask])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
             WarmStart.of(run.model, data.files.tokenizer)
