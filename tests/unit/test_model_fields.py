@@ -136,13 +136,11 @@ def test_a_field_that_the_network_does_not_read_is_refused_by_the_plan(
 ):
     content = {"model_type": "roberta", name: value}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    sections = [
+    for section in (
         {"family": "roberta", "config": {name: value}},
         {"config_file": str(tmp_path / "config.json")},
-    ]
-    for section in sections:
-        section["initialisation"] = {"attention": "standard"}
+    ):
         with pytest.raises(ConfigError) as refusal:
-            resolve({"model": section})
+            resolve({"model": section | {"initialisation": {"attention": "standard"}}})
         (problem,) = refusal.value.problems
         assert name in problem and expected in problem
