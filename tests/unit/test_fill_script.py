@@ -1,13 +1,19 @@
 import json
+import os
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from loaded_script import loaded
+from tests.conftest import ended
 
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.command import status_of
 from mlm.foundations.errors import HIDDEN
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture
@@ -85,7 +91,18 @@ def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
         assert not HIDDEN.search(capsys.readouterr().out)
 
 
-def test_a_number_of_answers_is_from_1(fill, capsys):
-    with pytest.raises(SystemExit):
-        fill(["A [MASK].", "--top-k", "0"])
-    assert "--top-k 0: a whole number from 1 is expected" in capsys.readouterr().err
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_lacks_is_printed_as_escapes(encoding):
+    program = """
+from mlm.foundations.command import print_json, run_command
+from mlm.foundations.errors import MlmError
+def main(_):
+    print_json(["\u010d\u202e", "\xe9"])
+    print("\u010d")
+    raise MlmError("\u2026")
+run_command("x", main)"""
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(SCRIPTS)}
+    done = ended(sys.executable, "-c", program, status=1, encoding=encoding, env=environment)
+    assert done.stderr == "x: \\u2026\n"
+    *answer, last = done.stdout.splitlines()
+    assert json.loads("".join(answer)) == ["\u010d\u202e", "\xe9"] and last == "\\u010d"

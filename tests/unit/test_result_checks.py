@@ -11,7 +11,12 @@ from tests.conftest import refusal
 
 from mlm.foundations.artefacts import check_inputs, record_job, write_artefact
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.result_checks import check_backend, check_results, is_no_newer
+from mlm.foundations.result_checks import (
+    bucket_and_folder,
+    check_backend,
+    check_results,
+    is_no_newer,
+)
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -92,3 +97,10 @@ def test_a_job_that_was_killed_before_its_record_is_no_problem():
 def test_a_backend_that_writes_no_notes_in_files_is_refused():
     check_backend("FILE")
     assert "--persistence-backend db" in refusal(check_backend, "DB")
+
+
+def test_a_prefix_is_a_bucket_and_a_folder():
+    assert bucket_and_folder("gs://mine/") == ("mine", "")
+    assert bucket_and_folder("gcs://mine/a/b/") == ("mine", "a/b/")
+    for prefix in (None, "gs:///x", "mine/corpus", "s3://mine/x"):
+        assert "gs://my-bucket/my-corpus" in refusal(bucket_and_folder, prefix)
