@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mlm.evaluation import neighbour_mixture
-from mlm.evaluation.model_evaluation import unigram_answers
-from mlm.evaluation.neighbour_mixture import NeighbourMixtures, unigram_probabilities
+from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined
 from mlm.samples.token_counts import count_tokens
@@ -68,7 +67,7 @@ def _by_formula(train, vocabulary, weights, places):
     """The mixture by the module's formulas, from plain counts, [positions, vocabulary]."""
     turned = [part[:, ::-1] for part in train]
     tables = [[_plain_counts(*part, length) for length in (2, 3)] for part in (train, turned)]
-    unigram = unigram_probabilities(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
+    unigram = _mixtures(train, vocabulary).unigram
     text, whole = unigram > 0, []
     for pair in zip(places.left.tolist(), places.right.tolist(), strict=True):
         parts, sides = [unigram], []
@@ -114,7 +113,7 @@ def test_the_unigram_loss_is_the_cross_entropy_of_add_one_frequencies(speeches):
     expected = np.log(counts.tokens + vocabulary - len(SPECIAL)) - np.log(
         counts.unigram[places.truth] + 1
     )
-    scores = unigram_answers(unigram_probabilities(counts, SPECIAL), places.truth)
+    scores = NeighbourMixtures(counts, SPECIAL).unigram_answers(places.truth)
     np.testing.assert_allclose(scores.loss, expected)
     assert scores.correct.mean() == np.mean(places.truth == np.argmax(counts.unigram))
 
@@ -133,8 +132,7 @@ def test_each_neighbour_helps_and_all_help_most(speeches):
     both, right = (
         {n: s.loss.mean() for n, s in mixtures.scores(p, "").items()} for p in (places, hidden)
     )
-    counts = count_tokens([train], vocabulary, SPECIAL)
-    unigram = unigram_answers(unigram_probabilities(counts, SPECIAL), places.truth).loss.mean()
+    unigram = mixtures.unigram_answers(places.truth).loss.mean()
     assert both["trigram"] < both["bigram"] < right["bigram"] - 0.02
     assert both["bigram"] < right["trigram"] < right["bigram"] < unigram - 0.02
 

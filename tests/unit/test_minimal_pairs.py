@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import refusal
 from transformers import PreTrainedTokenizerFast
 
-from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair, read_pair_files
 from mlm.foundations.errors import MlmError
@@ -60,8 +60,8 @@ def pair(acceptable: str, unacceptable: str, phenomenon: str = "x") -> Pair:
 
 def scored(tokenizer, pairs, ask=None, bigram=None, length=12):
     bigram = bigram or counted("the cat walk ##s .")
-    scoring = PairScoring(tokenizer, length, ask or Asked(), bigram)
-    return score_pairs(pairs, scoring)
+    how = {"tokenizer": tokenizer, "length": length, "log_probabilities": ask or Asked()}
+    return score_pairs(pairs, SimpleNamespace(**how), bigram)
 
 
 def test_the_later_tokens_of_a_word_are_masked_with_each(tokenizer):
@@ -134,35 +134,28 @@ def test_files_of_both_forms_are_read(tmp_path):
     assert quoted == Pair('the "cat" walks', 'the "cat" walk', "eng.tsv", "SV-#")
 
 
-def test_every_problem_of_the_files_is_named_at_once_with_its_line(tmp_path):
-    wrong = ["{", "[1]", json.dumps({"sentence_good": "a"})]
-    wrong.append(json.dumps({"sentence_good": "a", "sentence_bad": "a"}))
+def test_the_first_problem_of_each_file_is_named_with_its_line(tmp_path):
+    fine = json.dumps({"sentence_good": "a", "sentence_bad": "b"}) + "\n"
+    same = json.dumps({"sentence_good": "a", "sentence_bad": "a"})
     contents = {
-        "a.jsonl": "\n".join(wrong).encode(),
-        "b.tsv": b"good\tbad\n1\t2\n",
-        "c.tsv": b"sen\twrong_sen\nx\n",
-        "d.jsonl": b"",
-        "f.jsonl": rb'{"sentence_good": "a\ud83d", "sentence_bad": "b"}',
-        "h.jsonl": rb'{"sentence_good": "a", "sentence_bad": "b", "UID": "\ud83d"}',
-        "i.tsv": "sen\twrong_sen\na\0\tb\n\ufeffsen\twrong_sen\n".encode(),
-        "g.tsv": b"sen\twrong_sen\tsen\na\tb\tc\n",
-        "e.tsv": b"sen\twrong_sen\n\xff\tx\n",
+        "a.jsonl, line 2: no valid JSON": f"{fine}{{".encode(),
+        "b.jsonl, line 1: expected an object": b"[1]",
+        "c.jsonl, line 1: found None": b'{"sentence_good": "a"}',
+        "d.jsonl, line 2: 'a' is on both": (fine + same).encode(),
+        "e.tsv, line 1: no column sen": b"good\tbad\n1\t2\n",
+        "f.tsv, line 2: 1 fields": b"sen\twrong_sen\nx\n",
+        "g.jsonl: holds no pair": b"",
+        "h.jsonl, line 1: sentence_good has": rb'{"sentence_good": "\ud83d", "sentence_bad": "b"}',
+        "i.tsv, line 3: sen has U+FEFF": "sen\twrong_sen\na\tb\n\ufeffsen\twrong_sen\n".encode(),
+        "j.tsv, line 1: several columns": b"sen\twrong_sen\tsen\na\tb\tc\n",
+        "k.tsv: cannot be read": b"sen\twrong_sen\n\xff\tx\n",
     }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-    told = refusal(read_pair_files, [tmp_path / name for name in (*contents, "missing.tsv")])
-    places = [f"a.jsonl, line {n}: " for n in range(1, 5)] + ["b.tsv, line 1: ", "c.tsv, line 2: "]
-    places += [
-        "f.jsonl, line 1: ",
-        "h.jsonl, line 1: ",
-        "i.tsv, line 2: ",
-        "i.tsv, line 3: ",
-        "g.tsv, line 1: ",
-        "d.jsonl: holds no pair",
-        "e.tsv: cannot be read",
-        "missing.tsv: cannot be read",
-    ]
-    assert all(place in told for place in places) and told.count("\n  - ") == len(places)
+    paths = [tmp_path / problem.split(":")[0].split(",")[0] for problem in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        path.write_bytes(content)
+    told = refusal(read_pair_files, [*paths, tmp_path / "missing.tsv"])
+    assert all(problem in told for problem in (*contents, "missing.tsv: cannot be read"))
+    assert told.count("\n  - ") == len(contents) + 1
 
 
 def test_quotes_in_a_table_of_tabs_join_no_pairs(tmp_path):

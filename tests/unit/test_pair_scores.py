@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.exported_model import open_model
-from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.scoring import Scorer
@@ -63,8 +63,7 @@ def test_scores_of_pairs_are_those_of_the_definition(tmp_path, kind):
     model = open_model(tmp_path, "jax", accelerator)
     scorer = Scorer(model, Evaluation(), fast, LENGTH)
     bigram = NeighbourMixtures(counts, special)
-    scoring = PairScoring(fast, LENGTH, scorer.log_probabilities, bigram)
     pairs = [Pair(*texts[i : i + 2], "a.tsv", str(i)) for i in range(0, len(texts), 2)]
     scores = [written_out(fast, encoder, text) for text in texts]
-    margins = [found.margin for found in score_pairs(pairs, scoring).phenomena]
+    margins = [found.margin for found in score_pairs(pairs, scorer, bigram).phenomena]
     np.testing.assert_allclose(margins, np.subtract(scores[::2], scores[1::2]), atol=1e-3)

@@ -58,8 +58,7 @@ def _metric(*shown, **how) -> Any:
 
 @dataclass(frozen=True)
 class Means:
-    """Means over predictions of a model or a baseline, losses in nats; `means_over` of
-    mlm.evaluation.metrics computes them."""
+    """Means over predictions of a model or a baseline (`means_over` of mlm.evaluation.metrics)."""
 
     loss: float = _metric("Loss, nats", "loss", digits=3, card=LOSS)
     perplexity: float = _metric(
@@ -70,12 +69,9 @@ class Means:
 
 @dataclass(frozen=True)
 class Summary(Means):
-    """Means over a model's predictions, each of a token that is hidden from it, and 95 % intervals.
-
-    Intervals are over `num_clusters`: authors, groups or samples (`cluster_by` of the figures);
-    they and bits per character are None if they are not known. `unknown_share` is the share of the
-    text's tokens that are unknown to the tokenizer and never predicted.
-    """
+    """Means over a model's predictions, each of a token that is hidden from it, with intervals of
+    95 % over `num_clusters` (see `cluster_by`); None is what is not known. `unknown_share` of the
+    text's tokens are unknown to the tokenizer and never predicted."""
 
     top5_accuracy: float = _metric("Top 5", "top5", compared=False)
     num_predictions: int
@@ -96,8 +92,7 @@ METRICS: dict[str, Metric] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of two means (losses in nats unless stated) with its 95 % interval, None for a
-    single cluster."""
+    """Difference of two means and its 95 % interval, None for a single cluster."""
 
     value: float
     interval: Interval | None
@@ -111,8 +106,7 @@ class Difference:
 
     @property
     def smallest_shown(self) -> float | None:
-        """The smallest difference, in either direction, that an interval as wide would exclude
-        from chance: half its width."""
+        """The smallest difference that would have been shown: half the interval's width."""
         return (self.interval[1] - self.interval[0]) / 2 if self.interval else None
 
 

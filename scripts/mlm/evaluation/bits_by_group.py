@@ -51,13 +51,15 @@ class TextOfGroups:
                 f"{documents.named}: is not the text that the {manifest.split} shards were made "
                 f"from. {SHARDS_REMEDY}"
             )
-        found, digest = [], hashlib.sha256()
+        groups, characters, digest = [], [], hashlib.sha256()
         for rows in documents.batches(["text", "group"], _BATCH):
-            groups, texts = group_ids(rows.column("group")), rows.column("text").to_pylist()
-            found.append((groups, np.array(list(map(len, texts)))))
-            add_documents(digest, groups, texts)
-        of_documents, characters = map(np.concatenate, zip(*found, strict=True))
-        ids, first, index, count = np.unique(of_documents, True, True, True)
+            groups += group_ids(rows.column("group")).tolist()
+            texts = rows.column("text").to_pylist()
+            for group, text in zip(groups[-len(texts) :], texts, strict=True):
+                encoded = text.encode("utf-8")
+                digest.update(b"%d %d " % (group, len(encoded)) + encoded)
+                characters.append(len(text))
+        ids, first, index, count = np.unique(np.array(groups, np.int64), True, True, True)
         tokens = -2 * count
         for samples in read_samples(manifest, root):
             held, number = np.unique(samples.group[samples.attention_mask], return_counts=True)
@@ -83,25 +85,16 @@ class TextOfGroups:
 
     def names(self, groups: np.ndarray) -> list[str]:
         """The names of `groups`, by their ids; of documents, their beginnings."""
-        first = self.first[np.searchsorted(self.ids, groups)]
-        found, number = {}, 0
-        for rows in self.documents.batches(["text", "group"], _BATCH):
-            for place in first[(first >= number) & (first < number + len(rows))].tolist():
-                text, group = (
-                    rows.column(name)[place - number].as_py() for name in ("text", "group")
-                )
-                if self.described.group_by == UNGROUPED:
-                    group = f"{group}: {' '.join(text[:_BEGINNING].split())}"
-                found[place] = group
-            number += len(rows)
-        return [found[place] for place in first.tolist()]
-
-
-def add_documents(digest, groups: np.ndarray, texts: list[str]) -> None:
-    """Add `texts` and the ids of their `groups` to a digest of documents."""
-    for group, text in zip(groups.tolist(), texts, strict=True):
-        encoded = text.encode("utf-8")
-        digest.update(b"%d %d " % (group, len(encoded)) + encoded)
+        names = []
+        for number in self.first[np.searchsorted(self.ids, groups)].tolist():
+            one = range(number, number + 1)
+            (rows,) = self.documents.batches(["text", "group"], _BATCH, one)
+            name = rows.column("group")[0].as_py()
+            if self.described.group_by == UNGROUPED:
+                text = rows.column("text")[0].as_py()
+                name = f"{name}: {' '.join(text[:_BEGINNING].split())}"
+            names.append(name)
+        return names
 
 
 def bits_by_group(

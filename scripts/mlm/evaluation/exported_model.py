@@ -1,5 +1,5 @@
-"""An exported model: its tokenizer and configuration, and itself, open on the devices of a
-framework, where it answers."""
+"""An exported model: its tokenizer, and itself, open on the devices of a framework, where it
+answers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,6 @@ from mlm.evaluation.scoring import MODEL_INPUTS, AnsweringModel
 from mlm.foundations.errors import reading
 from mlm.model.network import Network, document_numbers, ops_of
 from mlm.model.weights import read_exported
-
-
-def read_model_configuration(directory: str | Path):
-    """The configuration in `directory`, as transformers' class; MlmError if it is damaged."""
-    import transformers
-
-    with reading(Path(directory) / "config.json", "a model's configuration"):
-        return transformers.AutoConfig.from_pretrained(directory, local_files_only=True)
 
 
 def load_tokenizer(directory: str | Path):
@@ -49,12 +41,9 @@ def masked_answers(network: Network, begins_document: int | None = None) -> Call
         if begins_document is not None:
             # Special tokens are never masked.
             documents = document_numbers(ops, ids, begins_document)
+        attention, positions = batch["attention_mask"], batch["positions"]
         hidden = network.hidden_states(
-            weights,
-            ids,
-            batch["attention_mask"],
-            positions=batch["positions"],
-            documents=documents,
+            weights, ids, attention, positions=positions, documents=documents
         )
         logits, labels = network.logits(weights, hidden), batch["labels"][..., None]
         log_probabilities = ops.log_softmax(logits)
@@ -110,14 +99,10 @@ def _in_tensorflow(directory: Path, accelerator: Accelerator, begins_document) -
         return strategy.run(of_replica, args=(batch,))
 
     def divided(array: np.ndarray):
-        """`array` [rows, ...] cut into shares of one size."""
-        each = len(array) // replicas
-
-        def share(context):
-            start = context.replica_id_in_sync_group * each
-            return tf.constant(array[start : start + each], tf.int32)
-
-        return strategy.experimental_distribute_values_from_function(share)
+        shares = [tf.constant(share, tf.int32) for share in np.split(array, replicas)]
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: shares[context.replica_id_in_sync_group]
+        )
 
     def answers(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         found = run({name: divided(batch[name]) for name in MODEL_INPUTS})

@@ -1,6 +1,6 @@
 """The most probable tokens in place of the mask of a prompt."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,8 @@ from mlm.config.evaluation import mask_problem
 from mlm.config.families import first_position
 from mlm.config.pretraining import engine_for
 from mlm.evaluation.artefacts import FilledToken, Prompt
-from mlm.evaluation.exported_model import load_tokenizer, read_model_configuration
+from mlm.evaluation.exported_model import load_tokenizer
+from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, listed
 from mlm.model.network import Network, ops_of
 from mlm.model.weights import read_exported
@@ -31,16 +32,16 @@ def use_cpu(threads: int) -> None:
 
 
 def answers(
-    model_directory: str | Path,
+    directory: str | Path,
     prompts: Sequence[str],
     top_k: int,
     setting: str = "evaluation.prompts",
 ) -> list[Prompt]:
     """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline. Raises
     MlmError with every prompt of `setting` that is too long or does not hold one mask token."""
-    tokenizer, config = load_tokenizer(model_directory), read_model_configuration(model_directory)
-    positions = getattr(config, "max_position_embeddings", None) or 2**31
-    longest = positions - first_position(config.model_type)
+    tokenizer, (architecture, weights) = load_tokenizer(directory), read_exported(directory)
+    positions = read_json(Path(directory) / "config.json").get("max_position_embeddings") or 2**31
+    longest = positions - first_position(architecture.family)
     encoded, problems = [tokenizer(prompt)["input_ids"] for prompt in prompts], []
     for prompt, ids in zip(prompts, encoded, strict=True):
         if (masks := ids.count(tokenizer.mask_token_id)) != 1:
@@ -49,29 +50,18 @@ def answers(
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:
         raise MlmError(f"{setting}:\n{listed(problems)}")
-    logits_of, filled_prompts = _logits_of(model_directory), []
+    network, filled_prompts = Network(architecture, ops_of(engine_for("auto"))), []
     for prompt, ids in zip(prompts, encoded, strict=True):
-        place = ids.index(tokenizer.mask_token_id)
-        # The model may have more rows than the tokenizer has ids.
-        logits = logits_of(np.array([ids], np.int32), place).astype(np.float64)
+        place, rows = ids.index(tokenizer.mask_token_id), np.array([ids], np.int32)
+        hidden = network.hidden_states(weights, rows, np.ones_like(rows))
+        logits = np.asarray(network.logits(weights, hidden[:, place]))[0].astype(np.float64)
         probabilities = np.exp(logits - logits.max())
         probabilities /= probabilities.sum()
         filled = []
+        # The model may have more rows than the tokenizer has ids.
         for i in np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k].tolist():
             ids[place] = i
             sequence = tokenizer.decode(ids, skip_special_tokens=True)
             filled.append(FilledToken(tokenizer.decode([i]), sequence, float(probabilities[i])))
         filled_prompts.append(Prompt(prompt, filled))
     return filled_prompts
-
-
-def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
-    """The model's function (ids [1, tokens], place) -> logits float32 [vocabulary] there."""
-    architecture, weights = read_exported(directory)
-    network = Network(architecture, ops_of(engine_for("auto")))
-
-    def logits_of(ids: np.ndarray, place: int) -> np.ndarray:
-        hidden = network.hidden_states(weights, ids, np.ones_like(ids))
-        return np.asarray(network.logits(weights, hidden[:, place]))[0]
-
-    return logits_of

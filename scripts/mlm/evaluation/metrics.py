@@ -32,13 +32,6 @@ def means_over(answers: Answers) -> dict[str, float]:
     }
 
 
-def means_of_model(scores: Scores) -> dict[str, float]:
-    """The means over all predictions of a model."""
-    return means_over(scores) | {
-        "top5_accuracy": float(np.mean(scores.rank <= 5)),
-    }
-
-
 def summary_of(
     positions: Positions,
     scores: Scores,
@@ -47,10 +40,11 @@ def summary_of(
     unknown_share: float,
 ) -> Summary:
     """The figures over all predictions, with intervals over the `cluster` of each."""
-    means, loss = means_of_model(scores), mean_of(cluster, scores.loss)
+    means, loss = means_over(scores), mean_of(cluster, scores.loss)
     bits = [bits_per_character(end, tokens_per_character) for end in loss.interval or ()]
     return Summary(
         **means,
+        top5_accuracy=float(np.mean(scores.rank <= 5)),
         num_predictions=len(scores),
         num_samples=len(np.unique(positions.sample)),
         num_groups=len(np.unique(positions.group)),
@@ -90,15 +84,16 @@ def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Ca
     2017, section 2)."""
     # The upper edge belongs to the bin, as in the paper; rounding may put 1.0 above it.
     index = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(int) - 1, 0, bins - 1)
-    counts = np.bincount(index, minlength=bins)
-    sums = (np.bincount(index, weights=w, minlength=bins) for w in (confidence, correct))
-    curve, gaps = [], []
-    for i, (n, confidences, corrects) in enumerate(zip(counts, *sums, strict=True)):
+    counts, *sums = (
+        np.bincount(index, weights=weights, minlength=bins)
+        for weights in (None, confidence, correct)
+    )
+    curve = []
+    for i, (n, confidences, corrects) in enumerate(zip(counts.tolist(), *sums, strict=True)):
         means = (float(confidences / n), float(corrects / n)) if n else (None, None)
-        curve.append(Bin(i / bins, (i + 1) / bins, *means, num_predictions=int(n)))
-        if n:
-            gaps.append(int(n) * abs(means[0] - means[1]))
-    return Calibration(sum(gaps) / len(confidence) if gaps else None, curve)
+        curve.append(Bin(i / bins, (i + 1) / bins, *means, num_predictions=n))
+    error = np.sum(np.abs(sums[0] - sums[1])) / len(index) if len(index) else None
+    return Calibration(error and float(error), curve)
 
 
 def cluster_sums(

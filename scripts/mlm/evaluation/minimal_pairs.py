@@ -6,8 +6,7 @@ with the later tokens of its word, which would give it away (Kauf and Ivanova, "
 Masked Language Model Scoring", 2023).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from mlm.evaluation.intervals import mean_of
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import positions_of
+from mlm.evaluation.scoring import Scorer
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.tokenizer.pieces import word_numbers
@@ -27,33 +27,24 @@ _PAIRS, _CELLS = 8192, 2**23
 _NO_WORD = -1
 
 
-@dataclass(frozen=True)
-class PairScoring:
-    """What scores sentences of at most `length` tokens of `tokenizer`, transformers' fast one: the
-    `log_probabilities` of `Scorer`, and the bigram of the fitted `mixtures`."""
-
-    tokenizer: Any
-    length: int
-    log_probabilities: Callable[[dict[str, np.ndarray]], np.ndarray]
-    mixtures: NeighbourMixtures
-
-
-def score_pairs(pairs: Sequence[Pair], scoring: PairScoring) -> MinimalPairs | None:
-    """The figures of `pairs` by file and phenomenon, with intervals over pairs; None without pairs.
-    Those that are too long or have a sentence without a token are left out; MlmError if none is
-    left."""
+def score_pairs(
+    pairs: Sequence[Pair], scorer: Scorer, mixtures: NeighbourMixtures
+) -> MinimalPairs | None:
+    """The figures of `pairs` by file and phenomenon, beside the bigram of the fitted `mixtures`,
+    with intervals over pairs; None without pairs. Pairs that are too long or have a sentence
+    without a token are left out; MlmError if none is left."""
     if not pairs:
         return None
     scores, progress = np.empty((len(pairs), 2, 2)), Progress("minimal pairs", len(pairs), "pairs")
     for start in range(0, len(pairs), _PAIRS):
         part = pairs[start : start + _PAIRS]
-        scores[start : start + len(part)] = _scores_of(part, scoring)
+        scores[start : start + len(part)] = _scores_of(part, scorer, mixtures)
         progress.to(start + len(part))
     fits = np.isfinite(scores).all(axis=(1, 2))
     if not fits.any():
         raise MlmError(
             "evaluation.minimal_pair_files: no pair fits in a sample; expected sentences of at "
-            f"most {scoring.length} tokens, special ones included. Raise shards.sequence_length"
+            f"most {scorer.length} tokens, special ones included. Raise shards.sequence_length"
         )
     groups: dict[tuple, list[int]] = {}
     for number in np.flatnonzero(fits).tolist():
@@ -65,25 +56,25 @@ def score_pairs(pairs: Sequence[Pair], scoring: PairScoring) -> MinimalPairs | N
     )
 
 
-def _scores_of(pairs: Sequence[Pair], scoring: PairScoring) -> np.ndarray:
+def _scores_of(pairs: Sequence[Pair], scorer: Scorer, mixtures: NeighbourMixtures) -> np.ndarray:
     """What the model and the bigram give the two sentences of each pair: [pairs, 2, 2]; NaN for a
     sentence that is too long or has no token."""
     texts = [text for pair in pairs for text in (pair.acceptable, pair.unacceptable)]
     # The same tokens get one score, so that a tie is exact.
     words: dict[tuple[int, ...], list[int]] = {}
     sentences = []
-    for encoding in scoring.tokenizer(texts).encodings:
+    for encoding in scorer.tokenizer(texts).encodings:
         sentences.append(tuple(encoding.ids))
-        words.setdefault(sentences[-1], _words(encoding, scoring.tokenizer))
+        words.setdefault(sentences[-1], _words(encoding, scorer.tokenizer))
     number_of = {ids: number for number, ids in enumerate(words)}
     distinct, scores = list(words.items()), np.full((len(words), 2), np.nan)
-    for rows, length in _blocks([len(ids) for ids in words], scoring.length):
-        ids = np.full((len(rows), length), scoring.tokenizer.pad_token_id, np.int32)
-        of_words, sizes = np.full((len(rows), length), _NO_WORD, np.int32), []
+    for rows, length in _blocks([len(ids) for ids in words], scorer.length):
+        ids = np.full((len(rows), length), scorer.tokenizer.pad_token_id, np.int32)
+        of_words = np.full_like(ids, _NO_WORD)
         for row, number in enumerate(rows):
-            sizes.append(len(distinct[number][0]))
-            ids[row, : sizes[-1]], of_words[row, : sizes[-1]] = distinct[number]
-        scores[rows] = _block_scores(ids, of_words, sizes, scoring)
+            size = len(distinct[number][0])
+            ids[row, :size], of_words[row, :size] = distinct[number]
+        scores[rows] = _block_scores(ids, of_words, scorer, mixtures)
     return scores[[number_of[ids] for ids in sentences]].reshape(-1, 2, 2)
 
 
@@ -107,31 +98,28 @@ def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
 
 
 def _block_scores(
-    ids: np.ndarray, words: np.ndarray, sizes: list[int], scoring: PairScoring
+    ids: np.ndarray, words: np.ndarray, scorer: Scorer, mixtures: NeighbourMixtures
 ) -> np.ndarray:
     """Scores [sentences, 2] of the `ids` [sentences, length], NaN without a token; `words` are the
-    numbers of their words, `sizes` how many tokens each has."""
+    numbers of their words."""
     sentence, place = np.nonzero(words >= 0)
     columns = np.arange(ids.shape[1])
     target = columns == place[:, np.newaxis]
     same = words[sentence] == words[sentence, place][:, np.newaxis]
     hidden = target | (same & (columns > place[:, np.newaxis]))
-    shown = np.where(hidden, np.int32(scoring.tokenizer.mask_token_id), ids[sentence])
-    attended = np.int32(columns < np.array(sizes)[sentence, np.newaxis])
+    shown = np.where(hidden, np.int32(scorer.tokenizer.mask_token_id), ids[sentence])
+    attention = np.int32(ids != scorer.tokenizer.pad_token_id)[sentence]
     question = {
         "input_ids": shown,
-        "attention_mask": attended,
+        "attention_mask": attention,
         "positions": place[:, np.newaxis].astype(np.int32),
         "labels": ids[sentence, place][:, np.newaxis],
     }
-    positions = positions_of(ids[sentence], attended, shown, target)
-    scores = np.empty((len(ids), 2))
-    for column, found in enumerate(
-        (scoring.log_probabilities(question), scoring.mixtures.log_probabilities(positions))
-    ):
-        scores[:, column] = np.bincount(sentence, found, len(ids))
-    scores[np.bincount(sentence, minlength=len(ids)) == 0] = np.nan
-    return scores
+    positions, scores = positions_of(ids[sentence], attention, shown, target), []
+    for answers in (scorer.log_probabilities(question), mixtures.log_probabilities(positions)):
+        scores.append(np.bincount(sentence, answers, len(ids)))
+    empty = np.bincount(sentence, minlength=len(ids)) == 0
+    return np.where(empty[:, np.newaxis], np.nan, np.column_stack(scores))
 
 
 def _figures(file: str | None, phenomenon: str | None, scores: np.ndarray) -> PairFigures:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.hidden_sets import Questions, evaluated_sets
-from mlm.evaluation.intervals import mean_of
+from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
     bits_per_character,
     calibration_of,
@@ -24,7 +25,7 @@ from mlm.evaluation.metrics import (
     means_over,
     summary_of,
 )
-from mlm.evaluation.minimal_pairs import PairScoring, score_pairs
+from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.predictions import Answers, Positions, Scores, positions_of
@@ -51,6 +52,34 @@ class ScoredSplit:
     tokens_per_character: float | None
     summary: Summary
 
+    @classmethod
+    def of(
+        cls,
+        questions: Questions,
+        manifest: Manifest,
+        described: CorpusSplit | None,
+        scorer: Scorer,
+        mixtures: NeighbourMixtures,
+    ) -> Self:
+        """Score the `questions` about a split; MlmError if it has no token to predict."""
+        samples, split = questions.samples, manifest.split
+        positions, scores = scorer.score(questions, split)
+        if not len(positions):
+            raise MlmError(
+                f"The {split} split has no token of text in {len(samples)} samples, so that there "
+                f"is nothing to predict. Raise corpus.held_out.{split}, or give it more text."
+            )
+        clusters = Clusters(positions, manifest.group_by, described)
+        density = tokens_per_character(manifest, described)
+        unknown, unigram = scorer.unknown_share(samples), mixtures.unigram_answers(positions.truth)
+        summary = summary_of(positions, scores, clusters.of_predictions, density, unknown)
+        return cls(positions, scores, unigram, clusters, density, summary)
+
+    @property
+    def loss_beyond_unigram(self) -> Estimate:
+        """Estimate how much higher the model's loss is than the unigram's."""
+        return mean_of(self.clusters.of_predictions, self.scores.loss - self.unigram.loss)
+
 
 def evaluate(
     run: str,
@@ -67,9 +96,8 @@ def evaluate(
 ) -> EvaluationFigures:
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
     are paths, with shards relative to `root`; `corpus` has what is known of the splits' text, and
-    `texts` the groups of test; `pairs` are those of the configuration and of its files; `attend` is
-    what attention stayed within in the training. Raises MlmError if the inputs do not belong
-    together, or a split is empty."""
+    `texts` the groups of test; `pairs` are minimal ones; `attend` is what attention stayed within
+    in the training. Raises MlmError if the inputs do not belong together, or a split is empty."""
     splits = {split: Manifest.read(path) for split, path in manifests.items()}
     tokenizer = load_tokenizer(model)
     within = tokenizer.cls_token_id if attend == "document" else None
@@ -78,59 +106,38 @@ def evaluate(
     data = read_evaluation_data(splits, root, section.max_tokens, scorer)
     mixtures = NeighbourMixtures(data.counts, scorer.special_ids)
     mixtures.fit(data.fitted)
-
-    def scored(split: str, questions: Questions) -> ScoredSplit:
-        positions, scores = scorer.score(questions, split)
-        if not len(positions):
-            raise MlmError(
-                f"The {split} split has no token of text in {len(questions.samples)} samples, so "
-                f"that there is nothing to predict. Raise corpus.held_out.{split}, or give the "
-                "split more text."
-            )
-        clusters = Clusters(positions, splits[split].group_by, corpus.get(split))
-        density = tokens_per_character(splits[split], corpus.get(split))
-        share = unknown_share(questions.samples, scorer.special_ids, tokenizer.unk_token_id)
-        summary = summary_of(positions, scores, clusters.of_predictions, density, share)
-        unigram = unigram_answers(mixtures.unigram, positions.truth)
-        return ScoredSplit(positions, scores, unigram, clusters, density, summary)
-
-    test, train = scored("test", data.test), scored("train", data.train)
-    beyond_unigram = [
-        mean_of(one.clusters.of_predictions, one.scores.loss - one.unigram.loss)
-        for one in (test, train)
-    ]
-    scoring = PairScoring(tokenizer, scorer.length, scorer.log_probabilities, mixtures)
-    positions, scores, described = test.positions, test.scores, corpus.get("test")
+    test, train = (
+        ScoredSplit.of(questions, splits[split], corpus.get(split), scorer, mixtures)
+        for split, questions in (("test", data.test), ("train", data.train))
+    )
+    scores, described = test.scores, corpus.get("test")
+    files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
+    files |= {"manifest": manifests["test"]}
+    digests = {name: file_sha256(file) for name, file in files.items()}
     figures = EvaluationFigures(
         run=run,
         test=test.summary,
         train=train.summary,
-        gap_to_train=(beyond_unigram[0] - beyond_unigram[1]).difference,
+        gap_to_train=(test.loss_beyond_unigram - train.loss_beyond_unigram).difference,
         as_in_papers=Means(**means_over(scorer.score_as_in_papers(data.test.samples))),
         baselines=baselines(mixtures, test),
         frequency_bands=frequency_bands(
-            positions.truth, scores, data.counts.unigram, section.frequency_bands
+            test.positions.truth, scores, data.counts.unigram, section.frequency_bands
         ),
         calibration=calibration_of(
             scores.top_probability, scores.correct, section.calibration_bins
         ),
-        minimal_pairs=score_pairs(pairs, scoring),
+        minimal_pairs=score_pairs(pairs, scorer, mixtures),
         verdicts=[],
         group_by=splits["test"].group_by,
         cluster_by=test.clusters.by,
         cluster_sums=cluster_sums(test.clusters, scores, texts),
         settings=section.model_dump(include=_SHOWN),
-        digests=_digests(model, manifests["test"], texts),
-        by_group=bits_by_group(positions, scores.loss, texts) if texts else None,
+        digests=digests | ({"text": texts.sha256} if texts else {}),
+        by_group=bits_by_group(test.positions, scores.loss, texts) if texts else None,
         overlap_with_train=described and described.overlap_with_train,
     )
     return replace(figures, verdicts=verdicts_on(figures, splits["test"].num_tokens))
-
-
-def _digests(model: Path, test: Path, texts: TextOfGroups | None) -> dict[str, str]:
-    files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
-    digests = {name: file_sha256(file) for name, file in (files | {"manifest": test}).items()}
-    return digests | ({"text": texts.sha256} if texts else {})
 
 
 def baselines(mixtures: NeighbourMixtures, test: ScoredSplit) -> dict[str, Baseline]:
@@ -152,11 +159,6 @@ def baselines(mixtures: NeighbourMixtures, test: ScoredSplit) -> dict[str, Basel
             weights=weights,
         )
     return compared
-
-
-def unigram_answers(probabilities: np.ndarray, truth: np.ndarray) -> Answers:
-    """The unigram's answers for the true ids `truth` [positions]."""
-    return Answers(np.log(probabilities[truth]), truth == np.argmax(probabilities))
 
 
 #: Tokens of validation that the weights of the baselines are fitted on.
@@ -215,13 +217,6 @@ def tokens_per_character(manifest: Manifest, described: CorpusSplit | None) -> f
     text; None if these are not known, or there are none."""
     tokens = manifest.num_tokens - 2 * manifest.documents
     return tokens / described.characters if described and described.characters and tokens else None
-
-
-def unknown_share(samples: Samples, special_ids: Sequence[int], unknown: int | None) -> float:
-    """The share of the id `unknown` among the text tokens of `samples`."""
-    ids = samples.input_ids[samples.attention_mask]
-    count = np.sum(ids == unknown) if unknown is not None else 0
-    return float(count / max(count + np.sum(~np.isin(ids, special_ids)), 1))
 
 
 def _checked(

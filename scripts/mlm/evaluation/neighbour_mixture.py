@@ -34,13 +34,6 @@ _CELLS = 2**18
 _ROUNDS = 50
 
 
-def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
-    """U(w), float64 [vocabulary]; 0 for special tokens, which are never predicted."""
-    seen = counts.unigram.astype(np.float64) + 1
-    seen[list(special)] = 0
-    return seen / seen.sum()
-
-
 class _Conditionals:
     """Discounted shares of the tokens beside each context of a table, as sparse rows, and the share
     `rest` [rows] left to other tokens. The last row, empty, is for contexts never seen."""
@@ -75,7 +68,10 @@ class NeighbourMixtures:
     """The two-sided bigram and, if triples were counted, the trigram; see the module's text."""
 
     def __init__(self, counts: TokenCounts, special):
-        self.unigram = unigram_probabilities(counts, special)
+        seen = counts.unigram.astype(np.float64) + 1
+        seen[list(special)] = 0
+        # U(w), 0 for special tokens, which are never predicted.
+        self.unigram = seen / seen.sum()
         vocabulary = len(self.unigram)
         # By the number of neighbours: those on the left, and those on the right.
         self._tables = [
@@ -89,6 +85,10 @@ class NeighbourMixtures:
             name: np.full(len(parts), 1 / len(parts))
             for name, parts in list(COMPONENTS.items())[: len(self._tables)]
         }
+
+    def unigram_answers(self, truth: np.ndarray) -> Answers:
+        """The unigram's answers for the true ids `truth` [positions]."""
+        return Answers(np.log(self.unigram[truth]), truth == np.argmax(self.unigram))
 
     def fit(self, positions: Positions) -> None:
         """Set the weights by expectation maximisation on `positions`."""

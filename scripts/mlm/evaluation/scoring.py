@@ -52,7 +52,7 @@ class Scorer:
         `batch_size` is that of all replicas together; it changes figures by rounding only."""
         self._model, self._seed = model, section.seed
         self._batch_size, self.length = section.batch_size, length
-        self._mask_id, self.vocabulary = tokenizer.mask_token_id, len(tokenizer)
+        self.tokenizer, self.vocabulary = tokenizer, len(tokenizer)
         self.special_ids = sorted(set(tokenizer.all_special_ids))
         self.sets = number_of_sets(section.mlm_probability)
         self._slots = evaluation_slots(section.mlm_probability, length)
@@ -65,7 +65,7 @@ class Scorer:
 
         def batches(batch: slice) -> Batch:
             part, hidden = samples[rows[batch]], numbers[rows[batch]] == sets[batch, None]
-            shown = np.where(hidden, np.int32(self._mask_id), part.input_ids)
+            shown = np.where(hidden, np.int32(self.tokenizer.mask_token_id), part.input_ids)
             ids, attention = part.input_ids, part.attention_mask
             positions.append(positions_of(ids, attention, shown, hidden, part.index, part.group))
             places = np.argsort(~hidden, axis=1, kind="stable")[:, : self._slots].astype(np.int32)
@@ -86,7 +86,7 @@ class Scorer:
             mlm_probability=VALIDATION_MASKING.mlm_probability,
             mask_token=VALIDATION_MASKING.mask_token,
             random_token=VALIDATION_MASKING.random_token,
-            mask_id=self._mask_id,
+            mask_id=self.tokenizer.mask_token_id,
             special_ids=tuple(self.special_ids),
             vocabulary_size=self.vocabulary,
             sequence_length=self.length,
@@ -98,6 +98,12 @@ class Scorer:
             return mask_batch(part.input_ids, part.attention_mask, part.index, plan, self._seed)
 
         return joined(list(self._answered(len(samples), batches, self._slots)))
+
+    def unknown_share(self, samples: Samples) -> float:
+        """The share of the unknown token among the text tokens of `samples`."""
+        ids, unknown = samples.input_ids[samples.attention_mask], self.tokenizer.unk_token_id
+        count = np.sum(ids == unknown) if unknown is not None else 0
+        return float(count / max(count + np.sum(~np.isin(ids, self.special_ids)), 1))
 
     def log_probabilities(self, question: Batch) -> np.ndarray:
         """Log-probabilities in nats of one label a row, float64 [rows], of a `question` that is

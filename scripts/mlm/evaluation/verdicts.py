@@ -29,7 +29,7 @@ def verdicts_on(figures: EvaluationFigures, num_tokens: int) -> list[Verdict]:
     verdicts = [against_baseline(name, figures.baselines[name]) for name in BASELINES]
     verdicts.append(between_train_and_test(test.loss, train.loss, figures.gap_to_train))
     verdicts.append(on_few_clusters(figures.cluster_by, test.num_clusters))
-    verdicts.append(on_calibration(figures.calibration, test.accuracy))
+    verdicts.append(on_calibration(figures.calibration))
     if num_tokens > figures.settings["max_tokens"]:
         words = f"{test.num_predictions:,} of the test split's {num_tokens:,} tokens"
         verdicts.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
@@ -44,107 +44,76 @@ def against_baseline(name: str, baseline: Baseline) -> Verdict:
     accuracy = baseline.accuracy_difference
     ends = accuracy.interval and tuple(100 * end for end in accuracy.interval)
     points = Difference(100 * accuracy.value, ends)
-    by_loss = _standing("loss", baseline.loss_difference, " nats", "95 %: ")
-    by_accuracy = _standing("accuracy", points, " points")
-    return Verdict(baseline.tone, f"Against the {name}: {by_loss}, {by_accuracy}.")
+    loss = _standing("loss", baseline.loss_difference, "nats", 3)
+    accuracy = _standing("accuracy", points, "points", 1)
+    return Verdict(baseline.tone, f"Against the {name}: {loss}, {accuracy}.")
 
 
-def _standing(metric: str, difference: Difference, unit: str, level: str = "") -> str:
-    """Ahead or behind, and by how much; a difference that may be chance keeps its sign."""
-    digits = 3 if metric == "loss" else 1
-    tone = difference.tone(higher_is_better=metric == "accuracy")
-    if tone == "even":
-        number = f"{signed(difference.value, digits)}{unit}"
-        if difference.interval is None:
-            return f"cannot be told apart in {metric} ({number}, no interval)"
-        ends = " to ".join(signed(end, digits) for end in difference.interval)
-        shown = f"{difference.smallest_shown:.{digits}f}{unit}"
-        number = f"{number}, {level}{ends}; {shown} would be told apart"
-        return f"cannot be told apart in {metric} ({number})"
-    low, high = sorted(map(abs, difference.interval))
-    by = f"{abs(difference.value):.{digits}f}{unit} ({level}{low:.{digits}f} to {high:.{digits}f})"
-    return f"{'ahead' if tone == 'better' else 'behind'} in {metric} by {by}"
+def _standing(metric: str, difference: Difference, unit: str, digits: int) -> str:
+    """Ahead or behind, by how much, and what could have been told apart."""
+    words = {"better": "ahead in", "worse": "behind in", "even": "cannot be told apart in"}
+    tone, interval = difference.tone(higher_is_better=metric == "accuracy"), "no interval"
+    if difference.interval is not None:
+        interval = "95 %: " + " to ".join(signed(end, digits) for end in difference.interval)
+        if tone == "even":
+            interval += f"; {difference.smallest_shown:.{digits}f} would be told apart"
+    return f"{words[tone]} {metric} ({signed(difference.value, digits)} {unit}, {interval})"
 
 
 def between_train_and_test(test: float, train: float, gap: Difference) -> Verdict:
     """`gap` is the loss on `test` less that on a sample of `train`, both less the unigram's."""
     low, high = gap.interval or (0, 0)
-    ends = f"95 % interval {signed(low)} to {signed(high)}" if gap.interval else "no interval"
-    figures = (
-        f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
-        f"{signed(gap.value)}, {ends})"
-    )
+    ends = f"95 %: {signed(low)} to {signed(high)}" if gap.interval else "no interval"
+    figures = f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
+    figures += f"{signed(gap.value)}, {ends})"
     if gap.interval is None:
         return Verdict("even", f"Whether train is known better was not measured {figures}.")
     if low > 0 and gap.value > MEMORISED * test:
-        return Verdict(
-            "worse",
-            f"Memorised: the loss on train is far below the loss on test {figures}; the model "
-            "knows its training text better than the language.",
-        )
+        text = "Memorised: the model knows its training text far better than the language"
+        return Verdict("worse", f"{text} {figures}.")
     if low > 0:
         return Verdict("even", f"Slightly better on train than on test {figures}.")
     if high < 0:
-        return Verdict("even", f"Better on test than on train {figures}: the two texts differ.")
+        return Verdict("even", f"Better on test than on train: the two texts differ {figures}.")
     return Verdict("better", f"No gap between train and test beyond chance {figures}.")
 
 
 def on_overlap(overlap: WordOverlap) -> Verdict:
     """The verdict on the words of the test split that train has too."""
-    run, words = overlap.run_words, overlap.words + overlap.unmeasured_words
-    if overlap.share is None or overlap.words < overlap.unmeasured_words:
-        return Verdict(
-            "even",
-            f"Whether train has the test text was not measured: {overlap.unmeasured_words:,} of "
-            f"{words:,} words are in documents of fewer than {run}.",
-        )
+    run, unmeasured = overlap.run_words, overlap.unmeasured_words
+    if overlap.share is None or overlap.words < unmeasured:
+        text = f"Whether train has the test text was not measured: {unmeasured:,} of "
+        text += f"{overlap.words + unmeasured:,} words are in documents of fewer than {run}."
+        return Verdict("even", text)
     measured = f"{100 * overlap.share:.2f} % of its words are in runs of {run} that train has too"
-    if overlap.share > SEEN:
-        return Verdict(
-            "even",
-            f"The test text is not unseen: {measured}. Group the versions of a text "
-            "(corpus.group_by), or leave out of train what shares runs of words with it "
-            "(corpus.filters.decontamination: also, words).",
-        )
-    return Verdict("better", f"The test text is unseen: {measured}.")
+    if overlap.share <= SEEN:
+        return Verdict("better", f"The test text is unseen: {measured}.")
+    return Verdict(
+        "even",
+        f"The test text is not unseen: {measured}. Group the versions of a text (corpus.group_by), "
+        "or leave out of train what shares runs of words with it "
+        "(corpus.filters.decontamination: also, words).",
+    )
 
 
 def on_few_clusters(cluster_by: str, num_clusters: int) -> Verdict | None:
     """A warning if the intervals have few clusters, or single samples of one text."""
     if cluster_by == "sample":
-        return Verdict(
-            "even",
-            "The test text has no groups, or one: the intervals are over single samples, and say "
-            "nothing of other texts (corpus.group_by).",
-        )
+        text = "One group or none: the intervals are over single samples, and say nothing of other "
+        return Verdict("even", f"{text}texts (corpus.group_by).")
     if num_clusters >= FEW_CLUSTERS:
         return None
-    return Verdict(
-        "even",
-        f"Few groups: the intervals are over the {num_clusters} of the test text "
-        f"({cluster_by}); with fewer than {FEW_CLUSTERS} they are rough.",
-    )
+    text = f"Few groups: the intervals are over the {num_clusters} of the test text"
+    return Verdict("even", f"{text} ({cluster_by}); with fewer than {FEW_CLUSTERS} they are rough.")
 
 
-def with_few_clusters(interval: str, groups: int, rows: int) -> str:
-    """`interval`, in words, warned of if its `groups`, or `rows` without any, are few."""
-    number, name = (groups, "groups") if groups else (rows, "rows")
-    if number >= FEW_CLUSTERS:
-        return interval
-    return f"{interval}, rough because from only {number} {name}"
-
-
-def on_calibration(calibration: Calibration, accuracy: float) -> Verdict | None:
+def on_calibration(calibration: Calibration) -> Verdict | None:
     """A sentence if the model is over- or underconfident, else None."""
     error = calibration.expected_calibration_error
     if error is None or error <= _MISCALIBRATED:
         return None
-    bins = [one for one in calibration.bins if one.num_predictions]
-    confidence = sum(one.confidence * one.num_predictions for one in bins)
-    confidence /= sum(one.num_predictions for one in bins)
-    word = "Overconfident" if confidence > accuracy else "Underconfident"
-    return Verdict(
-        "even",
-        f"{word}: it gives its first answers {100 * confidence:.1f} % on average, and "
-        f"{100 * accuracy:.1f} % of them are right (expected calibration error {error:.3f}).",
-    )
+    bins = [b for b in calibration.bins if b.num_predictions]
+    surplus = sum(b.num_predictions * (b.confidence - b.accuracy) for b in bins)
+    word = "Overconfident" if surplus > 0 else "Underconfident"
+    text = f"{word}: how often it is right differs from what it says by {100 * error:.1f} points"
+    return Verdict("even", f"{text} on average (expected calibration error).")

@@ -14,7 +14,7 @@ from huggingface_hub import ModelCardData
 from mlm.config.finetune import Finetune
 from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.intervals import CONFIDENCE, Estimate, sums_by_cluster
-from mlm.evaluation.verdicts import with_few_clusters
+from mlm.evaluation.verdicts import FEW_CLUSTERS
 from mlm.finetuning.artefacts import (
     Example,
     ExampleData,
@@ -240,7 +240,9 @@ def finetuning_verdicts(
             if measured.interval:
                 low, high = measured.interval
                 interval = f"{100 * confidence:g} % interval {signed(low)} to {signed(high)}"
-                interval = with_few_clusters(interval, parts[part].groups, parts[part].examples)
+                clusters = parts[part].groups or parts[part].examples
+                if clusters < FEW_CLUSTERS:
+                    interval += f", rough because from only {clusters} groups"
                 if not low <= 0 <= high:
                     tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
                     relation = f"{tone} than"
