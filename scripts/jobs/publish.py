@@ -15,8 +15,8 @@ from job_adapter import Done, run_as_job
 def publish(job):
     from mlm.config.corpus import Corpus
     from mlm.config.publish import Publish
+    from mlm.publishing.metadata import published_source
     from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
-    from mlm.publishing.tokenizer_and_dataset_cards import published_source
 
     inputs, params = job.input, job.params
     section = Publish.model_validate(params.publish)
@@ -40,8 +40,7 @@ def export(job):
     from mlm.config.publish import Publish
     from mlm.corpus.artefacts import CorpusSplit
     from mlm.foundations.atomic import write_json, write_text
-    from mlm.publishing.exports import checksums, croissant
-    from mlm.publishing.tokenizer_and_dataset_cards import published_source
+    from mlm.publishing.metadata import checksums, croissant, published_source
     from mlm.samples.manifests import Manifest
     from mlm.training.artefacts import Training
 

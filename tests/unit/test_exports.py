@@ -4,7 +4,7 @@ import mlcroissant
 from report_results import results_in
 
 from mlm.config.publish import Publish
-from mlm.publishing.exports import croissant
+from mlm.publishing.metadata import croissant
 from mlm.samples.manifests import Manifest
 
 SPLITS = ("train", "validation", "test")

@@ -122,10 +122,10 @@ def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> lis
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     lines = [line for line in process.stderr.strip().splitlines() if not _NOISE.match(line)]
-    last = _first_lines("\n".join(lines[-3:]))
+    words = _first_lines("\n".join(lines[-3:]))
     if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
-        return _out_of_host_memory(last)
-    return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
+        return _out_of_host_memory(words)
+    return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {words}")
 
 
 def _out_of_host_memory(words: str) -> Compilation:
@@ -154,19 +154,16 @@ def compiler_versions() -> dict[str, str]:
 def require_compilers(targets: Iterable[str]) -> None:
     """Raise MlmError, with the command that installs it, if a compiler that `targets` need is
     missing or unfit."""
-    of_gpus = {is_gpu(target) for target in targets}
+    for_gpus = {is_gpu(target) for target in targets}
     missing = [package for package in GPU_COMPILER if installed_version(package) is None]
-    if True in of_gpus and missing:
+    if True in for_gpus and missing:
         raise MlmError(
             f"The preflight for GPUs needs {', '.join(missing)}, missing in {sys.prefix}. No GPU "
             "and no driver is needed, and they are made for Linux. One command installs them: "
             f"{install_command(_GPU_LOCK)}"
         )
-    if False in of_gpus:
-        _require_libtpu()
-
-
-def _require_libtpu() -> None:
+    if False not in for_gpus:
+        return
     if find_spec("libtpu") is None:
         raise MlmError(
             "The preflight needs libtpu, the TPU compiler, which is not installed in "

@@ -30,8 +30,8 @@ from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
+from mlm.publishing.metadata import dataset_card, tokenizer_card
 from mlm.publishing.secrecy import scrubbed, token_from_environment
-from mlm.publishing.tokenizer_and_dataset_cards import dataset_card, tokenizer_card
 from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
