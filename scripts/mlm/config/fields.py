@@ -312,8 +312,8 @@ def is_commit(revision: str | None) -> bool:
 
 def hub_id(place: str) -> tuple[str, str] | None:
     """The repository owner/name and the commit of `place`, if that is owner/name@COMMIT."""
-    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})", place)
-    return (found[1], found[2]) if found else None
+    match = re.fullmatch(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})", place)
+    return (match[1], match[2]) if match else None
 
 
 def unexpanded(path: str) -> str:
@@ -326,8 +326,8 @@ def unexpanded(path: str) -> str:
 def unpinned(key: str, revision: str | None) -> Iterator[str]:
     """A line if the `revision`, set by `key`, is not a commit."""
     if not is_commit(revision):
-        found = f"{revision!r} is not a commit id" if revision else "missing"
+        reason = f"{revision!r} is not a commit id" if revision else "missing"
         yield (
-            f"{key}: {found}; expected the 40 hexadecimal digits of a commit, since a branch or a "
+            f"{key}: {reason}; expected the 40 hexadecimal digits of a commit, since a branch or a "
             "tag can move. They are on the repository's page on the Hub, under Files, History"
         )

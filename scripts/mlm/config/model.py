@@ -211,20 +211,16 @@ def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
     far as they are known, in words; None where it is possible."""
     width, heads = sizes["width"], sizes["heads"]
     embedding = sizes.get("embedding") or width
-    if FAMILIES[family].shared_layers:
-        others = (name for name, other in FAMILIES.items() if not other.shared_layers)
-        need = f"a first layer of its own, as in {', '.join(others)}, found {family}"
-    elif width and embedding != width:
-        need = f"embeddings as wide as hidden_size {width}, found embedding_size {embedding}"
-    elif heads == 1:
-        need = "two heads or more, found 1"
-    elif width and heads and width // heads < 4:
-        need = f"heads at least 4 wide, found {width // heads}"
-    elif sizes.get("zero_masks"):
-        need = "masked tokens with embeddings, found token_dropout true"
-    else:
-        return None
-    return f"neighbour_heads needs {need}. Set standard"
+    head_width = width // heads if width and heads else 4
+    reasons = {
+        f"{family} has no first layer of its own": FAMILIES[family].shared_layers,
+        f"embedding_size {embedding} is not hidden_size {width}": width and embedding != width,
+        "one head is not enough": heads == 1,
+        f"heads are {head_width} wide, less than 4": head_width < 4,
+        "token_dropout is true, so that masked tokens have no embeddings": sizes.get("zero_masks"),
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return reason and f"neighbour_heads cannot be: {reason}. Set standard"
 
 
 def unfit_encoder(place: str) -> Iterator[str]:
