@@ -84,8 +84,7 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
         "runs: 'a b' cannot be a file name",
         "runs.a b.model.family: found 'robberta', expected one of: bert, roberta, ",
         "runs.file: model.config_file: nowhere.json: no such file",
-        "runs.short: model.config.max_position_embeddings: 65; sequences of 64 tokens need at "
-        "least 66",
+        "runs.short: model.config.max_position_embeddings: 65; 64 tokens need at least 66",
         "pretraining.steps: of steps, epochs and tokens set one, the others to null; found none",
     ):
         assert any(problem.startswith(line) for problem in found), line

@@ -105,10 +105,7 @@ class Configuration(Section):
         yield from self._contradictions_of_runs(runs)
         engines = {run.engine for run in runs.values()}
         if engines == {"tensorflow"} and not self.accelerator.deterministic:
-            yield (
-                "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
-                "have. Set engine: jax, or leave it out"
-            )
+            yield "accelerator.deterministic: false needs pretraining.engine: jax, or leave it out"
         # An environment for plans alone has neither.
         jax_alone = installed_version("jax") and not installed_version("tensorflow")
         if "tensorflow" in engines and jax_alone:
@@ -127,10 +124,8 @@ class Configuration(Section):
         yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
         for place, filters in self.corpus.all_filters().items():
             if "finetuning" in (filters.decontamination.also or ()) and not self.finetune.data.file:
-                yield (
-                    f"corpus.{place}.decontamination.also: finetuning, but finetune.data.file names"
-                    " no file. Name one, or take it from the list"
-                )
+                key = f"corpus.{place}.decontamination.also"
+                yield f"{key}: finetuning, but finetune.data.file names no file. Name one"
         yield from unfit_names("runs", self.runs, longest=64)
         yield from unfit_names("report.also", self.report.also, longest=64)
 
@@ -152,10 +147,7 @@ class Configuration(Section):
         yield from run.evaluation.all_contradictions("evaluation")
         yield from (f"model.{line}" for line in run.model.contradictions_at(length))
         if run.engine == "tensorflow" and self.accelerator.together:
-            yield (
-                "accelerator: several processes, which pretraining.engine: tensorflow does not "
-                "have. Set engine: jax, or leave processes out"
-            )
+            yield "accelerator.processes: several need pretraining.engine: jax, or leave it out"
         if self.tokenizer.kind != "pretrained":
             mask = self.tokenizer.special_tokens.mask
             yield from (f"evaluation.{line}" for line in run.evaluation.unmasked_prompts(mask))
@@ -209,10 +201,7 @@ def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
     if before == name:
         yield f"run: in a circle: {' → '.join([*way, name])}"
     if (engine := runs[start.run].engine) != runs[name].engine:
-        yield (
-            f"run: run {start.run!r} is trained by pretraining.engine: {engine}, this one by "
-            f"{runs[name].engine}; set one engine for both"
-        )
+        yield f"run: {start.run!r} has engine: {engine}, this one {runs[name].engine}; set one"
     last = runs[start.run].pretraining.steps
     if start.step and last and start.step > last:
         yield f"step: {start.step} is beyond the last step of run {start.run!r}, {last}"

@@ -143,17 +143,12 @@ class SourceSection(Section):
             keys = [key for key, value in other if value != getattr(type(other)(), key)]
             if source != name and keys and not is_explicit:
                 named = ", ".join(f"{name}.{key}" for key in keys)
-                yield (
-                    f"source: {source}, which does not read {named}. Write source: {name} beside "
-                    "it, or take the setting away"
-                )
+                yield f"source: {source}, which does not read {named}. Set source: {name} as well"
         if by and per:
             yield f"group_by: {by!r} and group_per: {per} are both set; keep one of them"
         elif source == "embedded" and (by or per):
-            yield (
-                f"group_{'by' if by else 'per'}: {by or per}, which the embedded corpus does not "
-                "have; its groups are the addresses of a year. Set it to null"
-            )
+            key = "group_by" if by else "group_per"
+            yield f"{key}: {by or per}, but source: embedded groups by address. Set it to null"
         elif source == "hub" and per == "file":
             yield "group_per: file, but source: hub has no files. Set heading or null"
 
@@ -168,10 +163,10 @@ class SourceOfMix(SourceSection):
         if self.filters:
             shared = {"deduplicate", "remove_leakage", "near_duplicates"}
             keys = sorted(shared & self.filters.model_fields_set)
-            also = {"validation", "test"} & {*(self.filters.decontamination.also or ())}
-            for key in (*keys, *(f"decontamination.also: {split}" for split in sorted(also))):
-                where = f"filters.{key}"
-                yield f"{where}: concerns the documents of all sources. Set it in corpus.filters"
+            if {"validation", "test"} & {*(self.filters.decontamination.also or ())}:
+                keys.append("decontamination.also")
+            for key in keys:
+                yield f"filters.{key}: concerns all sources. Set it in corpus.filters"
 
 
 class Corpus(SourceSection):
@@ -194,8 +189,7 @@ class Corpus(SourceSection):
         yield from super().contradictions()
         if self.source != "mix":
             if self.mix:
-                named = ", ".join(self.mix)
-                yield f"mix: names {named}, but corpus.source is {self.source}. Set it to mix"
+                yield f"mix: {', '.join(self.mix)}, but source: {self.source}. Set source: mix"
             return
         for key in ("text_column", "group_by", "group_per"):
             if getattr(self, key) != type(self).model_fields[key].default:
@@ -208,8 +202,9 @@ class Corpus(SourceSection):
 
     def all_filters(self) -> dict[str, CorpusFilters]:
         """Return the filters of all sources, by their keys."""
-        of_sources = {f"mix.{name}.filters": one.filters for name, one in self.mix.items()}
-        return {"filters": self.filters} | {k: v for k, v in of_sources.items() if v}
+        mix = self.mix.items()
+        of_sources = {f"mix.{name}.filters": one.filters for name, one in mix if one.filters}
+        return {"filters": self.filters, **of_sources}
 
     @property
     def carved(self) -> dict[str, float]:

@@ -112,10 +112,7 @@ class Model(Section):
         names = [n for n in ("family", "config_file") if n in self.model_fields_set]
         names = [name for name in names if getattr(self, name)]
         for name in [*names, *(f"config.{name}" for name in fields if "dropout" not in name)]:
-            yield (
-                f"{name}: model.start_from has an architecture of its own. Leave {name} out, or "
-                "set it in those runs alone that start from scratch"
-            )
+            yield f"{name}: model.start_from decides it. Set it in runs from scratch alone"
 
     def contradictions_at(self, sequence_length: int) -> Iterator[str]:
         """A line for each setting that does not suit the others, or sequences of that length."""
@@ -127,18 +124,14 @@ class Model(Section):
             yield from self._beside_checkpoint(model.config)
             yield from (f"start_from: {line}" for line in unfit_encoder(self.start_from))
             if stored.get("tie_word_embeddings") is False:
-                yield (
-                    f"start_from: {self.start_from}: tie_word_embeddings is false, which it is in "
-                    "no model that is trained here; choose another checkpoint"
-                )
+                where = f"start_from: {self.start_from}"
+                yield f"{where}: tie_word_embeddings is false, true is expected; choose another"
         elif self.config_file:
             yield from (f"config_file: {line}" for line in _unfit_architecture(self.config_file))
             family = stored.get("model_type", self.family)
             if "family" in self.model_fields_set and self.family != family:
-                yield (
-                    f"family: {self.family} is set, but the model_type of {self.config_file} is "
-                    f"{family}; leave family out, or set it to {family}"
-                )
+                where = f"model_type of {self.config_file}"
+                yield f"family: {self.family}, but {where} is {family}. Leave family out"
         is_known = stored or not (self.start_from or self.config_file)
         if is_known and model.model_type in FAMILIES:
             problems = [*model.field_problems()]
@@ -196,10 +189,8 @@ class ModelOfRun(Section):
         positions, needed = fields.get("max_position_embeddings"), first_position(family)
         needed += sequence_length
         if (positions or needed) < needed:
-            yield (
-                f"config.max_position_embeddings: {positions}; sequences of {sequence_length} "
-                f"tokens need at least {needed} in a {family}"
-            )
+            key = "config.max_position_embeddings"
+            yield f"{key}: {positions}; {sequence_length} tokens need at least {needed}"
 
 
 def _is_on_hub(place: str) -> bool:

@@ -266,10 +266,8 @@ class Recipe(Section):
 
     def contradictions(self) -> Iterator[str]:
         if engine_for(self.engine) == "jax" and self.steps_per_execution != 1:
-            yield (
-                f"steps_per_execution: {self.steps_per_execution}, which engine: jax does not "
-                "have. Set engine: tensorflow, or leave steps_per_execution out"
-            )
+            steps = self.steps_per_execution
+            yield f"steps_per_execution: {steps} needs engine: tensorflow, or leave it out"
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
             values = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
@@ -289,10 +287,8 @@ class Pretraining(Recipe):
         yield from super().contradictions()
         start = self.continue_from
         if (start.run is None) != (start.step is None):
-            yield (
-                "continue_from: run and step go together; found "
-                f"run: {start.run}, step: {start.step}"
-            )
+            values = f"run: {start.run}, step: {start.step}"
+            yield f"continue_from: run and step go together; found {values}"
         elif start.step and self.steps and start.step >= self.steps:
             yield f"continue_from.step: {start.step} leaves nothing to train of steps: {self.steps}"
 

@@ -127,21 +127,15 @@ class Tokenizer(Section):
                 yield "pretrained.path: missing; name a directory or a Hub id"
             elif not Path(path).is_dir():
                 for line in unpinned("pretrained.revision", self.pretrained.revision):
-                    taken = f"({path!r} is not a directory here, so it is taken for a Hub id"
-                    yield f"{line}. {taken}{unexpanded(path)})"
+                    yield f"{line}. {path!r}, no directory here, is a Hub id{unexpanded(path)}"
             if self.replacements:
                 yield "replacements: a pretrained tokenizer has its own; leave them out"
             return
-        if (self.vocabulary_size or MOST_BY_ITSELF) <= self.reserved:
-            yield (
-                f"vocabulary_size: {self.vocabulary_size} leaves no room beside {self.reserved} ids"
-                f" for special tokens and bytes; set at least {self.reserved + 100}"
-            )
-        if self.kind == "unigram" and self.character_coverage < 0.98:
-            yield (
-                f"character_coverage: {self.character_coverage}; kind unigram takes 0.98 to 1. Set "
-                "that, or choose bpe or wordpiece"
-            )
+        if (size := self.vocabulary_size or MOST_BY_ITSELF) <= self.reserved:
+            least = self.reserved + 100
+            yield f"vocabulary_size: {size}, {self.reserved} of them taken; set {least} or more"
+        if (coverage := self.character_coverage) < 0.98 and self.kind == "unigram":
+            yield f"character_coverage: {coverage}; set 0.98 to 1, or another kind than unigram"
         if not all(old for old, _ in self.replacements or ()):
             yield "replacements: the first text of a pair must not be empty"
 
