@@ -136,9 +136,9 @@ def _changed_params(text: str, config: dict) -> list[str]:
     try:
         before, now = (
             [] if part.startswith("<nothing") else list(ast.literal_eval(f"[{part}]"))
-            for part in _PARAMS.search(text).groups()
+            for part in _PARAMS.findall(text)[0]
         )
-    except (AttributeError, ValueError, SyntaxError):
+    except (IndexError, ValueError, SyntaxError):
         return ["its parameters changed"]
     lines = []
     for old in before:

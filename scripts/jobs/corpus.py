@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 
 
 @run_as_job("corpus_read")
-def read(job):
+def read(job: Any):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.corpus.corpus_building import read_part
     from mlm.corpus.source_files import Part
@@ -17,7 +18,7 @@ def read(job):
 
 
 @run_as_job("corpus_deduplicate")
-def find_duplicates(job):
+def find_duplicates(job: Any):
     from mlm.corpus.deduplication import deduplicate
 
     parts, params = list(map(Path, job.input.records)), job.params
@@ -25,7 +26,7 @@ def find_duplicates(job):
 
 
 @run_as_job("corpus_compare")
-def compare_documents(job):
+def compare_documents(job: Any):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.config.filters import NearDuplicates
     from mlm.corpus.decontamination import decontaminate
@@ -43,7 +44,7 @@ def compare_documents(job):
 
 
 @run_as_job("corpus_cluster")
-def find_near_duplicates(job):
+def find_near_duplicates(job: Any):
     from mlm.config.filters import NearDuplicates
     from mlm.corpus.near_duplicates import cluster
     from mlm.corpus.spooling import SpooledCorpus
@@ -54,7 +55,7 @@ def find_near_duplicates(job):
 
 
 @run_as_job("corpus_write")
-def write_parquet(job):
+def write_parquet(job: Any):
     from mlm.corpus.corpus_writing import write_file
     from mlm.corpus.spooling import SpooledCorpus
 
@@ -66,7 +67,7 @@ def write_parquet(job):
 
 # The pass itself checks these files, or does not open them.
 @run_as_job("corpus_counts", unread=("spools", "verdicts", "signed", "files"))
-def describe_splits(job):
+def describe_splits(job: Any):
     from mlm.config.fields import SPLITS
     from mlm.corpus.corpus_building import remove_other_parts
     from mlm.corpus.corpus_writing import described_splits
@@ -81,7 +82,7 @@ def describe_splits(job):
 
 
 @run_as_job("corpus")
-def build(job):
+def build(job: Any):
     from mlm.config.corpus import CorpusConfiguration
     from mlm.config.fields import SPLITS
     from mlm.corpus.corpus_building import build_corpus, remove_other_parts, take_over

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 from mlm.config.accelerator import Accelerator
@@ -15,7 +16,7 @@ from mlm.samples.manifests import Manifest, project_root
 
 
 @run_as_job("evaluate")
-def score_model(job):
+def score_model(job: Any):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
     root = project_root(manifests["train"])
     corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))

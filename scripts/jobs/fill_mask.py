@@ -1,6 +1,7 @@
 """Rule `fill_mask`: the most probable tokens for the mask of each prompt."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 from mlm.evaluation.artefacts import FillMask
@@ -9,7 +10,7 @@ from mlm.foundations.terminal import plural
 
 
 @run_as_job("fill_mask")
-def fill_prompts(job):
+def fill_prompts(job: Any):
     directory = Path(job.input.model).parent
     use_cpu(job.params.cpu_threads)
     filled = answers(directory, job.params.prompts, top_k=5)

@@ -1,12 +1,13 @@
 """Fine-tuning: its examples, the counting baseline, each fold, and the folds together."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 
 
 @run_as_job("finetune_data")
-def write_examples(job):
+def write_examples(job: Any):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.example_sources import write_data
 
@@ -15,7 +16,7 @@ def write_examples(job):
 
 
 @run_as_job("finetune_ridge")
-def predict_with_ridge(job):
+def predict_with_ridge(job: Any):
     from mlm.finetuning.ridge_baseline import write_ridge_predictions
 
     output, params = job.output, job.params
@@ -24,7 +25,7 @@ def predict_with_ridge(job):
 
 
 @run_as_job("finetune_fold", "finetune_published")
-def train_fold(job):
+def train_fold(job: Any):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
     from mlm.finetuning.fold_training import finetune_fold
@@ -46,7 +47,7 @@ def train_fold(job):
 
 
 @run_as_job("finetune_merge")
-def merge_folds(job):
+def merge_folds(job: Any):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.results import STARTS, write_results
 

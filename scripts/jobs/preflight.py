@@ -1,10 +1,12 @@
 """The preflight: compile the steps of each run for every target, and show the verdicts."""
 
+from typing import Any
+
 from job_adapter import run_as_job
 
 
 @run_as_job("compile_train_step")
-def compile_steps(job):
+def compile_steps(job: Any):
     from mlm.config.evaluation import Evaluation
     from mlm.config.fields import SPLITS
     from mlm.config.pretraining import RunConfiguration
@@ -24,7 +26,7 @@ def compile_steps(job):
 
 
 @run_as_job("preflight")
-def show_verdicts(job):
+def show_verdicts(job: Any):
     """Show the verdicts, and fail if one of them is a failure."""
     from mlm.preflight.verdict_table import show_and_require
 

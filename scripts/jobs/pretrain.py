@@ -4,11 +4,12 @@ Started without Snakemake this is one of several processes, and its argument say
 """
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 
 
-def train(request, results):
+def train(request: dict[str, Any], results: dict[str, str] | None):
     """Train in this process: alone, or as one of several; the `results`, if any, are written."""
     from mlm.config.pretraining import RunConfiguration
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
@@ -19,7 +20,7 @@ def train(request, results):
     pretrain(prepared, results and ResultFiles(**results))
 
 
-def train_alone_or_together(request, srun=None):
+def train_alone_or_together(request: dict[str, Any], srun: str | None = None):
     """Train in this process, or in as many as `accelerator.processes` if they are started here, by
     the command `srun` if the job has one."""
     from mlm.config.pretraining import RunConfiguration
@@ -27,13 +28,13 @@ def train_alone_or_together(request, srun=None):
 
     accelerator = RunConfiguration.model_validate(request["config"]).accelerator
     if accelerator.together and not started_on_hosts(accelerator):
-        run_together(__file__, request, accelerator.processes, srun)
+        run_together(__file__, request, accelerator.processes or 1, srun)
     else:
         train(request, request["results"])
 
 
 @run_as_job("pretrain")
-def pretrain_run(job):
+def pretrain_run(job: Any):
     from mlm.training.artefacts import Training
 
     inputs, outputs = job.input, job.output
@@ -55,7 +56,7 @@ def pretrain_run(job):
 
 
 @run_as_job("keep_model")
-def keep_model(job):
+def keep_model(job: Any):
     """Copy the files of a finished training to where they are read."""
     import shutil
     from dataclasses import replace

@@ -1,6 +1,7 @@
 """Publishing on the Hugging Face Hub, and exports in other formats."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 
@@ -12,7 +13,7 @@ from job_adapter import Done, run_as_job
     "publish_model",
     unread=("model", "shards", "tokenizer"),
 )
-def publish(job):
+def publish(job: Any):
     from mlm.config.corpus import Corpus
     from mlm.config.publish import Publish
     from mlm.publishing.metadata import published_source
@@ -35,7 +36,7 @@ def publish(job):
 
 
 @run_as_job("export")
-def export(job):
+def export(job: Any):
     from mlm.config.corpus import Corpus
     from mlm.config.publish import Publish
     from mlm.corpus.artefacts import CorpusSplit

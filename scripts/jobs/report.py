@@ -1,6 +1,7 @@
 """Rule `report`: results/report.html and report.json from the artefacts of every stage."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, run_as_job
 from mlm.config.configuration import Configuration
@@ -17,7 +18,7 @@ from mlm.report.report_inputs import (
 
 
 @run_as_job("report")
-def write_page(job):
+def write_page(job: Any):
     inputs, params = job.input, job.params
     settings = Configuration.model_validate(params.config)
     stages = [stage for stage in ("curves", *OF_RUNS) if inputs.get(stage)]

@@ -1,12 +1,13 @@
 """From documents to samples: a shard, a manifest, and a few samples decoded for the report."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
 @run_as_job("shard", unread=("corpus",))
-def write_one_shard(job):
+def write_one_shard(job: Any):
     limit_tokenizer_threads(job.threads)
     from mlm.config.tokenizer import Shards
     from mlm.samples.sharding import write_shard
@@ -19,7 +20,7 @@ def write_one_shard(job):
 
 
 @run_as_job("manifest", unread=("shards",))
-def write_manifest(job):
+def write_manifest(job: Any):
     from mlm.corpus.artefacts import CorpusSplit
     from mlm.samples.manifests import Manifest, project_root
     from mlm.samples.sharding import merged_manifest
@@ -32,7 +33,7 @@ def write_manifest(job):
 
 
 @run_as_job("masked_samples")
-def decode_masked_samples(job):
+def decode_masked_samples(job: Any):
     import transformers
 
     from mlm.config.pretraining import Recipe

@@ -1,12 +1,13 @@
 """The tokenizer: trained on the train split, and measured on all three."""
 
 from pathlib import Path
+from typing import Any
 
 from job_adapter import Done, limit_tokenizer_threads, run_as_job
 
 
 @run_as_job("tokenizer")
-def build_tokenizer(job):
+def build_tokenizer(job: Any):
     limit_tokenizer_threads(job.threads)
     from mlm.config.fields import SPLITS
     from mlm.config.tokenizer import Tokenizer

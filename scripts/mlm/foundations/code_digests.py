@@ -39,7 +39,11 @@ def _plain(node: Any) -> Any:
         fields["values"] = [
             part
             for is_text, parts in groupby(node.values, lambda v: isinstance(v, ast.Constant))
-            for part in (["".join(text.value for text in parts)] if is_text else parts)
+            for part in (
+                ["".join(text.value for text in parts if isinstance(text, ast.Constant))]
+                if is_text
+                else parts
+            )
             if part
         ]
     return [type(node).__name__, {name: _plain(value) for name, value in fields.items()}]

@@ -2,6 +2,7 @@
 
 import argparse
 import codecs
+import io
 import json
 import os
 import signal
@@ -15,9 +16,9 @@ from mlm.foundations.environment import check_encoding
 from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
 
 
-def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
+def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     """Return a parser for the command `name`, whose docstring `doc` is its help."""
-    described, _, usage = doc.partition("\n")
+    described, _, usage = (doc or "").partition("\n")
     parser = argparse.ArgumentParser(
         prog=name,
         description=described,
@@ -28,7 +29,7 @@ def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parser_for_run(name: str, doc: str) -> argparse.ArgumentParser:
+def parser_for_run(name: str, doc: str | None) -> argparse.ArgumentParser:
     """Return a `command_parser` with snakemake's options for the configuration, and `--run`."""
     parser = command_parser(name, doc)
     many = {"nargs": "+", "action": "extend", "default": []}
@@ -82,8 +83,9 @@ def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
     If a reader such as `head` stops reading, the process ends without a traceback. Characters that
     the encoding of the output lacks (PYTHONIOENCODING) are printed as escapes.
     """
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # unless closed by the shell
-        stream.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not if closed by the shell
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(status_of(name, main, sys.argv[1:]))
 

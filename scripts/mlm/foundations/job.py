@@ -35,23 +35,24 @@ class Job:
 
     def __init__(self, snakemake: Any):
         self._job, self._begun = snakemake, time.monotonic()
+        self.rule: str = snakemake.rule
         self._wildcards = dict(snakemake.wildcards.items())
-        self._stage = stage_name(snakemake.rule, self._wildcards)
+        self._stage = stage_name(self.rule, self._wildcards)
 
     def begin(self) -> None:
         """Open the log, which is standard error from now on, and check the packages of the job."""
         # Errors of TensorFlow belong into the log.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         end_by_signals()
-        path, terminal, text = self._job.log[0], sys.stderr, {"errors": "backslashreplace"}
+        path, terminal = self._job.log[0], sys.stderr
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            log = open(path, "w", buffering=1, encoding="utf-8", **text)
+            log = open(path, "w", buffering=1, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             terminal.write(f"\nWarning: no log is written to {path}: {error.strerror}\n")
         else:
             terminal.flush()
-            terminal = open(os.dup(2), "w", encoding="utf-8", **text)
+            terminal = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
             # Also of what libraries in C write.
             os.dup2(log.fileno(), 2)
             sys.stderr = log
@@ -79,7 +80,7 @@ class Job:
                 inputs = check_inputs(paths, _named(job.input, unread))
                 done = main(job) or Done()
                 params, outputs = dict(job.params.items()), map(str, job.output)
-                record_job(job.rule, inputs, params, outputs, done.sha256)
+                record_job(self.rule, inputs, params, outputs, done.sha256)
         except Exception as error:
             self._fail(error)
         else:
@@ -92,7 +93,7 @@ class Job:
     def _fail(self, error: Exception) -> NoReturn:
         if words := error_in_words(error):
             of = f" ({', '.join(self._wildcards.values())})" if self._wildcards else ""
-            words = f"\nError in rule {self._job.rule}{of}: {words}\nIts log: {self._job.log[0]}\n"
+            words = f"\nError in rule {self.rule}{of}: {words}\nIts log: {self._job.log[0]}\n"
         show(words or traceback.format_exc())
         sys.exit(1)
 

@@ -214,7 +214,7 @@ def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list
     fetched anew. Raises MlmError if there is no such bucket, which the storage plugin would make,
     or it may not be used.
     """
-    from google.cloud import storage
+    from google.cloud import storage  # pyright: ignore[reportAttributeAccessIssue]
 
     name, folder = bucket_and_folder(prefix)
     try:

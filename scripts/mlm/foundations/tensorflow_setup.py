@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 @contextmanager
 def _as_if_missing(*names: str) -> Iterator[None]:
-    hidden = dict.fromkeys(name for name in names if name not in sys.modules)
+    hidden: dict[str, Any] = dict.fromkeys(name for name in names if name not in sys.modules)
     sys.modules.update(hidden)
     try:
         yield
