@@ -193,7 +193,8 @@ def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
 
     texts = english + KOREAN + JAPANESE
     chosen = settings(vocabulary_size=1000, replacements=[])
-    model = sentencepiece_model(TrainingText(corpus(tmp_path, texts), chosen), chosen)
+    text = TrainingText(corpus(tmp_path, texts), chosen)
+    model = sentencepiece_model(text, chosen, 1000)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model).encode(texts, out_type=str)
     encoder = trained(tmp_path, texts, vocabulary_size=1000, replacements=[])
     names = encoder.names()

@@ -18,6 +18,7 @@ from mlm.config.fields import (
 )
 
 _Judging = Literal["prompts", "finetuning", "validation", "test"]
+Normalisation = Literal["none", "NFC", "NFD", "NFKC", "NFKD"]
 _Share = Annotated[float, Field(gt=0, le=1), NoBoolean]
 
 
@@ -190,7 +191,7 @@ class NearDuplicates(Section):
 
 
 class CorpusFilters(Section):
-    normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = "none"
+    normalisation: Normalisation = "none"
     """Unicode normalisation form."""
     min_characters: Count = 1
     """Leave out documents with fewer characters, and those of white space alone."""

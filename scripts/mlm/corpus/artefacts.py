@@ -270,7 +270,7 @@ class ReadSplit:
     filters: dict[str, int]
     encoding: Encoding
     batches: tuple[int, ...]
-    source: CorpusSource
+    source: SingleSource
     rules: dict[str, TakenByRule]
 
 

@@ -4,7 +4,7 @@ useless groups are refused."""
 import functools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from mlm.corpus.artefacts import (
     MixedSource,
     MixSource,
     ReadPart,
+    SingleSource,
     WrittenFile,
     document_range,
     file_name,
@@ -77,8 +78,8 @@ def write_file(
             for batch in corpus.batches(split, wanted):
                 for texts in in_pieces(batch.column("text")):
                     strings = texts.to_pylist()
-                    lengths = pc.binary_length(texts), pc.utf8_length(texts)
-                    sizes.append((*(pc.sum(n).as_py() for n in lengths), _words(strings)))
+                    characters = sum(map(len, strings))
+                    sizes.append((len("".join(strings).encode()), characters, _words(strings)))
                     if runs:
                         runs.look_into(strings)
                 writer.write(batch)
@@ -128,8 +129,9 @@ class CorpusWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the documents of `batch`."""
-        ends = np.cumsum(np.from_dlpack(pc.binary_length(batch.column("text"))), dtype=np.int64)
-        offsets, start = np.concatenate([[0], ends]), 0
+        sizes = pc.call_function("binary_length", [batch.column("text")])
+        offsets = np.concatenate([[0], np.cumsum(np.from_dlpack(sizes), dtype=np.int64)])
+        start = 0
         while start < len(batch):
             room = int(offsets[start]) + BATCH_BYTES - self._size
             stop = int(np.searchsorted(offsets, room, "right")) - 1
@@ -223,26 +225,24 @@ def _union(records: Sequence[Path], ending: str, kind: type) -> np.ndarray:
 
 
 def _source(corpus: SpooledCorpus, split: str) -> CorpusSource:
-    parts = corpus.parts
-    if parts[0].mixed is None:
-        return _joined(part.splits[split].source for part in parts)
+    of_parts = [part.splits[split].source for part in corpus.parts]
+    mixed = [part.mixed for part in corpus.parts if part.mixed]
+    if not mixed:
+        return _joined(of_parts)
     sources, segments = [], corpus.segments(split)
-    for name in dict.fromkeys(part.mixed.name for part in parts):
-        numbers = [number for number, part in enumerate(parts) if part.mixed.name == name]
+    for name, weight in dict.fromkeys((source.name, source.weight) for source in mixed):
+        numbers = [number for number, source in enumerate(mixed) if source.name == name]
         documents = sum(segment.documents for segment in segments if segment.part in numbers)
-        source = _joined(parts[number].splits[split].source for number in numbers)
+        source = _joined([of_parts[number] for number in numbers])
         counts = _documents_by_reason(corpus, split, numbers)
-        weight = parts[numbers[0]].mixed.weight
         sources.append(MixedSource(name, weight, documents, counts, source))
     carved = next((one.source.carved_from for one in sources if one.source.carved_from), None)
     return MixSource("mix", tuple(sources), carved_from=carved)
 
 
-def _joined(sources: Iterable[CorpusSource]) -> CorpusSource:
-    first, *others = sources
-    if not isinstance(first, FilesSource):
-        return first
-    return replace(first, files=sum((other.files for other in others), first.files))
+def _joined(sources: Sequence[SingleSource]) -> SingleSource:
+    files = [source.files for source in sources if isinstance(source, FilesSource)]
+    return replace(sources[0], files=sum(files, ())) if files else sources[0]
 
 
 def _refuse_empty_splits(corpus: SpooledCorpus) -> None:
@@ -257,9 +257,9 @@ def _emptied(corpus: SpooledCorpus, split: str) -> str:
     removed = ", ".join(f"{n} {why}" for why, n in counts.items() if n and why != "read")
     line = f"{split} is left without a document: {counts['read']} read"
     line += f" ({removed})." if removed else "."
-    most = max(rules or (), key=lambda rule: rules[rule].documents, default=None)
-    if most and (taken := rules[most].documents):
-        line += f" Of the rules, corpus.filters.{most} took most: {taken}."
+    by_rule = Counter({rule: taken.documents for rule, taken in (rules or {}).items()})
+    for rule, documents in (+by_rule).most_common(1):
+        line += f" Of the rules, corpus.filters.{rule} took most: {documents}."
     if split not in part.carved:
         return f"{line} Look at corpus.filters and at what was read"
     groups = "" if part.group_by == UNGROUPED else f", in whole groups ({part.group_by})"

@@ -92,8 +92,8 @@ class Decontamination:
         matches = matches[:, np.lexsort(matches[2::-1])]
         _, first = np.unique(matches[0], return_index=True)
         for number, label, begin, n in matches[:, first].T.tolist():
-            start = begin - int(ends[number] - counts[number])
-            yield number, self.rules[label], " ".join(words_of(texts[number])[start : start + n])
+            start, text = begin - int(ends[number] - counts[number]), texts[int(number)]
+            yield number, self.rules[label], " ".join(words_of(text)[start : start + n])
 
 
 def decontaminate(
@@ -126,16 +126,16 @@ def _judging_texts(
     judging, mixed, texts = Decontamination(), corpus.parts[part].mixed, configuration.texts
     source = configuration.corpus.sources()[mixed.name if mixed else ""]
     section = source.filters.decontamination
+    also = section.also or ()
     for path in section.against:
         judging.add(path, _texts(path, section.text_column), section.words)
-    if "prompts" in section.also:
+    if "prompts" in also:
         judging.add("prompts", texts.prompts, section.words)
-    if "finetuning" in section.also:
-        column = texts.finetuning_column
-        judging.add("finetuning", _texts(texts.finetuning_file, column), section.words)
+    if "finetuning" in also and (path := texts.finetuning_file):
+        judging.add("finetuning", _texts(path, texts.finetuning_column), section.words)
     of_all = configuration.corpus.filters.decontamination
     for split in ("test", "validation"):
-        if split in of_all.also:
+        if split in (of_all.also or ()):
             judging.add(split, _held_out_texts(corpus, split), of_all.words)
     return judging
 
@@ -180,7 +180,7 @@ def overlap_with(shared: np.ndarray, records: Sequence[Path]) -> WordOverlap:
         short = counts < RUN_WORDS
         measures = counts[~short].sum(), len(covered), len(documents), counts[short].sum()
         overlaps.append(np.array([*measures, short.sum()]))
-    return WordOverlap(RUN_WORDS, *sum(overlaps).tolist())
+    return WordOverlap(RUN_WORDS, *np.sum(overlaps, axis=0).tolist())
 
 
 def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

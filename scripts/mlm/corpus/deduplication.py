@@ -30,7 +30,7 @@ class Numbering:
 
     def __init__(self, parts: Sequence[ReadPart]):
         counts = [[sum(part.splits[split].batches) for part in parts] for split in PRECEDENCE]
-        self.counts = np.array(counts, np.int64)
+        self.counts: np.ndarray = np.array(counts, np.int64)
         self.documents = int(self.counts.sum())
         self.starts = (np.cumsum(self.counts) - self.counts.ravel()).reshape(self.counts.shape)
 
@@ -45,7 +45,7 @@ class Numbering:
         starts = self.starts.ravel()
         # Of equal starts, all but the last are of parts without documents.
         place = np.searchsorted(starts, numbers, "right") - 1
-        split, part = np.divmod(place, self.starts.shape[1])
+        split, part = np.divmod(place, len(self.starts[0]))
         return split, part, numbers - starts[place]
 
 

@@ -66,7 +66,7 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     coded = groups.dictionary_encode()
     names = (name.encode("utf-8") for name in coded.dictionary.to_pylist())
     ids = np.array([keyed_hash(None, name) >> 1 for name in names], np.int64)
-    return ids[np.from_dlpack(coded.indices)]
+    return ids[np.from_dlpack(coded.indices).astype(np.int64)]
 
 
 def keyed_hash(seed: int | None, data: bytes) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from mlm.config.filters import CorpusFilters, LanguageFilter, QualityRules
+from mlm.config.filters import CorpusFilters, LanguageFilter, Normalisation, QualityRules
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
 from mlm.corpus.decoding import UNCHANGED, clean
 from mlm.foundations.errors import MlmError
@@ -103,7 +103,7 @@ class Filters:
         return "too_long" if longest is not None and len(text) > longest else None
 
 
-def prepared(text: str, normalisation: str) -> tuple[str, Encoding]:
+def prepared(text: str, normalisation: Normalisation) -> tuple[str, Encoding]:
     """Return `text` cleaned and in the Unicode form `normalisation`, and what `clean` replaced."""
     cleaned, encoding = clean(text)
     # ASCII is in every normalisation form already.

@@ -8,6 +8,7 @@ from functools import partial
 
 import datasets
 import huggingface_hub
+from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import document_range
@@ -29,13 +30,15 @@ def hub_streams(
     column.
     """
     hub = corpus.hub
+    assert hub.dataset and hub.revision, "checked with the configuration"
     config = f" ({hub.config})" if hub.config else ""
     named = f"the Hub dataset {hub.dataset}{config} at {hub.revision[:12]}"
     builder = _builder(hub.dataset, hub.config, hub.revision)
     try:
         builder.download_and_prepare()
         available = builder.as_dataset()
-    except (datasets.exceptions.DatasetsError, ValueError, OSError) as error:
+        assert isinstance(available, datasets.DatasetDict)
+    except (DatasetsError, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
         cause = f" ({error.__cause__})" if error.__cause__ else ""
@@ -81,7 +84,7 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         if builder.hash == revision:
             return builder
         obstacle = f"the cache holds the commit {builder.hash} only"
-    except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
+    except (DatasetNotFoundError, ValueError) as error:
         if "cache" not in str(error):
             raise MlmError(
                 f"corpus.hub: {error} Check dataset, config and revision; a private or gated "

@@ -71,16 +71,16 @@ class Segment:
 def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) -> list[Segment]:
     """Return what is written of `split`, in order, of `parts` with so many `remaining` documents
     each; of a mix, epoch by epoch. Raises MlmError for a source of which none is taken."""
-    if split != "train" or parts[0].mixed is None:
+    sources = [part.mixed for part in parts if part.mixed]
+    if split != "train" or not sources:
         return [Segment(number, count) for number, count in enumerate(remaining)]
-    totals, first = {part.mixed.name: 0 for part in parts}, []
-    for part, count in zip(parts, remaining, strict=True):
-        first.append(totals[part.mixed.name])
-        totals[part.mixed.name] += count
+    totals, first = {source.name: 0 for source in sources}, []
+    for source, count in zip(sources, remaining, strict=True):
+        first.append(totals[source.name])
+        totals[source.name] += count
     written = []
-    for epoch in range(max(math.ceil(part.mixed.weight) for part in parts)):
-        for number, (part, count) in enumerate(zip(parts, remaining, strict=True)):
-            source = part.mixed
+    for epoch in range(max(math.ceil(source.weight) for source in sources)):
+        for number, (source, count) in enumerate(zip(sources, remaining, strict=True)):
             share = min(Fraction(repr(source.weight)) - epoch, Fraction(1))
             if share == 1:
                 written.append(Segment(number, count))
@@ -89,7 +89,7 @@ def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) ->
                 key = keyed_hash(source.seed, f"{source.name} {epoch}".encode())
                 choice = Choice(first[number], stop, total, share, key)
                 written.append(Segment(number, choice.count, choice))
-    taken = {parts[segment.part].mixed.name for segment in written if segment.documents}
+    taken = {sources[segment.part].name for segment in written if segment.documents}
     if unused := sorted(totals.keys() - taken):
         problems = "\n".join(
             f"corpus.mix.{name}: none of its {totals[name]:,} documents of train that remain is "

@@ -20,8 +20,6 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 
 _KEY = np.dtype([("key", "u8"), ("number", "i8")])
-#: A link: the numbers of two documents (`Numbering`), the smaller one first.
-_LINK = np.dtype(("i8", 2))
 #: Keys that are compared together, about; pairs whose signatures are in memory together.
 _COMPARED, _PAIRS = 1 << 19, 1 << 16
 #: A document is compared with the first one of the same key, and with so many before it.
@@ -120,7 +118,8 @@ class _Links:
         self._first_rows = np.cumsum(counts, axis=0) - counts
 
     def by_bucket(self) -> Iterator[np.ndarray]:
-        """Yield the links among documents with a key in common, [links, 2]."""
+        """Yield the links among documents with a key in common, [links, 2]: the numbers of two
+        documents (`Numbering`), the smaller one first."""
         for bucket in range(self._buckets):
             records = np.concatenate([keys.read(bucket) for keys in self._keys])
             records = records[np.lexsort([records["number"], records["key"]])]
@@ -208,7 +207,7 @@ class _Clusters:
 def _pairs(links: Path, documents: range) -> Iterator[np.ndarray]:
     """Yield the links of `documents` with each other and with those before, by chunks."""
     with open(links, "rb") as file:
-        while len(pairs := np.fromfile(file, _LINK, _CHUNK)):
+        while len(pairs := np.fromfile(file, np.int64, 2 * _CHUNK).reshape(-1, 2)):
             later = pairs[:, 1]
             yield pairs[(later >= documents.start) & (later < documents.stop)]
 
@@ -230,11 +229,12 @@ def _described(
     largest = []
     # Of equal ones the first.
     for index in np.argsort(-sizes, kind="stable")[:_CLUSTERS]:
-        members = numbers[firsts == clusters[index]][:_OF_CLUSTER]
+        members = numbers[firsts == clusters[index]][:_OF_CLUSTER].tolist()
         texts = tuple(beginning(number)[0] for number in members)
-        largest.append(Cluster(int(sizes[index]), *beginning(clusters[index]), texts))
-    chosen = np.unique(np.arange(_SAMPLES) * len(numbers) // _SAMPLES) if len(numbers) else []
-    samples = [NearDuplicate(beginning(numbers[n])[0], *beginning(firsts[n])) for n in chosen]
+        largest.append(Cluster(int(sizes[index]), *beginning(clusters[index].item()), texts))
+    chosen = np.unique(np.arange(_SAMPLES) * len(numbers) // _SAMPLES)[: len(numbers)]
+    pairs = zip(numbers[chosen].tolist(), firsts[chosen].tolist(), strict=True)
+    samples = [NearDuplicate(beginning(one)[0], *beginning(first)) for one, first in pairs]
     return NearDuplicatesOfSplit(len(clusters), tuple(largest), tuple(samples))
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from mlm.config.corpus import UNGROUPED, Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import (
-    CorpusSource,
     EmbeddedSource,
     FilesSource,
     HubSource,
     Mixed,
+    SingleSource,
     SourceFile,
 )
 from mlm.corpus.document_groups import Document, grouped_per
@@ -32,7 +32,7 @@ from mlm.foundations.digests import file_sha256
 
 _Stream = Callable[[], Iterator[Document]]
 #: Streams and descriptions by split.
-_Opened = tuple[dict[str, _Stream], dict[str, CorpusSource]]
+_Opened = tuple[dict[str, _Stream], dict[str, SingleSource]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Source:
     the shares of train that become the splits without a stream."""
 
     streams: dict[str, _Stream]
-    described: dict[str, CorpusSource]
+    described: dict[str, SingleSource]
     group_by: str
     carved: dict[str, float]
     mixed: Mixed | None
@@ -122,6 +122,7 @@ def _of_hub(corpus: Corpus, part: Part) -> _Opened:
     from mlm.corpus.hub import hub_streams
 
     hub, per = corpus.hub, corpus.group_per
+    assert hub.dataset, "checked with the configuration"
     names = {split: name for split, name in hub.splits if name}
     streams = hub_streams(corpus, names, part.share, part.shares)
     return {s: lambda s=s: grouped_per(streams[s](), per, s) for s in streams}, {

@@ -69,13 +69,12 @@ class SpooledCorpus:
     beside a record."""
 
     def __init__(self, removed: Iterable[str | Path]):
-        self._passes = {path.with_suffix(".verdicts"): path for path in map(Path, removed)}
-        for verdicts, path in self._passes.items():
-            check_outputs(path, [verdicts])
-        self._passes = {path: PassRecord.read(record) for path, record in self._passes.items()}
-        first, *_ = self._passes
-        parts = range(self._passes[first].parts)
-        self._records = [part_record(first.parent, number) for number in parts]
+        paths = list(map(Path, removed))
+        for path in paths:
+            check_outputs(path, [path.with_suffix(".verdicts")])
+        self._passes = {path.with_suffix(".verdicts"): PassRecord.read(path) for path in paths}
+        parts = range(PassRecord.read(paths[0]).parts)
+        self._records = [part_record(paths[0].parent, number) for number in parts]
         self.parts = list(map(ReadPart.read, self._records))
         self.numbering, self.group_by = Numbering(self.parts), self.parts[0].group_by
         records = self._passes.values()

@@ -40,7 +40,7 @@ class Encoder:
         self.vocabulary_size = len(pieces_by_id(tokenizer))
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
-        texts = [special_tokens.get(name) for name in SPECIAL_NAMES]
+        texts = [special_tokens.get(name, "") for name in SPECIAL_NAMES]
         if missing := [n for n, t in zip(SPECIAL_NAMES, texts, strict=True) if t not in vocabulary]:
             raise MlmError(
                 f"The tokenizer lacks special tokens: {', '.join(missing)}. A masked language "
@@ -158,8 +158,9 @@ def _disarmed(
         copy["added_tokens"] = [*others, unknown]
 
     def name_of(piece: str, i: int) -> str:
-        is_unknown = unknown_literal is not None and i == unknown_id
-        return unknown_literal if is_unknown else names.get(piece, piece)
+        if unknown_literal is not None and i == unknown_id:
+            return unknown_literal
+        return names.get(piece, piece)
 
     if isinstance(model["vocab"], list):
         model["vocab"] = [[name_of(p, i), score] for i, (p, score) in enumerate(model["vocab"])]

@@ -81,7 +81,7 @@ def _text(tokenizer: "PreTrainedTokenizerFast", token_id: int, piece: str) -> st
         return piece.replace(METASPACE, " ")
     if piece.startswith("##"):
         return piece[2:]
-    decoded = tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
+    decoded = str(tokenizer.decode([token_id], clean_up_tokenization_spaces=False))
     if decoded.startswith(" "):
         return decoded
     # WordPiece decoders join words with spaces that no piece carries.

@@ -32,7 +32,7 @@ def source_files(path: str | None, key: str = "tokenizer.pretrained.path") -> li
 
 def load_pretrained(
     path: str, revision: str | None, key: str = "tokenizer.pretrained.path"
-) -> tuple[dict, dict[str, str | None], int | None]:
+) -> tuple[dict, dict[str, str], int | None]:
     """Return a tokenizer.json's content, the five special tokens' texts by name, and the longest
     input (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
     setting `key` names. Raises MlmError if there is none, or none with a fast form."""
@@ -57,7 +57,7 @@ def load_pretrained(
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
     longest = tokenizer.model_max_length
-    special = {name: getattr(tokenizer, f"{name}_token") for name in SPECIAL_NAMES}
+    special = {name: getattr(tokenizer, f"{name}_token") or "" for name in SPECIAL_NAMES}
     return content, special, longest if longest < 1 << 30 else None
 
 
@@ -78,7 +78,7 @@ def check_ids(encoder: Encoder, family: str) -> None:
 
 
 def _download(name: str, revision: str | None) -> str:
-    if not is_commit(revision):
+    if revision is None or not is_commit(revision):
         raise MlmError(
             f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is no directory "
             "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits"

@@ -41,7 +41,7 @@ def make_tokenizer(
     Raises MlmError before anything is written, for much unknown text too."""
     training = pretrained = longest = None
     if section.kind == "pretrained":
-        path, revision = section.pretrained.path, section.pretrained.revision
+        path, revision = str(section.pretrained.path), section.pretrained.revision
         content, special, longest = load_pretrained(path, revision)
         # Of a directory, its name: its place on this machine is no part of the result.
         pretrained = Pretrained(Path(path).name if Path(path).is_dir() else path, revision)

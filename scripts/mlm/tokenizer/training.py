@@ -52,11 +52,11 @@ _NO_TEXT = "There is no text to train a tokenizer on, but white space and specia
 class AlphabetTooLarge(MlmError):
     """The characters alone need more ids than there are: `needed`."""
 
-    def __init__(self, needed: int, section: Tokenizer):
+    def __init__(self, needed: int, size: int, section: Tokenizer):
         self.needed = needed
         super().__init__(
             "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
-            f"{section.vocabulary_size}. The characters alone need {needed} ids; set more than "
+            f"{size}. The characters alone need {needed} ids; set more than "
             f"that, or lower tokenizer.character_coverage: {section.character_coverage}."
         )
 
@@ -64,11 +64,11 @@ class AlphabetTooLarge(MlmError):
 class CorpusTooSmall(MlmError):
     """The text gives fewer ids than `tokenizer.vocabulary_size`: `ids`."""
 
-    def __init__(self, ids: int, section: Tokenizer):
+    def __init__(self, ids: int, size: int):
         self.ids = ids
         super().__init__(
-            f"The train split is too small for tokenizer.vocabulary_size: "
-            f"{section.vocabulary_size}. Its text gives {ids} ids; set {ids} or less, or add text."
+            f"The train split is too small for tokenizer.vocabulary_size: {size}. Its text gives "
+            f"{ids} ids; set {ids} or less, or add text."
         )
 
 
@@ -99,8 +99,7 @@ def suitable_size(size: float) -> int:
 
 def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
     """Train a model, one of `tokenizers.models`, on a text of `size` bytes."""
-    is_chosen = section.vocabulary_size is None
-    ids = suitable_size(size) if is_chosen else section.vocabulary_size
+    is_chosen, ids = not section.vocabulary_size, section.vocabulary_size or suitable_size(size)
     share = "an even sample" if text.sampled else "all"
     while True:
         print(
@@ -108,9 +107,7 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
             file=sys.stderr,
         )
         try:
-            return _TRAINERS[section.kind](
-                text, section.model_copy(update={"vocabulary_size": ids})
-            )
+            return _TRAINERS[section.kind](text, section, ids)
         except AlphabetTooLarge as error:
             if not is_chosen:
                 raise
@@ -123,26 +120,26 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
             ids, is_chosen = error.ids, False
 
 
-def _train_unigram(text: TrainingText, section: Tokenizer) -> Any:
+def _train_unigram(text: TrainingText, section: Tokenizer, size: int) -> Any:
     """Train special tokens, bytes, pieces with the most probable first, and the boundaries that
     occur."""
     from tokenizers import models
 
-    model = sentencepiece_model(text, section)
+    model = sentencepiece_model(text, section, size)
     trained = _sentencepiece().SentencePieceProcessor(model_proto=model)
     learned = [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
     # The rarest pieces make room for the boundaries, whose score decides nothing.
     boundaries = [(c, min(score for _, score in learned)) for c in text.boundaries]
     longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
     if (lacking := len(boundaries) - len(longer)) > 0:
-        raise AlphabetTooLarge(section.vocabulary_size + lacking, section)
+        raise AlphabetTooLarge(size + lacking, size, section)
     dropped = set(longer[len(longer) - len(boundaries) :])
     pieces = [piece for i, piece in enumerate(learned) if i not in dropped]
     reserved = [(piece, 0.0) for piece in (*section.special_tokens.texts, *_bytes(section))]
     return models.Unigram([*reserved, *pieces, *boundaries], 3, section.byte_fallback)
 
 
-def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
+def sentencepiece_model(sentences: Iterable[str], section: Tokenizer, size: int) -> bytes:
     """Train sentencepiece's model: its unknown piece, and the pieces without the boundaries."""
     model, counts = io.BytesIO(), _word_counts(sentences, section)
     try:
@@ -151,7 +148,7 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
             input_format="tsv",
             model_writer=model,
             model_type="unigram",
-            vocab_size=section.vocabulary_size - section.reserved + 1,
+            vocab_size=size - section.reserved + 1,
             character_coverage=section.character_coverage,
             num_threads=section.training_threads,
             normalization_rule_name="identity",
@@ -168,9 +165,9 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
     except RuntimeError as error:
         message, others = str(error), section.reserved - 1
         if match := _TOO_HIGH.search(message):
-            raise CorpusTooSmall(int(match[2]) + others, section) from None
+            raise CorpusTooSmall(int(match[2]) + others, size) from None
         if match := _TOO_LOW.search(message):
-            raise AlphabetTooLarge(int(match[2]) + others, section) from None
+            raise AlphabetTooLarge(int(match[2]) + others, size, section) from None
         if "sentences_.empty()" in message:
             raise MlmError(_NO_TEXT) from None
         raise
@@ -199,14 +196,18 @@ def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
     return counts
 
 
-def _train_bpe(text: TrainingText, section: Tokenizer) -> Any:
+def _train_bpe(text: TrainingText, section: Tokenizer, size: int) -> Any:
     from tokenizers import Regex, models, pre_tokenizers
 
     alphabet = _alphabet(text, section)
     before = [_metaspace(section), pre_tokenizers.Split(Regex(_CLASSES), "isolated")]
     symbols = [*_bytes(section), *sorted({*alphabet, METASPACE} - {" "}), *text.boundaries]
     trained = _merges(
-        _spelled(text, alphabet), symbols, section, pre_tokenizer=pre_tokenizers.Sequence(before)
+        _spelled(text, alphabet),
+        symbols,
+        section,
+        size,
+        pre_tokenizer=pre_tokenizers.Sequence(before),
     )
     return models.BPE(
         trained["vocab"],
@@ -217,7 +218,7 @@ def _train_bpe(text: TrainingText, section: Tokenizer) -> Any:
     )
 
 
-def _train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
+def _train_wordpiece(text: TrainingText, section: Tokenizer, size: int) -> Any:
     from tokenizers import models, normalizers, pre_tokenizers
 
     alphabet = _alphabet(text, section)
@@ -229,6 +230,7 @@ def _train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
         _spelled(text, alphabet),
         [*letters, *(_CONTINUING + c for c in inside)],
         section,
+        size,
         prefix={"continuing_subword_prefix": _CONTINUING},
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
         normalizer=normalizers.BertNormalizer(**_BERT_NORMALISATION),
@@ -274,7 +276,8 @@ def _merges(
     sentences: Iterable[str],
     symbols: list[str],
     section: Tokenizer,
-    prefix: Mapping[str, str] = MappingProxyType({}),
+    size: int,
+    prefix: Mapping[str, Any] = MappingProxyType({}),
     **steps: Any,
 ) -> dict:
     """Train, and return the model in the JSON of `tokenizers`; `steps` are normalizer and
@@ -283,13 +286,13 @@ def _merges(
     from tokenizers import models, trainers
 
     start = [*section.special_tokens.texts, *symbols]
-    if len(start) > section.vocabulary_size:
-        raise AlphabetTooLarge(len(start), section)
+    if len(start) > size:
+        raise AlphabetTooLarge(len(start), size, section)
     tokenizer = tokenizers.Tokenizer(models.BPE(**prefix))
     for name, step in steps.items():
         setattr(tokenizer, name, step)
     trainer = trainers.BpeTrainer(
-        vocab_size=section.vocabulary_size,
+        vocab_size=size,
         special_tokens=start,
         max_token_length=_LONGEST_PIECE,
         show_progress=False,
@@ -297,8 +300,8 @@ def _merges(
     )
     tokenizer.train_from_iterator(sentences, trainer)
     model = json.loads(tokenizer.to_str())["model"]
-    if (ids := len(model["vocab"])) < section.vocabulary_size:
-        raise CorpusTooSmall(ids, section)
+    if (ids := len(model["vocab"])) < size:
+        raise CorpusTooSmall(ids, size)
     return model
 
 
@@ -326,7 +329,7 @@ def _around(model: Any, section: Tokenizer) -> dict:
     for text in section.special_tokens.texts:
         lstrip = text == section.special_tokens.mask
         tokenizer.add_special_tokens([tokenizers.AddedToken(text, lstrip=lstrip, **flags)])
-    replacements = [*section.replacements, *(ESCAPES if section.byte_fallback else ())]
+    replacements = [*(section.replacements or ()), *(ESCAPES if section.byte_fallback else ())]
     if replacements:
         steps = [normalizers.Replace(old, new) for old, new in replacements]
         tokenizer.normalizer = normalizers.Sequence(steps)

@@ -38,12 +38,12 @@ class TrainingText:
     def __iter__(self) -> Iterator[str]:
         self.documents = self.bytes = read = passed = 0
         most, boundaries = self._section.max_training_bytes, set()
-        progress = Progress("reading the training text", self._share.bytes, "bytes")
+        progress = Progress("reading the training text", round(self._share.bytes), "bytes")
         for texts in self._corpus.texts(share=self._share):
             for text in texts:
                 read += _size(text)
                 self.documents += 1
-                for old, new in self._section.replacements:
+                for old, new in self._section.replacements or ():
                     text = text.replace(old, new)
                 if present := [c for c in BOUNDARIES if c in text]:
                     boundaries.update(present)
