@@ -22,7 +22,7 @@ from mlm.foundations.errors import HIDDEN, MlmError
 from mlm.report.glossary import FIGURES
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
-from mlm.report.report_inputs import RunResults, check_settings
+from mlm.report.report_inputs import EvaluatedRun, check_settings
 
 
 class Page(HTMLParser):
@@ -127,7 +127,11 @@ def test_of_a_run_of_another_vocabulary_the_page_shows_bits_and_never_nats_or_ac
     results = replace(
         results,
         runs=[replace(results.runs[0], evaluation=own)],
-        also=[RunResults("coarse", {}, made.training("base", 7.777), other, other=True)],
+        also=[
+            EvaluatedRun(
+                name="coarse", digests={}, training=made.training("base", 7.777), evaluation=other
+            )
+        ],
     )
     page = Page(page_of(results))
     assert "coarse does not compare with base. The held-out documents differ" in page.text

@@ -13,15 +13,16 @@ from mlm.report.run_comparison import differing_settings, seed_groups, standings
 CONFIG = resolve({}).shown()
 
 
-def run(name, loss=4.9, overrides=None, other=False, **evaluation) -> RunResults:
+def run(name, loss=4.9, overrides=None, **evaluation) -> RunResults:
     seed = (overrides or {}).get("pretraining", {}).get("seed", 0)
     return RunResults(
-        name,
+        name=name,
         digests={},
         training=made.training(name, loss, seed=seed),
         evaluation=made.evaluation(name, loss, **evaluation),
         overrides=overrides or {},
-        other=other,
+        curves=[],
+        fill_mask=made.fill_mask(name),
     )
 
 
@@ -102,7 +103,7 @@ def beside(**other):
     """How a run of another directory stands to the one here, whose sums are HERE."""
     here = run("base", digests=TEXT, cluster_sums=HERE)
     made_there = {"digests": TEXT | {"manifest": "x"}, "cluster_sums": THERE} | other
-    return standings(results(here, also=[run("there", other=True, **made_there)]))[1]
+    return standings(results(here, also=[run("there", **made_there)]))[1]
 
 
 def test_runs_of_two_vocabularies_are_paired_in_bits_by_group():

@@ -72,7 +72,7 @@ def figures(results: Results) -> dict[str, str]:
     """All figures by name, as whole `<svg>` elements; one whose data no run has is there all the
     same, and empty, except those of a fine-tuning."""
     runs, best = results.runs, results.best
-    tuned = [run for run in runs if run.finetune]
+    tuned = [run.finetune for run in runs if run.finetune]
     look = series_look(runs.index(best)) | _MARKED
     drawn: dict[str, tuple] = {
         "training_loss": (_training_curve, runs, "loss"),
@@ -259,10 +259,9 @@ def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
     axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
 
 
-def _finetuning_predictions(axes: Axes, runs: Runs) -> str:
-    metrics = runs[0].finetune
-    words = (_scatter if metrics.task == "regression" else _confusion)(axes, metrics)
-    return words + (f" Run {runs[0].name}." if len(runs) > 1 else "")
+def _finetuning_predictions(axes: Axes, tuned: Sequence[Finetuning]) -> str:
+    words = (_scatter if tuned[0].task == "regression" else _confusion)(axes, tuned[0])
+    return words + (f" Run {tuned[0].run}." if len(tuned) > 1 else "")
 
 
 def _scatter(axes: Axes, metrics: Finetuning) -> str:

@@ -26,33 +26,32 @@ CURVE_COLUMNS = (
     *("validation_loss", "validation_accuracy", "learning_rate"),
 )
 #: The artefacts of a run by stage, in order; those of another directory's run come first.
-OF_RUNS: dict[str, type[Artefact]] = {
-    "training": Training,
-    "evaluation": EvaluationFigures,
-    "fill_mask": FillMask,
-    "preview": Preview,
-    "finetune": Finetuning,
-    "preflight": PreflightVerdict,
-}
-OF_OTHER_RUNS = ("training", "evaluation")
+OF_RUNS = ("training", "evaluation", "fill_mask", "preview", "finetune", "preflight")
+OF_OTHER_RUNS = OF_RUNS[:2]
 
 
-@dataclass(frozen=True)
-class RunResults:
-    """The results of one run, of this directory or of another (`other`); None is what was not
-    made. `curves` holds a row by logged step, `digests` the sha256 of the files."""
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedRun:
+    """What is read of every run, also of another directory; `digests` has the sha256 of the
+    files."""
 
     name: str
     digests: dict[str, str]
     training: Training
     evaluation: EvaluationFigures
-    fill_mask: FillMask | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResults(EvaluatedRun):
+    """The results of a run of this directory; None is what was not made. `curves` holds a row by
+    logged step."""
+
+    overrides: dict
+    curves: list[dict[str, float | None]]
+    fill_mask: FillMask
     preview: Preview | None = None
     finetune: Finetuning | None = None
     preflight: PreflightVerdict | None = None
-    overrides: dict = field(default_factory=dict)
-    curves: list[dict[str, float | None]] = field(default_factory=list)
-    other: bool = False
 
     def artefacts(self) -> dict[str, Artefact]:
         """Artefacts by stage, in the order of OF_RUNS."""
@@ -60,8 +59,9 @@ class RunResults:
 
     def curve(self, column: str) -> tuple[list[float], list[float]]:
         """Steps and values of the rows of training.csv in which `column` has a value."""
-        rows = [(r["step"], r[column]) for r in self.curves if r[column] is not None]
-        return [s for s, _ in rows], [v for _, v in rows]
+        rows = [(row["step"] or 0, row[column]) for row in self.curves]
+        known = [(step, value) for step, value in rows if value is not None]
+        return [step for step, _ in known], [value for _, value in known]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Results:
     manifests: dict[str, Manifest]
     runs: list[RunResults]
     digests: dict[str, str]
-    also: list[RunResults] = field(default_factory=list)
+    also: list[EvaluatedRun] = field(default_factory=list)
 
     @property
     def best(self) -> RunResults:
@@ -142,10 +142,19 @@ def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
     """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
     of which preview, finetune and preflight may be left out."""
-    made = {stage: kind.read(files[stage]) for stage, kind in OF_RUNS.items() if stage in files}
-    digests = {portable(files[stage]): file_sha256(files[stage]) for stage in made}
-    curves = _read_curves(files["curves"])
-    return RunResults(name, digests, **made, overrides=overrides, curves=curves)
+    paths = {stage: files.get(stage) for stage in OF_RUNS}
+    return RunResults(
+        name=name,
+        digests={portable(path): file_sha256(path) for path in paths.values() if path},
+        training=Training.read(files["training"]),
+        evaluation=EvaluationFigures.read(files["evaluation"]),
+        overrides=overrides,
+        curves=_read_curves(files["curves"]),
+        fill_mask=FillMask.read(files["fill_mask"]),
+        preview=Preview.read(path) if (path := paths["preview"]) else None,
+        finetune=Finetuning.read(path) if (path := paths["finetune"]) else None,
+        preflight=PreflightVerdict.read(path) if (path := paths["preflight"]) else None,
+    )
 
 
 def _read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -158,17 +167,17 @@ def _read_curves(path: str | Path) -> list[dict[str, float | None]]:
         return [{c: number(row[c]) for c in CURVE_COLUMNS} for row in csv.DictReader(handle)]
 
 
-def read_other_run(name: str, directory: str) -> RunResults:
+def read_other_run(name: str, directory: str) -> EvaluatedRun:
     """The run in another `directory`, which `report.also` calls `name`; MlmError for damaged files
     and those of another version."""
-    files = {stage: Path(directory) / f"{stage}.json" for stage in OF_OTHER_RUNS}
+    files = [Path(directory) / f"{stage}.json" for stage in OF_OTHER_RUNS]
     try:
-        training, evaluation = (OF_RUNS[stage].read(file) for stage, file in files.items())
+        training, evaluation = Training.read(files[0]), EvaluationFigures.read(files[1])
     except MlmError as error:
         # Which names a command for this working directory.
         problem = str(error).partition(HOW_TO_REMAKE)[0]
-        file = portable(files["evaluation"])
-        root = str(files["evaluation"]).removesuffix(file) or "."
+        file = portable(files[1])
+        root = str(files[1]).removesuffix(file) or "."
         raise MlmError(
             f"report.also.{name}: {problem}To have the evaluation made again, with the "
             f"configuration of its directory: snakemake --cores 2 --directory {root} "
@@ -176,12 +185,11 @@ def read_other_run(name: str, directory: str) -> RunResults:
         ) from None
     if evaluation.digests["model"] != training.digests.model:
         raise MlmError(
-            f"report.also.{name}: {files['evaluation']} is not of the model that "
-            f"{files['training']} describes; is the run still under way? Wait for it to end, "
-            "then run the same command"
+            f"report.also.{name}: {files[1]} is not of the model that {files[0]} describes; is the "
+            "run still under way? Wait for it to end, then run the same command"
         )
-    digests = {f"report.also.{name}: {f.name}": file_sha256(f) for f in files.values()}
-    return RunResults(name, digests, training, evaluation, other=True)
+    digests = {f"report.also.{name}: {file.name}": file_sha256(file) for file in files}
+    return EvaluatedRun(name=name, digests=digests, training=training, evaluation=evaluation)
 
 
 def check_settings(run: RunResults, settings: Configuration) -> None:

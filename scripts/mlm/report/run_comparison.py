@@ -79,10 +79,10 @@ def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
     def table(figures: EvaluationFigures) -> np.ndarray:
         sums, test = figures.cluster_sums, figures.test
         tokens, characters = sums.tokens, sums.characters
-        if characters is None:
-            # As many tokens a character in every cluster.
-            density = test.bits_per_character * math.log(2) / (test.loss or 1)
-            tokens, characters = density * np.array(sums.predictions), sums.predictions
+        if tokens is None or characters is None:
+            # As many tokens per character in every cluster.
+            density = (test.bits_per_character or 0) * math.log(2) / (test.loss or 1)
+            tokens, characters = [density * n for n in sums.predictions], sums.predictions
         bits = np.array(sums.loss) / math.log(2)
         return np.column_stack([bits, sums.predictions, tokens, characters])
 
@@ -92,7 +92,7 @@ def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
     tables = table(one), table(best)
     both = np.column_stack([*tables, np.minimum(tables[0][:, 1], tables[1][:, 1])])
     estimate = Estimate.of(both, lambda sums: bits(sums[..., :4]) - bits(sums[..., 4:8]))
-    difference = one.test.bits_per_character - best.test.bits_per_character
+    difference = (one.test.bits_per_character or 0) - (best.test.bits_per_character or 0)
     return Difference(difference, estimate.interval)
 
 

@@ -1,10 +1,11 @@
 """What the sections of the page compute beyond the artefacts, for their templates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from mlm.evaluation.artefacts import BitsByGroup, FilledToken
+from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import as_json
-from mlm.report.report_inputs import Results, RunResults
+from mlm.report.report_inputs import EvaluatedRun, Results, RunResults
 from mlm.report.run_comparison import Standing, flattened, standings
 from mlm.report.template_filters import NONE, value
 from mlm.samples.artefacts import PreviewSample
@@ -27,15 +28,16 @@ SECTIONS = {
 }
 
 
-def ranked(results: Results) -> list[tuple[int, RunResults, Standing]]:
+def ranked(results: Results) -> list[tuple[int, EvaluatedRun, Standing]]:
     """The number of each run, the run and its Standing: the lowest validation loss first, those of
-    other directories last."""
-    runs = [*results.runs, *results.also]
-    rows = zip(range(len(runs)), runs, standings(results), strict=True)
-    return sorted(rows, key=lambda row: (row[1].other, row[1].training.final.validation_loss))
+    other directories last, as they are named."""
+    here, standing = len(results.runs), standings(results)
+    rows = list(zip(range(len(standing)), [*results.runs, *results.also], standing, strict=True))
+    by_loss = sorted(rows[:here], key=lambda row: row[1].training.final.validation_loss)
+    return by_loss + rows[here:]
 
 
-def setting_rows(columns: Sequence[Mapping]) -> Iterator[tuple[str, list[str]]]:
+def setting_rows(columns: Sequence[dict]) -> Iterator[tuple[str, list[str]]]:
     """Yield the path of each setting and its values in words: one a column, or the one of all."""
     flat = [flattened(column) for column in columns]
     for path in dict.fromkeys(path for one in flat for path in one):
@@ -49,12 +51,10 @@ def training_settings(run: RunResults) -> dict:
     return {k: v for k, v in as_json(run.training).items() if k not in beside}
 
 
-def finetuning_settings(run: RunResults) -> dict:
+def finetuning_settings(metrics: Finetuning) -> dict:
     """Data and settings of a fine-tuning; of the baseline, the choice in each fold."""
-    choices = {
-        f"fold {one.fold}": f"{one.terms}, penalty {one.penalty:g}" for one in run.finetune.baseline
-    }
-    return as_json(run.finetune.data) | run.finetune.settings | {"baseline": choices}
+    choices = {f"fold {x.fold}": f"{x.terms}, penalty {x.penalty:g}" for x in metrics.baseline}
+    return as_json(metrics.data) | metrics.settings | {"baseline": choices}
 
 
 def previews(runs: Sequence[RunResults]) -> list[tuple[list[str], list[PreviewSample]]]:
