@@ -54,3 +54,11 @@ def test_a_piece_of_a_document_is_found_wherever_a_look_at_all_of_them_finds_it(
 def test_a_passage_without_spaces_is_near_by_its_characters(splits):
     (nearest,) = Documents(splits).nearest("我们认为这些真理是不言而喻吗", 1)
     assert (nearest.passage, nearest.shared) == ("我们认为这些真理是不言而喻", 13)
+
+
+@pytest.mark.parametrize(
+    "word, longer, inside", [("كتاب", "كتابه", 0), ("हिन्दी", "हिन्दीभाषा", 0), ("人", "人民", 1)]
+)
+def test_a_match_begins_and_ends_at_a_word_in_every_script_with_spaces(word, longer, inside):
+    assert len(matches(word, "train", 0, longer)) == inside
+    assert len(matches(word, "train", 0, f"{longer} {word}")) == inside + 1
