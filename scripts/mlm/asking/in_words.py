@@ -7,14 +7,13 @@ from mlm.asking.answer import Answer, Passage
 from mlm.asking.passages import Masked, Part
 from mlm.asking.past_run import TrainingSoFar
 from mlm.foundations.errors import on_one_line
-from mlm.foundations.terminal import plural
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
 
 
 def in_words(answer: Answer) -> str:
     """`answer` as text that ends without a line feed."""
-    lines = [_training(answer.run, answer.training), _found(answer), *_all_so_far(answer)]
+    lines = [_training(answer.run, answer.training), _found(answer)]
     for number, passage in enumerate(answer.passages, start=1):
         lines += ["", *_passage(number, passage, answer)]
     if answer.notes:
@@ -47,19 +46,6 @@ def _found(answer: Answer) -> str:
     if not answer.passages:
         return "The sentence does not occur in the corpus, and no passage is near it."
     return "The sentence does not occur in the corpus. The nearest passages:"
-
-
-def _all_so_far(answer: Answer) -> Iterator[str]:
-    """How often the tokens of several passages together were masked."""
-    parts = [part for passage in answer.passages for part in passage.parts]
-    used = [use for part in parts for use in part.uses if use.reached]
-    masked = [m for use in used for m in use.masked]
-    if len(answer.passages) > 1 and used:
-        times = plural(len({use.step for use in used}), "step")
-        yield (
-            f"Those below were used at {times} so far, and their tokens masked "
-            f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."
-        )
 
 
 def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
