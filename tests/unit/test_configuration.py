@@ -125,8 +125,8 @@ def test_a_run_overrides_only_what_it_names():
         ({"a": ("a", 7)}, "continue_from.run: in a circle: a → a"),
         ({"a": ("b", 7), "b": ("a", 7)}, "continue_from.run: in a circle: a → b → a"),
         ({"a": ("b", None), "b": (None, None)}, "run and step go together; found run: b"),
-        ({"a": ("b", 3400), "b": (None, None)}, "3400 leaves nothing to train of steps: 3400"),
-        ({"a": ("b", 3600), "b": (None, None)}, "3600 is beyond the last step of run 'b', 3400"),
+        ({"a": ("b", 1400), "b": (None, None)}, "1400 leaves nothing to train of steps: 1400"),
+        ({"a": ("b", 1600), "b": (None, None)}, "1600 is beyond the last step of run 'b', 1400"),
     ],
 )
 def test_a_run_may_continue_another_that_there_is_before_its_end(starts, words):

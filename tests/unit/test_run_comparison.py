@@ -65,14 +65,14 @@ def test_validation_alone_names_the_best_whatever_test_says():
 
 def test_settings_that_differ_are_those_of_each_run_as_it_is_resolved():
     runs = [
-        run("a", overrides={"pretraining": {"seed": 1, "steps": 3400}}),
+        run("a", overrides={"pretraining": {"seed": 1, "steps": 1400}}),
         run("b", overrides={"pretraining": {"seed": 2, "epochs": 3}}),
         run("c", overrides={"pretraining": {"steps": 9, "validation": {"samples": 9}}}),
     ]
     assert differing_settings(results(*runs)) == {
         "pretraining.epochs": [None, 3, None],
         "pretraining.seed": [1, 2, 0],
-        "pretraining.steps": [3400, None, 9],
+        "pretraining.steps": [1400, None, 9],
         "pretraining.validation.samples": [2000, 2000, 9],
     }
 

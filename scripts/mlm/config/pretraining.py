@@ -49,7 +49,7 @@ class Optimizer(Section):
 
     name: Literal[*OPTIMIZERS] = "muon"  # pyright: ignore[reportInvalidTypeForm]
     """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
-    learning_rate: Positive = 0.006
+    learning_rate: Positive = 0.008
     """Peak learning rate, shared by Muon and its AdamW."""
     weight_decay: fields.NotNegative = 0.0
     """Decoupled weight decay, not applied to biases and norms."""
@@ -224,7 +224,7 @@ class Recipe(Section):
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = 64
     """Samples on one replica in one step."""
-    steps: Count | None = 3400
+    steps: Count | None = 1400
     """Length in steps. Set one of steps, epochs, tokens; a run's or overlay's replaces another."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000), NoBoolean] | None = None
     """Length in passes over the train split."""
