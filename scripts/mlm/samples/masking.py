@@ -115,13 +115,14 @@ def mask_batch(
     xp = input_ids.__array_namespace__()
     input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
     eligible = (attention_mask == 1) & ~xp.asarray(plan.is_special)[input_ids]
-    words = _random_words(xp, sample_index, plan.sequence_length, seed, epoch)
+    bits = _random_words(xp, sample_index, plan.sequence_length, seed, epoch)
+    score, rounding, kind, token = bits
     choose = _whole_words if plan.whole_word else _single_tokens
-    order, in_use, overflow = choose(xp, *words[:2], input_ids, eligible, plan)
+    order, in_use, overflow = choose(xp, score, rounding, input_ids, eligible, plan)
 
     # From the order of the ranks back to that of the places.
     chosen = xp.take_along_axis(in_use, xp.argsort(order, axis=1, stable=True), axis=1)
-    masked = xp.where(chosen, _replacements(xp, input_ids, *words[2:], plan), input_ids)
+    masked = xp.where(chosen, _replacements(xp, input_ids, kind, token, plan), input_ids)
     positions = order[:, : plan.slots].astype(xp.int32)
     return {
         "input_ids": masked,
