@@ -39,9 +39,9 @@ def test_a_killed_branch_goes_on_from_its_own_state(root):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"learning_rate": 1e-4}, "optimizer.learning_rate: 0.008 then, 0.0001 now"),
+        ({"learning_rate": 1e-4}, "optimizer.learning_rate: 0.006 then, 0.0001 now"),
         ({"warmup_steps": 5}, "learning rate of step 1: 0.0015 then, 0.0012 now"),
-        ({"decay_steps": 9}, "learning rate of step 13: 0.008 then"),
+        ({"decay_steps": 9}, "learning rate of step 13: 0.006 then"),
     ],
 )
 def test_another_training_is_no_parent(root, changes, words):
