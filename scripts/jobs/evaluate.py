@@ -19,7 +19,7 @@ from mlm.samples.manifests import Manifest, project_root
 def score_model(job: Any):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
     root = project_root(manifests["train"])
-    corpus = dict(zip(("train", "test"), map(CorpusSplit.read, job.input.corpus), strict=True))
+    train, test = map(CorpusSplit.read, job.input.corpus)
     section = Evaluation.model_validate(job.params.evaluation)
     figures = evaluate(
         job.wildcards.run,
@@ -27,7 +27,7 @@ def score_model(job: Any):
         manifests,
         section,
         Accelerator.model_validate(job.params.accelerator),
-        corpus=corpus,
+        corpus={"train": train, "test": test},
         texts=TextOfGroups.read(Path(job.input.corpus[1]), Manifest.read(job.input.test), root),
         pairs=read_pair_files(job.input.pairs),
         attend=job.params.attend,

@@ -7,7 +7,6 @@ from mlm.evaluation import metrics
 from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
-    bits_per_character,
     calibration_of,
     cluster_sums,
     frequency_bands,
@@ -33,8 +32,6 @@ def test_the_summary_holds_the_means_over_predictions():
     assert found.bits_per_character == pytest.approx(3 / math.log(2) * 30 / 90)
     assert found.loss_interval[0] <= found.loss <= found.loss_interval[1]
     assert 0 == found.accuracy_interval[0] < found.accuracy_interval[1] == 1
-    # Half as many tokens, each of twice the loss: the same text costs the same.
-    assert bits_per_character(2.0, 200 / 600) == pytest.approx(bits_per_character(4.0, 100 / 600))
 
 
 def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
@@ -51,7 +48,6 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
 
 
 def test_of_nothing_there_is_no_figure_and_of_one_cluster_no_interval_and_no_verdict():
-    assert bits_per_character(2.0, None) is None and bits_per_character(2.0, 0.0) is None
     nothing = calibration_of(np.array([]), np.array([]), 10)
     assert nothing.expected_calibration_error is None
     less = np.full(3, -1.0)

@@ -8,21 +8,18 @@ from mlm.corpus.artefacts import WordOverlap
 from mlm.foundations.artefacts import OPTIONAL, Artefact, as_json, write_artefact
 from mlm.training.artefacts import ACCURACY, LOSS
 
-#: Significant digits of every number in the files. A loss of 10 nats is then right to 1e-6,
-#: and what another processor or batch size changes in the last bits of float32 is not shown.
-DIGITS = 7
-
 Tone = Literal["better", "worse", "even"]
 Interval = tuple[float, float]
 
 
-def rounded(value: Any, digits: int = DIGITS) -> Any:
-    """`value`, JSON-like, with every float at `digits` significant digits."""
+def rounded(value: Any) -> Any:
+    """`value`, JSON-like, with every float at seven significant digits, so that what another batch
+    size changes in the last bits of float32 is not shown."""
     if isinstance(value, dict):
-        return {k: rounded(v, digits) for k, v in value.items()}
+        return {k: rounded(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [rounded(v, digits) for v in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+        return [rounded(v) for v in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 class _Rounded(Artefact):
@@ -52,19 +49,19 @@ class Metric:
     card: str | None = None
 
 
-def _metric(*shown, **how) -> Any:
-    return field(metadata={"metric": Metric(*shown, **how)})
+def _metric(*shown: Any, **how: Any) -> dict[str, Metric]:
+    return {"metric": Metric(*shown, **how)}
 
 
 @dataclass(frozen=True)
 class Means:
     """Means over predictions of a model or a baseline (`means_over` of mlm.evaluation.metrics)."""
 
-    loss: float = _metric("Loss, nats", "loss", digits=3, card=LOSS)
-    perplexity: float = _metric(
-        "Perplexity", "perplexity", digits=1, compared=False, card="Perplexity of masked tokens"
+    loss: float = field(metadata=_metric("Loss, nats", "loss", digits=3, card=LOSS))
+    perplexity: float = field(
+        metadata=_metric("Perplexity", "perplexity", 1, False, "Perplexity of masked tokens")
     )
-    accuracy: float = _metric("Accuracy", "accuracy", card=ACCURACY)
+    accuracy: float = field(metadata=_metric("Accuracy", "accuracy", card=ACCURACY))
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Summary(Means):
     95 % over `num_clusters` (see `cluster_by`); None is what is not known. `unknown_share` of the
     text's tokens are unknown to the tokenizer and never predicted."""
 
-    top5_accuracy: float = _metric("Top 5", "top5", compared=False)
+    top5_accuracy: float = field(metadata=_metric("Top 5", "top5", compared=False))
     num_predictions: int
     num_samples: int
     num_groups: int
@@ -188,9 +185,8 @@ class MinimalPairs:
 
 @dataclass(frozen=True)
 class BitsOfGroup:
-    """A group, or a source of a mix: bits per character where the answer is hidden. The interval
-    resamples its groups, or its samples if it has one group. `characters` are those of all its
-    text."""
+    """Bits per character of a group, or of a source of a mix, with an interval over its groups, or
+    its samples if it has one group. `characters` are those of all its text."""
 
     name: str
     bits_per_character: float
@@ -229,10 +225,8 @@ class EvaluationFigures(_Rounded):
     `as_in_papers` are the means over one draw of 15 % of the test tokens, replaced 80/10/10, so
     that some stay visible. `gap_to_train` is the loss on test less that on train, each less the
     unigram's, since one text may be the harder one. `cluster_by` says what an interval's clusters
-    are (`group_by`, or what the corpus names beyond it, as `president`). `overlap_with_train` is
-    the corpus's measure of test words that train has too. None or left out is what is turned off
-    or not known. `settings` are those that the figures depend on, `digests` the sha256 of model,
-    tokenizer, manifest, and of the `text` if known.
+    are: `group_by`, or what the corpus names beyond it, as `president`. None or left out is what is
+    not known. `settings` are those that the figures depend on, `digests` the sha256 of files.
     """
 
     format_version: int = field(default=6, kw_only=True)

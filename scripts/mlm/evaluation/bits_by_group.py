@@ -117,13 +117,13 @@ def bits_by_group(
 
     def of(name: str, members: np.ndarray) -> BitsOfGroup:
         chosen, (of_tokens, of_characters) = np.isin(positions.group, members), texts.of(members)
-        part, to_bits = positions[chosen], of_tokens.sum() / of_characters.sum() / math.log(2)
-        mean = mean_of(part.group if len(members) > 1 else part.sample, loss[chosen])
-        ends = mean.interval
+        part = positions[chosen]
+        to_bits = float(of_tokens.sum() / of_characters.sum() / math.log(2))
+        bits = mean_of(part.group if len(members) > 1 else part.sample, loss[chosen]) * to_bits
         return BitsOfGroup(
             name=name,
-            bits_per_character=float(mean.value * to_bits),
-            bits_per_character_interval=ends and tuple(float(end * to_bits) for end in ends),
+            bits_per_character=bits.value,
+            bits_per_character_interval=bits.interval,
             num_predictions=len(part),
             num_samples=len(np.unique(part.sample)),
             num_groups=len(members),

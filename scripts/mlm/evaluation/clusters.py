@@ -24,9 +24,9 @@ class Clusters:
             if len(np.unique(self.of_groups(groups))) > 1:
                 self.by, self.of_predictions = "president", self.of_groups(positions.group)
                 return
-        self._author_of, several = None, group_by is not None and len(groups) > 1
-        self.by = group_by if several else "sample"
-        self.of_predictions = positions.group if several else positions.sample
+        self._author_of, self.by, self.of_predictions = None, "sample", positions.sample
+        if group_by is not None and len(groups) > 1:
+            self.by, self.of_predictions = group_by, positions.group
 
     def of_groups(self, groups: np.ndarray) -> np.ndarray:
         """The cluster of each of `groups`, by their ids."""

@@ -86,7 +86,7 @@ def _in_tensorflow(directory: Path, accelerator: Accelerator, begins_document) -
     strategy = open_strategy(accelerator).strategy
     architecture, arrays = read_exported(directory)
     with strategy.scope():
-        weights = {name: tf.Variable(a, trainable=False) for name, a in arrays.items()}
+        weights = {name: tf.Variable(tf.constant(a), trainable=False) for name, a in arrays.items()}
     step = masked_answers(Network(architecture, ops_of("tensorflow")), begins_document)
     replicas = strategy.num_replicas_in_sync
 

@@ -2,15 +2,13 @@
 sets, and each set is hidden in turn, so that every token is predicted once. docs/masks.md specifies
 the division for whoever wants to compute it again."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from mlm.samples.masking import FIXED_EPOCH
 from mlm.samples.random_bits import threefry
-from mlm.samples.split_samples import Samples, evenly_spread, joined
+from mlm.samples.split_samples import Samples, evenly_spread
 
 
 def number_of_sets(share: float) -> int:
@@ -39,12 +37,6 @@ class Questions:
     samples: Samples
     rows: np.ndarray
     sets: np.ndarray
-
-    @classmethod
-    def of(cls, parts: Iterable[Samples], index: np.ndarray, sets: np.ndarray) -> Self:
-        """Those about the samples `index` [questions] of a split, ascending, that `parts` hold."""
-        samples = joined(list(parts))
-        return cls(samples, np.searchsorted(samples.index, index), sets)
 
 
 def evaluated_sets(

@@ -60,6 +60,10 @@ class Estimate:
             freedom = variance**2 / parts
         return type(self)(self.value - other.value, variance, freedom)
 
+    def __mul__(self, factor: float) -> Self:
+        """The estimate in other units."""
+        return type(self)(self.value * factor, self.variance * factor**2, self.freedom)
+
     @property
     def interval(self) -> Interval | None:
         """The interval; None of a single cluster."""

@@ -15,12 +15,6 @@ from mlm.evaluation.predictions import Answers, Positions, Scores
 MOST_CLUSTER_SUMS = 2000
 
 
-def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
-    """Loss of all the text's tokens in bits, over its characters, by which tokenizers compare. A
-    pseudo-likelihood: it does not compare with left-to-right models."""
-    return loss / math.log(2) * tokens_per_character if tokens_per_character else None
-
-
 def means_over(answers: Answers) -> dict[str, float]:
     """The means over all predictions that a model and a baseline share."""
     loss = float(np.mean(answers.loss))
@@ -39,9 +33,10 @@ def summary_of(
     tokens_per_character: float | None,
     unknown_share: float,
 ) -> Summary:
-    """The figures over all predictions, with intervals over the `cluster` of each."""
+    """The figures over all predictions, with intervals over the `cluster` of each. Bits per
+    character, by which tokenizers compare, are a pseudo-likelihood."""
     means, loss = means_over(scores), mean_of(cluster, scores.loss)
-    bits = [bits_per_character(end, tokens_per_character) for end in loss.interval or ()]
+    bits = loss * (tokens_per_character / math.log(2)) if tokens_per_character else None
     return Summary(
         **means,
         top5_accuracy=float(np.mean(scores.rank <= 5)),
@@ -52,8 +47,8 @@ def summary_of(
         unknown_share=unknown_share,
         loss_interval=loss.interval,
         accuracy_interval=mean_of(cluster, scores.correct).share_interval,
-        bits_per_character=bits_per_character(means["loss"], tokens_per_character),
-        bits_per_character_interval=tuple(bits) if tokens_per_character and bits else None,
+        bits_per_character=bits and bits.value,
+        bits_per_character_interval=bits and bits.interval,
     )
 
 
@@ -68,12 +63,12 @@ def frequency_bands(
     for last in [*sorted(set(uppers)), None]:
         chosen = (rank >= first) & (rank <= (last or len(counts)))
         number = int(np.count_nonzero(chosen))
-        means = [
+        loss, accuracy = (
             float(np.mean(values[chosen])) if number else None
             for values in (scores.loss, scores.correct)
-        ]
+        )
         label = f"{first:,} to {last:,}" if last else f"{first:,} and rarer"
-        bands.append(FrequencyBand(*means, number, label, first, last))
+        bands.append(FrequencyBand(loss, accuracy, number, label, first, last))
         first = (last or 0) + 1
     return bands
 

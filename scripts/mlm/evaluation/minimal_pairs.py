@@ -46,7 +46,7 @@ def score_pairs(
             "evaluation.minimal_pair_files: no pair fits in a sample; expected sentences of at "
             f"most {scorer.length} tokens, special ones included. Raise shards.sequence_length"
         )
-    groups: dict[tuple, list[int]] = {}
+    groups: dict[tuple[str, str | None], list[int]] = {}
     for number in np.flatnonzero(fits).tolist():
         groups.setdefault((pairs[number].file, pairs[number].phenomenon), []).append(number)
     return MinimalPairs(
@@ -108,7 +108,7 @@ def _block_scores(
     same = words[sentence] == words[sentence, place][:, np.newaxis]
     hidden = target | (same & (columns > place[:, np.newaxis]))
     shown = np.where(hidden, np.int32(scorer.tokenizer.mask_token_id), ids[sentence])
-    attention = np.int32(ids != scorer.tokenizer.pad_token_id)[sentence]
+    attention = (ids != scorer.tokenizer.pad_token_id).astype(np.int32)[sentence]
     question = {
         "input_ids": shown,
         "attention_mask": attention,

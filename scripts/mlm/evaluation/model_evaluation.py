@@ -1,5 +1,6 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,6 @@ from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.hidden_sets import Questions, evaluated_sets
 from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
-    bits_per_character,
     calibration_of,
     cluster_sums,
     frequency_bands,
@@ -34,7 +34,7 @@ from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
-from mlm.samples.split_samples import Samples, evenly_spread, read_samples, spread_samples
+from mlm.samples.split_samples import Samples, evenly_spread, joined, read_samples, spread_samples
 from mlm.samples.token_counts import TokenCounts, count_tokens, counted_samples
 
 #: Settings that the figures depend on and the file records.
@@ -147,13 +147,13 @@ def baselines(mixtures: NeighbourMixtures, test: ScoredSplit) -> dict[str, Basel
     answers |= mixtures.scores(test.positions, "baselines")
     compared = {}
     for name, other in answers.items():
-        means, weights = means_over(other), None
+        means, weights, density = means_over(other), None, test.tokens_per_character
         if name in COMPONENTS:
             weights = dict(zip(COMPONENTS[name], map(float, mixtures.weights[name]), strict=True))
         correct = test.scores.correct.astype(np.float64) - other.correct
         compared[name] = Baseline(
             **means,
-            bits_per_character=bits_per_character(means["loss"], test.tokens_per_character),
+            bits_per_character=density and means["loss"] * density / math.log(2),
             loss_difference=mean_of(clusters, test.scores.loss - other.loss).difference,
             accuracy_difference=mean_of(clusters, correct).difference,
             weights=weights,
@@ -192,7 +192,8 @@ def read_evaluation_data(
         )
     index, sets = evaluated_sets(test.num_samples, test.num_tokens, scorer.sets, max_tokens)
     wanted = np.unique(index)
-    of_test = Questions.of(_checked(test, root, wanted, scorer), index, sets)
+    samples = joined(list(_checked(test, root, wanted, scorer)))
+    of_test = Questions(samples, np.searchsorted(wanted, index), sets)
     counted = counted_samples(train.num_samples, train.num_tokens)
     chosen = evenly_spread(train.num_samples, len(wanted))
     gathered: list[Samples] = []
@@ -204,12 +205,11 @@ def read_evaluation_data(
             part = samples[samples.index % counted.step == 0]
             yield part.input_ids, part.attention_mask
 
-    return EvaluationData(
-        test=of_test,
-        counts=count_tokens(batches(), scorer.vocabulary, scorer.special_ids, two=True),
-        train=Questions.of(gathered, chosen, np.arange(len(chosen), dtype=np.int32) % scorer.sets),
-        fitted=_text_positions(manifests["validation"], root, scorer.special_ids),
-    )
+    counts = count_tokens(batches(), scorer.vocabulary, scorer.special_ids, two=True)
+    rows = np.arange(len(chosen))
+    of_train = Questions(joined(gathered), rows, (rows % scorer.sets).astype(np.int32))
+    fitted = _text_positions(manifests["validation"], root, scorer.special_ids)
+    return EvaluationData(of_test, of_train, counts, fitted)
 
 
 def tokens_per_character(manifest: Manifest, described: CorpusSplit | None) -> float | None:

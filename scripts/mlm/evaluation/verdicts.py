@@ -26,10 +26,12 @@ FEW_CLUSTERS = 10
 def verdicts_on(figures: EvaluationFigures, num_tokens: int) -> list[Verdict]:
     """The verdicts on `figures`, the unigram's first; the test split has `num_tokens`."""
     test, train = figures.test, figures.train
-    verdicts = [against_baseline(name, figures.baselines[name]) for name in BASELINES]
-    verdicts.append(between_train_and_test(test.loss, train.loss, figures.gap_to_train))
-    verdicts.append(on_few_clusters(figures.cluster_by, test.num_clusters))
-    verdicts.append(on_calibration(figures.calibration))
+    verdicts = [
+        *(against_baseline(name, figures.baselines[name]) for name in BASELINES),
+        between_train_and_test(test.loss, train.loss, figures.gap_to_train),
+        on_few_clusters(figures.cluster_by, test.num_clusters),
+        on_calibration(figures.calibration),
+    ]
     if num_tokens > figures.settings["max_tokens"]:
         words = f"{test.num_predictions:,} of the test split's {num_tokens:,} tokens"
         verdicts.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
@@ -41,9 +43,9 @@ def verdicts_on(figures: EvaluationFigures, num_tokens: int) -> list[Verdict]:
 
 def against_baseline(name: str, baseline: Baseline) -> Verdict:
     """Whether the model is ahead of the baseline in loss and in accuracy, beyond chance."""
-    accuracy = baseline.accuracy_difference
-    ends = accuracy.interval and tuple(100 * end for end in accuracy.interval)
-    points = Difference(100 * accuracy.value, ends)
+    difference = baseline.accuracy_difference
+    ends = difference.interval and (100 * difference.interval[0], 100 * difference.interval[1])
+    points = Difference(100 * difference.value, ends)
     loss = _standing("loss", baseline.loss_difference, "nats", 3)
     accuracy = _standing("accuracy", points, "points", 1)
     return Verdict(baseline.tone, f"Against the {name}: {loss}, {accuracy}.")
@@ -112,8 +114,8 @@ def on_calibration(calibration: Calibration) -> Verdict | None:
     error = calibration.expected_calibration_error
     if error is None or error <= _MISCALIBRATED:
         return None
-    bins = [b for b in calibration.bins if b.num_predictions]
-    surplus = sum(b.num_predictions * (b.confidence - b.accuracy) for b in bins)
+    bins = calibration.bins
+    surplus = sum(b.num_predictions * ((b.confidence or 0) - (b.accuracy or 0)) for b in bins)
     word = "Overconfident" if surplus > 0 else "Underconfident"
     text = f"{word}: how often it is right differs from what it says by {100 * error:.1f} points"
     return Verdict("even", f"{text} on average (expected calibration error).")
