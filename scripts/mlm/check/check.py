@@ -36,8 +36,9 @@ from mlm.training.state_files import bytes_below
 _LEFT_OVER = 100_000_000
 #: Seconds of processes to start, import and open a model; of Snakemake itself with the report.
 _START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8
-#: Seconds for each byte of train that the baselines of an evaluation count and look up.
-_COUNTED = 3.2e-7
+#: Seconds for each byte of train whose tokens the baselines of an evaluation count; for each token
+#: that they predict and each id; tokens that they are fitted on, and ids if these are not known.
+_COUNTED, _BASELINES, _FITTED, _IDS = 1.2e-7, 1.3e-8, 20_000, 30_000
 #: Bytes of a report with its figures, and of the small files of a run.
 _REPORT, _FILES_OF_RUN = 570_000, 330_000
 
@@ -233,9 +234,11 @@ def stages_of_run(
     seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
     # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
     tested = sizes["test"].samples
-    hidden = min(tested, evaluation.max_tokens // length) / evaluation.mlm_probability
+    predicted = min(tested * length, evaluation.max_tokens)
+    hidden = predicted / length / evaluation.mlm_probability
     scored = hidden + 2 * min(tested, hidden)
     evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
+    evaluated += _BASELINES * (predicted + _FITTED) * (vocabulary or _IDS)
     return [
         Stage(names[0], seconds, disk, trained_mb),
         Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
