@@ -99,14 +99,14 @@ def curves(loss: float = 4.9) -> list[dict]:
     return rows
 
 
-def evaluation(run: str, loss: float = 4.9, **other) -> EvaluationFigures:
+def evaluation(run: str, loss: float = 4.9, right: float = 0.2, **other) -> EvaluationFigures:
     content = same("evaluation")
     measured, group = content.pop("metrics"), content.pop("group")
 
     def around(value: float) -> list[float]:
         return [value - 0.05, value + 0.05]
 
-    def means(value: float, accuracy: float = 0.2) -> dict:
+    def means(value: float, accuracy: float = right) -> dict:
         return {"loss": value, "perplexity": math.exp(value), "accuracy": accuracy}
 
     def bits(value: float) -> dict:
@@ -118,7 +118,8 @@ def evaluation(run: str, loss: float = 4.9, **other) -> EvaluationFigures:
         return measured | means(value) | bits(value) | intervals
 
     def baseline(value: float, accuracy: float) -> dict:
-        points = {"value": 0.2 - accuracy, "interval": [0.19 - accuracy, 0.21 - accuracy]}
+        points = {"value": right - accuracy}
+        points["interval"] = [right - accuracy - 0.01, right - accuracy + 0.01]
         by_loss = {"value": loss - value, "interval": around(loss - value)}
         differences = {"loss_difference": by_loss, "accuracy_difference": points}
         return means(value, accuracy) | bits(value) | differences

@@ -15,12 +15,12 @@ from mlm.report.report_inputs import CURVE_COLUMNS
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Of a good model, on whose report there is nothing to remedy."""
-    return results_in(tmp_path_factory.mktemp("good"), losses={"base": 3.38})
+    return with_evaluation(results_in(tmp_path_factory.mktemp("good")))
 
 
-def with_evaluation(results, loss=3.38, **changes):
+def with_evaluation(results, loss=3.38, right=0.37, **changes):
     (run,) = results.runs
-    evaluation = replace(made.evaluation("base", loss), **changes)
+    evaluation = replace(made.evaluation("base", loss, right), **changes)
     return replace(results, runs=[replace(run, evaluation=evaluation)])
 
 
@@ -39,9 +39,18 @@ def with_shared_words(results, shared):
 
 
 def test_a_good_model_is_called_so_and_needs_nothing(results):
-    found = answer(with_evaluation(results))
-    assert found.tone == "better" and str(found).startswith("Better than counting neighbours (3.38")
+    found = answer(results)
+    assert found.tone == "better"
+    assert found.verdict.startswith(
+        "Better than counting neighbours (3.38 against 4.00 nats), 37 %"
+    )
     assert len(found.next_steps) == 1 and "finetune" in found.next_steps[0]
+
+
+def test_a_lower_loss_with_fewer_right_guesses_is_no_plain_victory(results):
+    found = answer(with_evaluation(results, right=0.2))
+    assert found.tone == "even" and "but only 20 % of" in found.verdict
+    assert found.verdict.endswith("(counting: 29 %).")
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,7 @@ _STANDING = {"better": "better than", "even": "not shown to be better than", "wo
 
 @dataclass(frozen=True)
 class Answer:
-    """How the best run's model stands to the best baseline, and what to do next, the most urgent
-    first."""
+    """How the best run stands to the best baseline, and what to do next, the most urgent first."""
 
     tone: Tone
     verdict: str
@@ -46,13 +45,15 @@ def answer(results: Results) -> Answer:
     name, baseline = min(baselines.items(), key=lambda entry: entry[1].loss)
     counting = "counting words" if name == "unigram" else "counting neighbours"
     tone = baseline.loss_difference.tone()
+    fewer_right = baseline.accuracy_difference.tone(higher_is_better=True) == "worse"
+    mixed = fewer_right and tone == "better"
     standing = f"The best of {runs} runs, {best.name}, is {_STANDING[tone]}"
     verdict = (
         f"{standing if runs > 1 else _STANDING[tone].capitalize()} {counting} "
-        f"({model.loss:.2f} against {baseline.loss:.2f} nats), "
+        f"({model.loss:.2f} against {baseline.loss:.2f} nats), {'but only ' if mixed else ''}"
         f"{100 * model.accuracy:.0f} % of hidden word pieces right"
     )
-    if baseline.accuracy_difference.tone(higher_is_better=True) == "worse":
+    if fewer_right:
         verdict += f" (counting: {100 * baseline.accuracy:.0f} %)"
     overlap = results.corpus["test"].overlap_with_train
     seen = (overlap and overlap.share) or 0
@@ -68,7 +69,7 @@ def answer(results: Results) -> Answer:
             f"The test text has {plural(model.num_clusters, 'group')} "
             f"({best.evaluation.cluster_by}), too few to be sure: hold out more (corpus.held_out)."
         )
-    return Answer(tone, f"{verdict}.", steps or [_GO_ON])
+    return Answer("even" if mixed else tone, f"{verdict}.", steps or [_GO_ON])
 
 
 def _of_training(run: RunResults, far: bool, ahead: bool) -> Iterator[str]:

@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -41,7 +42,7 @@ _LINES = "stroke-linejoin: round; stroke-linecap: butt"
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
 #: Marks at the edge of the axes are whole.
-_MARKED = {"marker": "o", "markersize": 4.5, "linewidth": 1.6, "clip_on": False}
+_MARKED: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.6, "clip_on": False}
 #: In inches, and of a legend.
 _SIZE, _COLUMNS = (5.0, 3.3), 2
 
@@ -53,7 +54,7 @@ def series_colour(index: int) -> str:
     return f"#0500{index % len(SERIES):02x}"
 
 
-def series_look(index: int) -> dict:
+def series_look(index: int) -> dict[str, Any]:
     """Colour and line style of the `index`-th run: dashes once the colours begin again."""
     dashes = DASHES[(index // len(SERIES)) % len(DASHES)]
     return {"color": series_colour(index), "linestyle": dashes}
@@ -99,13 +100,10 @@ def _svg(name: str, draw: Callable[..., str], *data) -> str:
         plt.close(figure)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     # A style sheet inside an SVG would hold for the whole page.
-    svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
-    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    beside = r"\s*<metadata>.*?</metadata>|\s*<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->\s*"
+    svg = re.sub(beside, "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
     for stand_in, (variable, colour) in (ROLES | _STAND_INS).items():
         svg = svg.replace(stand_in, f"var({variable}, {colour})")
@@ -148,10 +146,11 @@ def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
     for i, run in enumerate(runs):
         steps, values = run.curve(f"validation_{metric}")
         if values:
+            look = series_look(i) | _MARKED
             # Of two points a line would tell no course.
-            look = _MARKED | {"linewidth": 1.6 if len(values) > 2 else 0}
+            look["linewidth"] = 1.6 if len(values) > 2 else 0
             label = "validation" if len(runs) == 1 else short_label(run.name)
-            axes.plot(steps, values, **series_look(i), **look, label=label)
+            axes.plot(steps, values, **look, label=label)
             words.append(
                 f"{run.name}: {_in_words(values[0], metric)} at step {steps[0]:.0f} to "
                 f"{_in_words(values[-1], metric)} at step {steps[-1]:.0f}"
@@ -189,7 +188,7 @@ def _bars_of(runs: Runs, best: RunResults, metric: str) -> list[Bar]:
 
 
 def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
-    axes.figure.set_figheight(0.8 + 0.36 * len(bars))
+    plt.gcf().set_figheight(0.8 + 0.36 * len(bars))
     largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
     for y, (_, value, interval, colour) in enumerate(bars):
         axes.barh(y, value, height=0.62, color=colour)
@@ -220,30 +219,27 @@ def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
 
 def _frequency_bands(axes: Axes, run: RunResults, look: dict) -> str:
     bands = run.evaluation.frequency_bands
-    known = [(i, band) for i, band in enumerate(bands) if band.accuracy is not None]
-    axes.plot([i for i, _ in known], [band.accuracy for _, band in known], **look)
+    known = {i: band.accuracy for i, band in enumerate(bands) if band.accuracy is not None}
+    axes.plot([*known], [*known.values()], **look)
     axes.set_xticks(range(len(bands)), [band.label for band in bands])
     axes.tick_params(axis="x", labelcolor=INK)
     axes.margins(x=0.08)
     axes.yaxis.set_major_formatter(_percent())
     axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
     axes.set_ylim(bottom=0)
-    words = ", ".join(f"{band.label} {_in_words(band.accuracy, 'accuracy')}" for _, band in known)
+    words = ", ".join(f"{bands[i].label} {_in_words(x, 'accuracy')}" for i, x in known.items())
     return f"Line plot of the accuracy by frequency of the token. {run.name}: {words}."
 
 
 def _calibration(axes: Axes, run: RunResults, look: dict) -> str:
     calibration = run.evaluation.calibration
-    bins = [one for one in calibration.bins if one.num_predictions]
+    bins = [(b.confidence, b.accuracy) for b in calibration.bins]
+    points = [(x, y) for x, y in bins if x is not None and y is not None]
     error = calibration.expected_calibration_error
     words = "not measured" if error is None else f"{error:.3f}"
     _diagonal(axes, 0, 1, "confidence = accuracy")
-    axes.plot(
-        [one.confidence for one in bins],
-        [one.accuracy for one in bins],
-        **look,
-        label=f"{short_label(run.name)}, error {words}",
-    )
+    label = f"{short_label(run.name)}, error {words}"
+    axes.plot([x for x, _ in points], [y for _, y in points], **look, label=label)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(_percent())
@@ -255,8 +251,7 @@ def _calibration(axes: Axes, run: RunResults, look: dict) -> str:
 
 
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
-    ends = [low, high]
-    axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
+    axes.plot([low, high], [low, high], color=GRID, lw=1.5, linestyle=(0, (4, 3)), label=label)
 
 
 def _finetuning_predictions(axes: Axes, tuned: Sequence[Finetuning]) -> str:
@@ -285,21 +280,20 @@ def _scatter(axes: Axes, metrics: Finetuning) -> str:
 
 
 def _confusion(axes: Axes, metrics: Finetuning) -> str:
-    classes = [plain(name) for name in metrics.shown.classes]
+    classes = [plain(name) for name in metrics.shown.classes or ()]
     counts = np.array(metrics.shown.counts, float)
     sums = counts.sum(axis=1, keepdims=True)
     # A class without passages has no bar.
     shares = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
     bottom = np.zeros(len(classes))
     for i, name in enumerate(classes):
-        look = {"color": series_colour(i), "label": name}
-        axes.bar(range(len(classes)), shares[:, i], bottom=bottom, **look)
-        bottom += shares[:, i]
+        heights = shares[:, i]
+        axes.bar(range(len(classes)), heights, bottom=bottom, color=series_colour(i), label=name)
+        bottom += heights
     axes.set_xticks(range(len(classes)), classes)
     axes.set(xlabel="true class", ylabel="share predicted as")
-    right = [
-        f"{100 * shares[i, i]:.0f} % right" if sums[i] else "none held out"
-        for i in range(len(sums))
-    ]
-    words = "; ".join(map(" ".join, zip(classes, right, strict=True)))
+    words = "; ".join(
+        f"{name} " + (f"{100 * shares[i, i]:.0f} % right" if sums[i] else "none held out")
+        for i, name in enumerate(classes)
+    )
     return f"Stacked bars of the predicted classes by the true class: {words}."

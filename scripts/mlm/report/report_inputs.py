@@ -32,8 +32,7 @@ OF_OTHER_RUNS = OF_RUNS[:2]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedRun:
-    """What is read of every run, also of another directory; `digests` has the sha256 of the
-    files."""
+    """What is read of every run, also of another directory; `digests`: the sha256 of the files."""
 
     name: str
     digests: dict[str, str]
@@ -112,11 +111,9 @@ class Results:
 
         Of each split's shards the first `most` (None: all).
         """
-        rows: dict[str, str] = {}
-        for split, manifest in self.manifests.items():
-            files = self.corpus[split].files[:most]
-            rows |= {f"results/corpus/{file.name}": file.sha256 for file in files}
-            rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
+        files = [file for split in self.corpus.values() for file in split.files[:most]]
+        rows = {f"results/corpus/{file.name}": file.sha256 for file in files}
+        rows["results/tokenizer/tokenizer.json"] = self.manifests["train"].tokenizer_sha256
         rows |= self.digests
         for manifest in self.manifests.values():
             rows |= {shard.path: shard.sha256 for shard in manifest.shards[:most]}

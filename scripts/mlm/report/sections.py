@@ -29,8 +29,7 @@ SECTIONS = {
 
 
 def ranked(results: Results) -> list[tuple[int, EvaluatedRun, Standing]]:
-    """The number of each run, the run and its Standing: the lowest validation loss first, those of
-    other directories last, as they are named."""
+    """Number, run and Standing: the lowest validation loss first, other directories last."""
     here, standing = len(results.runs), standings(results)
     rows = list(zip(range(len(standing)), [*results.runs, *results.also], standing, strict=True))
     by_loss = sorted(rows[:here], key=lambda row: row[1].training.final.validation_loss)

@@ -15,9 +15,7 @@ def count(number: float | None) -> str:
 
 def decimal(number: float | None, digits: int = 2) -> str:
     """A number with `digits` decimals and a comma between thousands."""
-    if number is None:
-        return NONE
-    return f"{number:z,.{digits}f}".replace("-", "−")
+    return NONE if number is None else f"{number:z,.{digits}f}".replace("-", "−")
 
 
 def percent(share: float | None, digits: int = 1) -> str:
