@@ -96,13 +96,14 @@ def table(head: str, rows: Iterable[Iterable[str]]) -> str:
 
 def baselines() -> str:
     run = stored("default")
-    hidden = run["test"]["hidden"]
-    loss = with_interval(hidden["loss"], hidden["loss_interval"])
-    rows = [("the default", loss, "", f"{100 * hidden['accuracy']:.1f} %")]
+    test = run["test"]
+    loss = with_interval(test["loss"], test["loss_interval"])
+    rows = [("the default", loss, "", f"{100 * test['accuracy']:.1f} %")]
     for key, name in BASELINES.items():
         baseline = run["baselines"][key]
-        loss, accuracy = nats(baseline["hidden"]["loss"]), baseline["hidden"]["accuracy"]
-        change = with_interval(baseline["difference"], baseline["difference_interval"])
+        loss, accuracy = nats(baseline["loss"]), baseline["accuracy"]
+        change = baseline["loss_difference"]
+        change = with_interval(change["value"], change["interval"])
         rows.append((name, loss, change, f"{100 * accuracy:.1f} %"))
     return table("seed 0 | test loss (nats) | the default minus this | accuracy", rows)
 
@@ -111,23 +112,13 @@ def runs() -> str:
     rows = []
     for file, name, seed in RUNS:
         run = stored(file)
-        test, gap, trigram = run["test"], run["gap"], run["baselines"]["trigram"]
-        loss = with_interval(test["hidden"]["loss"], test["hidden"]["loss_interval"])
-        against = (with_interval(d["difference"], d["difference_interval"]) for d in (trigram, gap))
-        rows.append((name, str(seed), loss, nats(test["loss"]), *against))
+        test, trigram = run["test"], run["baselines"]["trigram"]["loss_difference"]
+        loss = with_interval(test["loss"], test["loss_interval"])
+        both = trigram, run["gap_to_train"]
+        against = (with_interval(one["value"], one["interval"]) for one in both)
+        rows.append((name, str(seed), loss, nats(run["as_in_papers"]["loss"]), *against))
     head = "run | seed | test loss | over all predictions | minus the trigram's | minus train's"
     return table(head, rows)
-
-
-def draws() -> str:
-    drawn = stored("draws")
-    rows = []
-    for key, name in {"hidden": "where the answer is hidden", "loss": "all predictions"}.items():
-        losses = [row[key] for row in drawn]
-        spread = min(losses), max(losses), statistics.mean(losses), statistics.stdev(losses)
-        rows.append((name, *map(nats, spread)))
-    head = f"test loss over {len(drawn)} values of `evaluation.seed` | lowest | highest | mean"
-    return table(f"{head} | standard deviation", rows)
 
 
 def same_time() -> str:
@@ -235,7 +226,6 @@ TABLES = {
     runs: ("docs/learning.md",),
     parts: ("docs/learning.md",),
     search: ("docs/learning.md",),
-    draws: ("docs/evaluation.md",),
     same_time: ("docs/comparison.md",),
     starts: ("docs/loss-stuck.md",),
     plateau: ("docs/loss-stuck.md",),

@@ -37,8 +37,8 @@ RECORDS = BASE / "docs" / "learning"
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 RUNS = RECORDS / "runs.csv"
 #: What `collect` copies of evaluation.json.
-EVALUATION = ("run", "settings", "digests", "group_by", "test", "train", "gap", "baselines")
-EVALUATION += ("group_sums", "verdicts")
+EVALUATION = ("run", "settings", "digests", "group_by", "cluster_by", "test", "train", "baselines")
+EVALUATION += ("gap_to_train", "as_in_papers", "cluster_sums", "verdicts")
 #: Settings that every row of RUNS names.
 RECIPE = (
     "accelerator.precision",
@@ -186,7 +186,7 @@ def draw(options) -> None:
             look |= {"marker": "os^D"[number % 4] if len(points) < 30 else None, "ms": 3}
             axes.plot(*zip(*points, strict=True), label=None if index else label or name, **look)
     unigram = json.loads((RECORDS / "default.json").read_text())["baselines"]["unigram"]
-    loss = unigram["hidden"]["loss"]
+    loss = unigram["loss"]
     axes.axhline(loss, color="grey", lw=0.8, ls=":")
     words = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": "small"}
     axes.annotate(" unigram, test", (1, loss), color="dimgrey", **words)
