@@ -1,6 +1,6 @@
 """Documents on disk in order, in batches that bound memory, and those of them that passes keep."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Spool:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
         self._texts: list[bytes] = []
-        self._groups: list[str | None] = []
+        self._groups: list[bytes] = []
         self._size = 0
 
     def add(self, document: bytes, group: str | None) -> None:
@@ -40,13 +40,19 @@ class Spool:
         if self._size + len(document) > BATCH_BYTES or len(self._texts) == BATCH_DOCUMENTS:
             self._flush()
         self._texts.append(document)
-        self._groups.append(group)
+        if group is not None:
+            self._groups.append(group.encode("utf-8"))
         self._size += len(document)
 
     def _flush(self) -> None:
         if texts := self._texts:
-            columns = [pa.array(texts, pa.string()), pa.array(self._groups, pa.string())]
-            self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
+            # Either all documents of a spool have a group, or none has.
+            groups = (
+                _string_array(self._groups) if self._groups else pa.nulls(len(texts), pa.string())
+            )
+            self._writer.write_batch(
+                pa.record_batch([_string_array(texts), groups], schema=_SPOOLED)
+            )
             write_digests(self._digests, self._split, sum(self.rows), texts)
             self.rows.append(len(texts))
         self._texts, self._groups, self._size = [], [], 0
@@ -154,6 +160,13 @@ class SpooledCorpus:
                 indices = indices[segment.choice.mask()] if segment.choice else indices
                 yield from self.read(segment.part, split, indices[first:last])
             start += segment.documents
+
+
+def _string_array(texts: Sequence[bytes]) -> pa.Array:
+    """Return an array of the strings with these UTF-8 bytes."""
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def numpy_array(values: np.ndarray) -> pa.Array:
