@@ -17,7 +17,7 @@ def train(request: dict[str, Any], results: dict[str, str] | None):
 
     config = RunConfiguration.model_validate(request["config"])
     prepared = prepare(config, RunFiles(**request["files"]))
-    pretrain(prepared, results and ResultFiles(**results))
+    pretrain(prepared, ResultFiles(**results) if results else None)
 
 
 def train_alone_or_together(request: dict[str, Any], srun: str | None = None):

@@ -9,12 +9,11 @@ from job_adapter import Done, limit_tokenizer_threads, run_as_job
 @run_as_job("tokenizer")
 def build_tokenizer(job: Any):
     limit_tokenizer_threads(job.threads)
-    from mlm.config.fields import SPLITS
     from mlm.config.tokenizer import Tokenizer
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
-    corpora = dict(zip(SPLITS, map(SplitDocuments.described, job.input.records), strict=True))
+    corpora = {Path(path).stem: SplitDocuments.described(path) for path in job.input.records}
     section = Tokenizer.model_validate(job.params.tokenizer)
     files = Path(job.output.tokenizer), Path(job.output.stats)
     statistics = make_tokenizer(corpora, section, job.params.families, *files)

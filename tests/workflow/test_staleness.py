@@ -136,8 +136,8 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         ("report/style.css", "1970", {"report"}),
         ("scripts/jobs/evaluate.py", "new", downstream("evaluate")),
         ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
-        ("scripts/mlm/training/learning_rate.py", "new", downstream("pretrain")),
-        ("scripts/mlm/evaluation/hidden_sets.py", "new", downstream("evaluate")),
+        ("scripts/mlm/training/optimizers.py", "new", downstream("pretrain")),
+        ("scripts/mlm/evaluation/metrics.py", "new", downstream("evaluate")),
         ("scripts/mlm/report/page.py", "new", {"report"}),
     ],
 )

@@ -36,16 +36,11 @@ def _plain(node: Any) -> Any:
         fields["body"] = node.body[1:]
     if isinstance(node, ast.JoinedStr):
         # Some divide the text of an f-string at `{{`, or add an empty one.
-        fields["values"] = [
-            part
-            for is_text, parts in groupby(node.values, lambda v: isinstance(v, ast.Constant))
-            for part in (
-                ["".join(text.value for text in parts if isinstance(text, ast.Constant))]
-                if is_text
-                else parts
-            )
-            if part
-        ]
+        fields["values"] = []
+        for is_text, parts in groupby(node.values, lambda v: isinstance(v, ast.Constant)):
+            if is_text:
+                parts = filter(None, ["".join(str(ast.literal_eval(part)) for part in parts)])
+            fields["values"] += parts
     return [type(node).__name__, {name: _plain(value) for name, value in fields.items()}]
 
 
