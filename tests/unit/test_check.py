@@ -165,7 +165,7 @@ def of_run(run, timed):
 
 @pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 14)])
 def test_models_and_kept_states_are_counted(keep, states):
-    settings = resolve({"pretraining": {"checkpoint": {"every": 100, **keep}}})
+    settings = resolve({"pretraining": {"steps": 3400, "checkpoint": {"every": 100, **keep}}})
     trained, _ = of_run(run_in(settings), steps(parameters=100))
     assert trained.disk == 400 * (2 + 3 * states)
 
