@@ -32,6 +32,7 @@ rule evaluate:
         evaluation=lambda w: EVALUATIONS[w.run].as_param("prompts"),
         files=lambda w: identities(EVALUATIONS[w.run].minimal_pair_files),
         attend=lambda w: TRAININGS[w.run].pretraining.attend,
+        row_samples=lambda w: TRAININGS[w.run].last_row_samples,
         accelerator=settings.accelerator.for_evaluation.as_param(),
         code=code_of("evaluate", "evaluate"),
     script:

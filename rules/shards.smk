@@ -62,7 +62,7 @@ rule masked_samples:
         "../envs/environment.yaml"
     params:
         pretraining=lambda w: (
-            TRAININGS[w.run].pretraining.only("masking", "shuffle_window").as_param()
+            TRAININGS[w.run].pretraining.only("masking", "phases", "shuffle_window").as_param()
         ),
         seed=lambda w: TRAININGS[w.run].training_seed,
         sequence_length=settings.shards.sequence_length,

@@ -32,6 +32,7 @@ def score_model(job: Any):
         pairs=read_pair_files(job.input.pairs),
         attend=job.params.attend,
         root=root,
+        row_samples=job.params.row_samples,
     )
     figures.write(job.output[0])
     scores = f"test loss {figures.test.loss:.3f}, accuracy {figures.test.accuracy:.1%}"

@@ -41,16 +41,20 @@ def decode_masked_samples(job: Any):
     from mlm.samples.manifests import Manifest, check_sequence_length, project_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import preview_samples
-    from mlm.samples.shuffling import SampleOrder
+    from mlm.samples.split_samples import ShardFiles
+    from mlm.samples.stored_batches import BatchOrder
     from mlm.tokenizer.encoding import Encoder
 
     length, section = job.params.sequence_length, Recipe.model_validate(job.params.pretraining)
     tokenizer = job.input.tokenizer
     manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
-    plan = masking_plan(section.masking, Encoder.load(tokenizer), tokenizer, length)
-    shards = tuple(shard.num_samples for shard in manifest.shards)
-    order = SampleOrder(shards, job.params.seed, section.shuffle_window)
+    phase = section.in_phases(length)[0]
+    manifest = manifest.in_rows(phase.sequence_length // length)
+    masking = section.masking.model_copy(update={"mlm_probability": phase.mlm_probability})
+    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, phase.sequence_length)
+    shards = ShardFiles.of(manifest)
+    order = BatchOrder(job.params.seed, 1, section.shuffle_window, 0, 1).of_samples(shards)
     decoder = transformers.PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
     root = project_root(job.input.train)
     samples = preview_samples(manifest, plan, order, decoder, 5, root)

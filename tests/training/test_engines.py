@@ -95,7 +95,7 @@ def test_steps_without_a_prediction_are_no_part_of_the_mean(root, engine):
     assert run_child(root, name, overrides) == 0
     run, _ = small_run(root, overrides, with_model=False)
     counts = []
-    for epochs, index, records in stored_batches(run.train, run.order_from(0)):
+    for epochs, index, records in stored_batches(run.train, run.phases[0].order_from(0)):
         ids, attention = decode_samples(records, LENGTH)
         batch = mask_batch(ids, attention, index, run.plan, run.seed, epochs)
         counts.append(int(batch["weights"].sum()))

@@ -37,7 +37,6 @@ from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
 from mlm.samples.split_samples import Samples, spread_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
@@ -100,25 +99,44 @@ def test_every_document_is_found_where_it_was_packed(unedited):
     assert tokens + 2 * len(texts) == manifest.num_tokens
 
 
-def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(unedited):
-    run, _ = the_run(resolve(CONFIG), replicas=2)
-    shown = {}
-    stream = stored_batches(run.train, run.order_from(0))
-    for step, (epochs, index, records) in enumerate(stream, start=1):
-        ids, attention = decode_samples(records, LENGTH)
-        batch = mask_batch(ids, attention, index, run.plan, run.seed, epochs)
-        for row, sample in enumerate(index.tolist()):
-            places = batch["positions"][row][batch["weights"][row] > 0]
-            shown[sample, step] = dict(zip(places, batch["input_ids"][row][places], strict=True))
+#: Halves of a training: of samples as they are, and of rows of three with fewer masks.
+IN_PHASES = [
+    {"share": 0.5},
+    {"share": 0.5, "sequence_length": 3 * LENGTH, "per_replica_batch_size": 2},
+]
+
+
+@pytest.mark.parametrize("phases", [None, IN_PHASES], ids=["samples", "phases"])
+def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(unedited, phases):
+    pretraining = CONFIG["pretraining"] | {"phases": phases}
+    run, _ = the_run(resolve(CONFIG | {"pretraining": pretraining}), replicas=2)
+    shown, samples = {}, np.arange(len(train_samples()))
+    for phase in run.phases:
+        rows, places = phase.train.rows_with(samples)
+        stream = stored_batches(phase.train, phase.order_from(0))
+        for step, (epochs, index, records) in enumerate(stream, start=phase.first + 1):
+            ids, attention = phase.train.decoded(index, records)
+            batch = mask_batch(ids, attention, index, phase.plan, phase.seed, epochs)
+            for row, number in enumerate(index.tolist()):
+                chosen = batch["positions"][row][batch["weights"][row] > 0]
+                seen = dict(zip(chosen, batch["input_ids"][row][chosen], strict=True))
+                for sample in np.flatnonzero(rows == number).tolist():
+                    begin = places[sample] * LENGTH
+                    within = {p - begin: i for p, i in seen.items() if 0 <= p - begin < LENGTH}
+                    shown[sample, step] = within
     assert step == run.steps and sum(map(len, shown.values())) > 1000
-    uses = uses_of(run, train_samples())
+    uses = uses_of(run, samples.tolist())
     assert shown == {(i, step): t for i, of in enumerate(uses) for step, _, t in of}
+    for first, one in zip((0, 7), (run.first_update([0]), run.first_update([7])), strict=True):
+        assert one == min(step for sample, step in shown if sample == first)
 
 
 def first_steps(run, ids: np.ndarray) -> list[int]:
     """The first step that uses each document of train, by the batches of the training."""
     first = {}
-    for step, (_, index, _) in enumerate(stored_batches(run.train, run.order_from(0)), start=1):
+    for step, (_, index, _) in enumerate(
+        stored_batches(run.train, run.phases[0].order_from(0)), start=1
+    ):
         first = dict.fromkeys(index.tolist(), step) | first
     begins, ends = (np.flatnonzero(ids.reshape(-1) == special) // LENGTH for special in (0, 2))
     return [

@@ -132,7 +132,7 @@ def test_the_texts_that_a_fine_tuning_would_cut_are_told_with_the_key_to_change(
 def test_a_fine_tuning_takes_all_folds_seeds_and_epochs(monkeypatch):
     monkeypatch.setattr(checking, "usable_cores", lambda: 2)
     run, section = run_in(resolve({})), Finetune(folds=2, seeds=3, epochs=5)
-    timed = steps(step=1.0, parameters=100)
+    timed = steps(rows=(1.0,), parameters=100)
     stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), VOCABULARY, timed)
     # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.
     assert stage.seconds == pytest.approx(2 * 30 * 300 * (1 + 1 / 3) / 2 + 30)
@@ -173,16 +173,27 @@ def test_models_and_kept_states_are_counted(keep, states):
 def test_a_step_s_time_is_that_of_all_steps_and_grows_with_the_model():
     settings = resolve({"runs": {"base": {}, "wide": {"model": {"config": {"hidden_size": 256}}}}})
     batch = run_in(settings).pretraining.per_replica_batch_size
-    timed = steps(step=1.0 / batch)
+    timed = steps(rows=(1.0 / batch,))
     trained = {name: of_run(run_in(settings, name), timed)[0].seconds for name in ("base", "wide")}
     assert 1400 < trained["base"] < 1500 and 2 < trained["wide"] / trained["base"] < 4
+
+
+def test_each_phase_takes_the_time_of_its_rows():
+    phases = [{"share": 0.5}, {"share": 0.5, "sequence_length": 256}]
+    run = run_in(resolve({"pretraining": {"phases": phases, "steps": 1000}}))
+    batch = run.pretraining.per_replica_batch_size
+    seconds = [
+        of_run(run, steps(rows=(1 / batch, long)))[0].seconds for long in (4 / batch, 12 / batch)
+    ]
+    # 500 steps of a quarter of the rows, and a third of that for validation.
+    assert 1000 < seconds[0] < 1400 and 1000 < seconds[1] - seconds[0] < 1200
 
 
 def test_a_tpu_that_is_not_here_is_left_to_the_preflight(monkeypatch):
     def absent(*_):
         raise MlmError("no TPU here")
 
-    train = SimpleNamespace(num_samples=100)
+    train = SimpleNamespace(in_rows=lambda row_samples: SimpleNamespace(num_samples=100))
     monkeypatch.setattr(checking, "read_manifests", lambda *_: {"train": train})
     monkeypatch.setattr(checking, "open_devices", absent)
     run, warnings = run_in(resolve({"accelerator": {"kind": "tpu"}})), []

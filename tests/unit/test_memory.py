@@ -55,6 +55,15 @@ def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     assert evaluated({"model": {"config": BASE | {"hidden_size": 1536}}}) > 4000
 
 
+def test_memory_is_that_of_the_largest_phase():
+    def training(phases: list | None) -> dict:
+        return {"model": {"config": BASE}, "pretraining": {"phases": phases}}
+
+    short, long = {"share": 0.5}, {"share": 0.5, "sequence_length": 1024}
+    larger = long | {"per_replica_batch_size": 64}
+    assert asked(training(None)) < asked(training([short, long])) < asked(training([larger, short]))
+
+
 def test_a_batch_is_divided_equally_among_threads_and_not_into_little():
     cases = [(64, 1, 1), (64, 3, 2), (64, 8, 4), (48, 8, 3), (50, 8, 2), (16, 2, 1), (1, 4, 1)]
     for batch, threads, lanes in cases:

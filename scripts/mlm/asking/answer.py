@@ -144,11 +144,11 @@ def _located(stretches: Sequence[Stretch], split: str, past: PastRun) -> dict[St
     if split != "train":
         only = (tuple(part for part, _ in passage) for passage in parts)
         return {one: (passage,) for one, passage in zip(stretches, only, strict=True)}
-    order, located = run.order_from(0), {}
+    located: dict[Stretch, tuple] = {}
     used = with_uses([part for passage in parts for part in passage], run, encoder, reached)
     for one, passage in zip(stretches, parts, strict=True):
         samples = documents[one.document].samples.index.tolist()
-        first = 0 if _counted(past) else order.first_update(run.train, samples)
+        first = 0 if _counted(past) else run.first_update(samples)
         state = past.last_state_before(first) if first else None
         located[one] = tuple(next(used) for _ in passage), first, state
     return located

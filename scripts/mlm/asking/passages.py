@@ -14,7 +14,7 @@ from mlm.corpus.artefacts import document_range
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, Shard, check_shards
 from mlm.samples.masking import mask_batch
-from mlm.samples.split_samples import Samples, joined, read_samples
+from mlm.samples.split_samples import Samples, joined, read_samples, samples_in_order
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run import Run
 
@@ -134,23 +134,31 @@ def packed_documents(
     return documents
 
 
-def uses_of(run: Run, samples: Samples) -> list[list[tuple[int, int, Targets]]]:
-    """For each of `samples` of the train split, step (from 1), epoch (from 0) and targets of each
-    update of `run` that uses it, in order."""
-    batches = run.order_from(0)
-    order, end = batches.of_samples(run.train), batches.steps * batches.global_batch_size
-    uses: list[list[tuple[int, int, Targets]]] = [[] for _ in samples.index]
-    for epoch in range(-(-end // order.num_samples)):
-        places = order.places(samples.index, epoch)
-        used = np.flatnonzero(places < end)
-        if not len(used):
-            continue
-        stored, epochs = samples[used], np.full(len(used), epoch)
-        arrays = stored.input_ids, stored.attention_mask, stored.index
-        targets = _targets(mask_batch(*arrays, run.plan, run.seed, epochs))
-        steps = batches.updates_of(places[used]).tolist()
-        for row, step, of_sample in zip(used, steps, targets, strict=True):
-            uses[row].append((step, epoch, of_sample))
+def uses_of(run: Run, samples: Sequence[int]) -> list[list[tuple[int, int, Targets]]]:
+    """For each of the stored `samples` of the train split, step (from 1), epoch of its phase (from
+    0) and targets of each update of `run` that uses it, in order."""
+    uses: list[list[tuple[int, int, Targets]]] = [[] for _ in samples]
+    for phase in run.phases:
+        train, batches = phase.train, phase.order_from(0)
+        rows, places = train.rows_with(np.asarray(samples, np.int64))
+        length = train.sequence_length // train.row_samples
+        parts = [(i, *train.decoded(i, r)) for i, r in samples_in_order(train, np.unique(rows))]
+        index, ids, mask = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        order = batches.of_samples(train)
+        for epoch in range(-(-batches.end // order.num_samples)):
+            turns = order.places(index, epoch)
+            used = np.flatnonzero(turns < batches.end)
+            if not len(used):
+                continue
+            stored = ids[used], mask[used], index[used]
+            batch = mask_batch(*stored, phase.plan, phase.seed, np.full(len(used), epoch))
+            steps = batches.updates_of(turns[used]).tolist()
+            of_row = dict(zip(index[used], zip(steps, _targets(batch), strict=True), strict=True))
+            for of_sample, row, place in zip(uses, rows, places * length, strict=True):
+                if row in of_row:
+                    step, targets = of_row[row]
+                    within = {p - place: t for p, t in targets.items() if 0 <= p - place < length}
+                    of_sample.append((step, epoch, within))
     return uses
 
 
@@ -161,8 +169,8 @@ def with_uses(
     be made."""
     if not parts:
         return
-    samples = joined([sample for _, sample in parts])
-    for (part, _), uses in zip(parts, uses_of(run, samples), strict=True):
+    uses_by_part = uses_of(run, [part.sample for part, _ in parts])
+    for (part, _), uses in zip(parts, uses_by_part, strict=True):
         described = (
             Use(step, epoch + 1, step <= reached, tuple(_masked(part, targets, run, encoder)))
             for step, epoch, targets in uses

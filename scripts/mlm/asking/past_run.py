@@ -185,7 +185,8 @@ def _records(run: str, states: str) -> Iterator[Record]:
         slots = {"fixed_slots": trained.masking["slots"]}
         masking = trained.masking | slots | {"sequence_length": trained.sequence_length}
         digests = {"tokenizer": trained.digests.tokenizer, "manifests": trained.digests.manifests}
-        values = _values(vars(trained) | {"masking": masking}, **digests)
+        phases = trained.phases and [[*vars(phase).values()] for phase in trained.phases]
+        values = _values(vars(trained) | {"masking": masking, "phases": phases}, **digests)
         yield Record(str(file), True, trained.steps, trained.replicas, values, trained.code)
     records = []
     for marker in Path(states, run).glob("*/step-*/complete.json") if "://" not in states else ():
@@ -205,6 +206,7 @@ def _values_of(run: Run, files: RunFiles, memory: FileMemory) -> dict[str, Any]:
     """The values of a record that `run`, its `files` and the code would have now."""
     settings = run.pretraining.model_dump() | {
         "masking": vars(run.plan),
+        "phases": run.pretraining.phases and [phase.values for phase in run.phases],
         "initialisation": run.model.initialisation.model_dump(),
     }
     manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
@@ -216,7 +218,7 @@ def _values(settings: dict, **data: Any) -> dict[str, Any]:
     """The values that the batches of a run follow from, by the names that messages give them;
     `settings` are in the form of a saved state's."""
     masking, accumulated = settings["masking"], "gradient_accumulation_steps"
-    sizes = ("seed", "steps", "per_replica_batch_size", "shuffle_window")
+    sizes = ("seed", "steps", "phases", "per_replica_batch_size", "shuffle_window")
     shares = ("mlm_probability", "mask_token", "random_token", "whole_word", "fixed_slots")
     return {
         **{f"pretraining.{name}": settings[name] for name in sizes},

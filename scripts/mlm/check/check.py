@@ -53,13 +53,13 @@ _LARGEST_STEP = 2e11
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a training: `begun` once, `step` for a sample of an update. Those of another run
-    follow from the estimated `size` of its model."""
+    """Seconds of a training: `begun` once, and for a row of an update in each of the phases. Those
+    of another run follow from the estimated `size` of its model."""
 
     replicas: int
     size: int
     begun: float = 0.0
-    step: float = 0.0
+    rows: tuple[float, ...] = (0.0,)
     parameters: int = 0
 
 
@@ -117,7 +117,7 @@ def _look_at_runs(
     encoder, vocabulary = Encoder.load(data.files.tokenizer), settings.tokenizer.expected_size
     texts = [one.excerpt for one in examples[:: 1 + len(examples) // _ENCODED]]
     lengths = [len(tokens) for tokens in encoder.encode(texts)]
-    timed: dict[str, Steps | None] = {}
+    timed: dict[tuple, Steps | None] = {}
     forecast.stages = [*data.stages]
     sections = settings.sections_of_runs()
     for name, training in trainings(settings).items():
@@ -127,11 +127,13 @@ def _look_at_runs(
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         if run.model.start_from:
             WarmStart.of(run.model, data.files.tokenizer)
-        config = model_configuration(run.model, encoder, run.sequence_length)
-        # The first run of an engine is timed, and the others by the sizes of their models.
-        if run.engine not in timed:
-            timed[run.engine] = rehearse_steps(run, vocabulary, data.files, forecast.warnings)
-        steps = timed[run.engine]
+        config = model_configuration(run.model, encoder, run.longest_row)
+        # The first run of an engine with such rows is timed, and the others by the sizes of their
+        # models.
+        key = run.engine, *(phase.sequence_length for phase in run.phases)
+        if key not in timed:
+            timed[key] = rehearse_steps(run, vocabulary, data.files, forecast.warnings)
+        steps = timed[key]
         forecast.stages += stages_of_run(run, evaluation, vocabulary, data.sizes, steps)
         if examples:
             longest = Architecture.of(config.to_dict()).longest_row
@@ -185,7 +187,7 @@ def stage_of_finetuning(
     size = parameters(run.model, vocabulary, run.sequence_length) / steps.size
     # All folds but one are learned from; without the gradient, a third, the other is scored.
     passes = _STARTS * section.seeds * section.epochs * (section.folds - 1 + 1 / 3)
-    step = size * steps.step * rows[1] / run.sequence_length
+    step = size * steps.rows[-1] * rows[1] / run.phases[-1].sequence_length
     # Steps are timed with the threads of a pretraining, and folds run side by side.
     trained = passes * rows[0] * step * run.accelerator.cpu_threads
     seconds = (trained + _START_EVALUATE * _STARTS * section.folds) / usable_cores()
@@ -221,23 +223,29 @@ def stages_of_run(
     splits = tokens["train"], tokens["test"]
     evaluated_mb = memory_of_evaluation(run, evaluation, vocabulary, *splits)
     number = own_updates(run, sizes, steps.replicas)
-    size = parameters(run.model, vocabulary, length) / steps.size
+    size = parameters(run.model, vocabulary, run.longest_row) / steps.size
     checkpoint = run.operation.checkpoint
     saves = math.ceil(number / checkpoint.every)
     states = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with its moments.
     disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
-    sample, samples = size * steps.step, section.batch_on(1).samples * number
-    seconds = _START_PRETRAIN + steps.begun + sample * samples
+    begun = run.operation.continue_from.step or 0
+    seconds, first = _START_PRETRAIN + steps.begun, begun
+    ends = section.ends(begun + number)
+    for phase, end, row in zip(run.phases, ends, steps.rows, strict=True):
+        updates = max(0, end - first)
+        seconds += size * row * updates * section.batch_on(1, phase).samples
+        first += updates
     # Without the gradient: a third of an update.
+    sample = size * steps.rows[-1] / run.last_row_samples / 3
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
-    seconds += sample / 3 * validated * math.ceil(number / section.validation.every)
+    seconds += sample * validated * math.ceil(number / section.validation.every)
     # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
     tested = sizes["test"].samples
     predicted = min(tested * length, evaluation.max_tokens)
     hidden = predicted / length / evaluation.mlm_probability
     scored = hidden + 2 * min(tested, hidden)
-    evaluated = _START_EVALUATE + sample / 3 * scored + _COUNTED * sizes["train"].text
+    evaluated = _START_EVALUATE + sample * scored + _COUNTED * sizes["train"].text
     evaluated += _BASELINES * (predicted + _FITTED) * (vocabulary or _IDS)
     return [
         Stage(names[0], seconds, disk, trained_mb),
@@ -340,16 +348,22 @@ def _table(stages: list[Stage]) -> str:
 def rehearse_steps(
     run: RunConfiguration, vocabulary: int | None, files: RunFiles, warnings: list[str]
 ) -> Steps | None:
-    """Make a few updates of `run`, with a batch that is neither too large for moments nor for the
-    sample; None, with a warning, if this machine cannot."""
-    section, length = run.pretraining, run.sequence_length
-    manifests = read_manifests(files, length)
-    estimated = parameters(run.model, vocabulary, length)
-    most = min(int(_LARGEST_STEP / (6 * estimated * length)), manifests["train"].num_samples // 8)
-    size = max(1, min(section.per_replica_batch_size, most))
+    """Make a few updates of each phase of `run`, with batches too large neither for moments
+    nor for the sample; None, with a warning, if this machine cannot."""
+    section, phases = run.pretraining, []
+    manifests = read_manifests(files, run.sequence_length)
+    estimated = parameters(run.model, vocabulary, run.longest_row)
+    for phase in run.phases:
+        row = phase.sequence_length
+        rows = manifests["train"].in_rows(row // run.sequence_length).num_samples
+        most = min(int(_LARGEST_STEP / (6 * estimated * row)), rows // 8)
+        size = max(1, min(phase.per_replica_batch_size, most))
+        phases.append(phase.model_copy(update={"per_replica_batch_size": size}))
+    size = phases[0].per_replica_batch_size
     timed = run.with_values(
         pretraining={
             "per_replica_batch_size": size,
+            "phases": section.phases and phases,
             "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
             # Long enough for whatever the schedule asks.
             **{"steps": 1_000_000, "epochs": None, "tokens": None},
@@ -363,18 +377,24 @@ def rehearse_steps(
             f"them for a TPU or GPU and says whether they fit. {error}"
         )
         return None
-    begin = time.monotonic()
+    begin, rows = time.monotonic(), []
     timed_run = run_of(timed, files, manifests, devices.replicas)
     engine = engine_of(timed_run, devices)
     if run.model.initialisation.embeddings == "cooccurrence":
         start_from_counts(engine, timed_run)
-    engine.advance(1)
-    begun, made = time.monotonic(), 0
-    while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:
+    stepping = 0.0
+    for phase in timed_run.phases:
+        engine.restart_at(phase.first)
         engine.advance(1)
-        made += 1
-    step = (time.monotonic() - begun) / made / size
-    steps = Steps(devices.replicas, estimated, begun - begin, step, engine.parameters)
+        first, made = time.monotonic(), 0
+        while made < _TIMED_STEPS and time.monotonic() - first < _TIMED_SECONDS:
+            engine.advance(1)
+            made += 1
+        seconds = time.monotonic() - first
+        rows.append(seconds / made / (phase.batch_size / devices.replicas))
+        stepping += seconds
+    begun = time.monotonic() - begin - stepping
+    steps = Steps(devices.replicas, estimated, begun, tuple(rows), engine.parameters)
     del engine
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()

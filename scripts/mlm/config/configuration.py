@@ -145,7 +145,9 @@ class Configuration(Section):
         length = self.shards.sequence_length
         yield from run.pretraining.all_contradictions("pretraining")
         yield from run.evaluation.all_contradictions("evaluation")
-        yield from (f"model.{line}" for line in run.model.contradictions_at(length))
+        yield from (f"pretraining.{line}" for line in run.pretraining.unfit_phases(length))
+        lengths = [phase.sequence_length for phase in run.pretraining.in_phases(length)]
+        yield from (f"model.{line}" for line in run.model.contradictions_at(max(lengths)))
         if run.engine == "tensorflow" and self.accelerator.together:
             yield "accelerator.processes: several need pretraining.engine: jax, or leave it out"
         if self.tokenizer.kind != "pretrained":

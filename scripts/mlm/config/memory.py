@@ -69,19 +69,21 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
     a_parameter = _TRAINED_PARAMETER + _MOMENT * section.optimizer.kind.moments
     a_parameter += _GRADIENT * (accelerator.cpu_threads - 1) * on_host
     a_parameter += _GRADIENT * bool(model.start_from)  # the checkpoint's
-    total = replicas * a_parameter * parameters(model, vocabulary, length)
+    total = replicas * a_parameter * parameters(model, vocabulary, run.longest_row)
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
     total += samples * length * _STORED_TOKEN
     if on_host:
         heads = sizes["heads"] or width // 64 + 1
         inner = 6 * (sizes["inner"] or 4 * width) * family.inner_products
-        layers = sizes["layers"] or 48
-        enough = math.ceil(section.masking.mlm_probability * length) + 8
-        predicted = min(section.masking.slots or enough, length)
-        # Logits, their softmax and their gradient.
-        a_sample = length * layers * (60 * width + inner + 14 * heads * length)
-        a_sample += predicted * ids * 12
-        total += replicas * section.per_replica_batch_size * a_sample
+        layers, activations = sizes["layers"] or 48, []
+        for phase in run.phases:
+            row = phase.sequence_length
+            enough = math.ceil(phase.mlm_probability * row) + 8
+            predicted = min(section.masking.slots or enough, row)
+            # Logits, their softmax and their gradient.
+            a_row = row * layers * (60 * width + inner + 14 * heads * row) + predicted * ids * 12
+            activations.append(phase.per_replica_batch_size * a_row)
+        total += replicas * max(activations)
     if model.initialisation.embeddings == "cooccurrence":
         total += _counts(tokens) + 4 * _SUBSPACES * ids * (width + 16)
     return _megabytes(total)

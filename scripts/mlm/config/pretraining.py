@@ -4,6 +4,7 @@ that a training depends on."""
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -156,6 +157,10 @@ class GlobalBatch:
         )
 
 
+#: A row is of the samples of one block of the shards.
+_LONGEST_ROW = 1024
+
+
 class Masking(Section):
     mlm_probability: fields.ProperFraction = 0.3
     """Share of the tokens to predict."""
@@ -213,6 +218,19 @@ class ContinueFrom(Section):
     """The step of that checkpoint."""
 
 
+class Phase(Section):
+    """A part of the training."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Share of the steps."""
+    sequence_length: Count | None = None
+    """Tokens of a row: consecutive samples, so many that they are as long; null: one sample."""
+    mlm_probability: fields.ProperFraction | None = None
+    """Share of the tokens to predict; null: masking.mlm_probability."""
+    per_replica_batch_size: Count | None = None
+    """Rows on one replica in one step; null: as many as keep the tokens of a step."""
+
+
 class Recipe(Section):
     """What of section `pretraining` decides the weights and the log."""
 
@@ -230,6 +248,9 @@ class Recipe(Section):
     """Length in passes over the train split."""
     tokens: fields.TokenCount | None = None
     """Length in tokens."""
+    phases: Annotated[list[Phase], Field(min_length=1)] | None = None
+    """Parts of the training, one after the other, with rows, masks and batches of their own;
+    validation and evaluation have the rows of the last. null: one, of samples as they are."""
     optimizer: OptimizerSection = section(OptimizerSection)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000), NoBoolean] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
@@ -252,14 +273,56 @@ class Recipe(Section):
         under = {"steps": cls.model_fields["steps"].default}
         return with_one_length(values, under) if isinstance(values, dict) else values
 
-    def batch_on(self, replicas: int) -> GlobalBatch:
-        accumulated = self.optimizer.gradient_accumulation_steps
-        return GlobalBatch(self.per_replica_batch_size, replicas, accumulated)
+    def in_phases(self, sequence_length: int) -> list[Phase]:
+        """The phases with every value, for samples of that length; one without `phases`."""
+
+        def settled(phase: Phase) -> Phase:
+            length, batch = phase.sequence_length or sequence_length, self.per_replica_batch_size
+            values = {
+                "sequence_length": length,
+                "mlm_probability": phase.mlm_probability or self.masking.mlm_probability,
+                "per_replica_batch_size": phase.per_replica_batch_size
+                or batch * sequence_length // length,
+            }
+            return phase.model_copy(update=values)
+
+        return list(map(settled, self.phases or [Phase(share=1.0)]))
+
+    def ends(self, steps: int) -> list[int]:
+        """The last step of each phase in a training of `steps`."""
+        shares = accumulate(phase.share for phase in (self.phases or ())[:-1])
+        return [*(round(share * steps) for share in shares), steps]
+
+    def unfit_phases(self, sequence_length: int) -> Iterator[str]:
+        """A line for each phase that samples of that length cannot make."""
+        for number, phase in enumerate(self.phases or ()):
+            length = phase.sequence_length or sequence_length
+            tokens = self.per_replica_batch_size * sequence_length
+            if length % sequence_length or length > _LONGEST_ROW * sequence_length:
+                yield (
+                    f"phases.{number}.sequence_length: {length}, which is no multiple of "
+                    f"shards.sequence_length, {sequence_length}, up to {_LONGEST_ROW} times it"
+                )
+            elif not phase.per_replica_batch_size and tokens % length:
+                yield (
+                    f"phases.{number}: {tokens} tokens of a step on a replica are no whole number "
+                    f"of rows of {length}. Set its per_replica_batch_size"
+                )
+
+    def batch_on(self, replicas: int, phase: Phase | None = None) -> GlobalBatch:
+        """A batch of a `phase` with every value, or of a training without."""
+        size = (phase or self).per_replica_batch_size
+        return GlobalBatch(size, replicas, self.optimizer.gradient_accumulation_steps)
 
     def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """The length in updates, for a train split of `samples` in batches of `batch`."""
+        """The length in updates, for a train split of `samples` in batches of `batch`, which are
+        larger or smaller in phases that say so."""
         if self.steps:
             return self.steps
+        if self.phases:
+            phases = self.in_phases(sequence_length)
+            tokens = sum(p.share * p.sequence_length * p.per_replica_batch_size for p in phases)
+            batch *= tokens / (sequence_length * self.per_replica_batch_size)
         if self.epochs:
             return max(1, math.ceil(self.epochs * samples / batch))
         return max(1, math.ceil((self.tokens or 0) / (batch * sequence_length)))
@@ -273,6 +336,11 @@ class Recipe(Section):
             values = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
             yield f"steps: of steps, epochs and tokens set one, the others to null; found {values}"
         yield from (f"optimizer.{line}" for line in self.optimizer.too_long(self.steps))
+        if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            shares = " + ".join(f"{phase.share:g}" for phase in self.phases)
+            yield f"phases: the shares {shares} do not add up to 1"
+        elif self.phases and self.steps and len({0, *self.ends(self.steps)}) <= len(self.phases):
+            yield f"phases: one has no step of {self.steps}"
 
 
 class Pretraining(Recipe):
@@ -338,6 +406,21 @@ class RunConfiguration(Section):
     def engine(self) -> str:
         """What computes the run, "tensorflow" or "jax"."""
         return engine_for(self.pretraining.engine)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """The phases of the training with every value."""
+        return self.pretraining.in_phases(self.sequence_length)
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row that the model is trained on."""
+        return max(phase.sequence_length for phase in self.phases)
+
+    @property
+    def last_row_samples(self) -> int:
+        """Samples in a row of the last phase, of validation and of the evaluation."""
+        return self.phases[-1].sequence_length // self.sequence_length
 
     @property
     def training_seed(self) -> int:

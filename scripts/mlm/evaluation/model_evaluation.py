@@ -93,12 +93,14 @@ def evaluate(
     pairs: Sequence[Pair] = (),
     attend: str = "sample",
     root: Path = Path(),
+    row_samples: int = 1,
 ) -> EvaluationFigures:
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
     are paths, with shards relative to `root`; `corpus` has what is known of the splits' text, and
     `texts` the groups of test; `pairs` are minimal ones; `attend` is what attention stayed within
-    in the training. Raises MlmError if the inputs do not belong together, or a split is empty."""
-    splits = {split: Manifest.read(path) for split, path in manifests.items()}
+    in the training, and `row_samples` the samples of a row at its end. Raises MlmError if the
+    inputs do not belong together, or a split is empty."""
+    splits = {s: Manifest.read(path).in_rows(row_samples) for s, path in manifests.items()}
     tokenizer = load_tokenizer(model)
     within = tokenizer.cls_token_id if attend == "document" else None
     opened = open_model(model, engine_for("auto"), accelerator.for_evaluation, within)

@@ -20,7 +20,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.model.initialisation import StartingWeights, columns_of_words, positions_apart_from_words
 from mlm.model.warm_start import Begun
-from mlm.samples.split_samples import ShardFiles, decoded, samples_in_order
+from mlm.samples.split_samples import ShardFiles, samples_in_order
 from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
@@ -116,7 +116,7 @@ def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray
     # So many blocks have as many of the samples as one block has of all.
     while some := list(islice(blocks, every)):
         index, records = (np.concatenate(parts) for parts in zip(*some, strict=True))
-        yield decoded(index, records, length)
+        yield tuple(shards.decoded(index, records))
         progress.to(int(index[-1]) + 1)
 
 

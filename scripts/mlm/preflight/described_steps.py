@@ -34,7 +34,7 @@ from mlm.training.in_jax.train_step import (
     validation_step,
 )
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run
+from mlm.training.run import Run, TrainingPhase
 from mlm.training.train_step import Computation, OfEachStep
 
 _HOST = "calls Python on the host, which no device waits for"
@@ -50,34 +50,39 @@ def described_steps(
 ) -> dict[str, dict[str, Any]]:
     """The run's steps on `target`, those without gradients as well: "samples" are those of one
     replica. `run` is that of one replica, `section` is `evaluation`."""
-    training = described_train_step(run, accelerator, target)
+    phases = [described_train_step(run, accelerator, target, phase) for phase in run.phases]
+    names = [TRAINING, *(f"{TRAINING}, phase {n}" for n in range(2, len(phases) + 1))]
+    training = phases[-1]
     slots = evaluation_slots(section.mlm_probability, run.validation_plan.sequence_length)
     plan, replicas = replace(run.validation_plan, fixed_slots=slots), replicas_of(target)
     rows = rows_of_a_replica(section.batch_size, replicas, slots, plan.vocabulary_size)
     validation = {"plan": _as_json(run.validation_plan), "samples": run.validation_batch_size}
     evaluation = {"plan": _as_json(plan), "samples": rows, "precision": "float32"}
     return {
-        TRAINING: training,
+        **dict(zip(names, phases, strict=True)),
         VALIDATION: training | validation | {"step": VALIDATION},
         EVALUATION: training | evaluation | {"step": EVALUATION, "attention": "xla"},
     }
 
 
-def described_train_step(run: Run, accelerator: Accelerator, target: str) -> dict[str, Any]:
-    """The train step of `run`, that of one replica, on `target`. Its attention is by cuDNN only on
-    cards that have it."""
+def described_train_step(
+    run: Run, accelerator: Accelerator, target: str, phase: TrainingPhase | None = None
+) -> dict[str, Any]:
+    """The train step of `run`, that of one replica, in its first phase or another, on `target`. Its
+    attention is by cuDNN only on cards that have it."""
+    phase = phase or run.phases[0]
     kind, section = "gpu" if is_gpu(target) else "tpu", run.pretraining
     return {
         "step": TRAINING,
         "config": run.model_config.to_dict(),
-        "plan": _as_json(run.plan),
+        "plan": _as_json(phase.plan),
         "optimizer": section.optimizer.model_dump(),
         "attend": section.attend,
         "rematerialise": section.rematerialise,
         "precision": accelerator.precision_on(kind),
         "attention": "xla" if reason_for_xla(accelerator, kind, run) else "cudnn",
         "begins_document": run.model_config.cls_token_id,
-        "samples": run.batch_size,
+        "samples": phase.batch_size,
         "seed": run.seed,
         "softmax_classes": section.softmax_classes,
     }

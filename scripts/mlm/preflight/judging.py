@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlm.config.accelerator import Accelerator
@@ -108,13 +109,19 @@ def preflight(
             steps = described_steps(run, config.accelerator, name, evaluation)
             compiled = _timed(name, compile_for, name, *steps.values(), quick=quick)
             answers = dict(zip(steps, compiled, strict=True))
-            target = describe(name, answers[TRAINING], step, steps[TRAINING]["precision"])
-            findings += check_data(run.train.num_samples, step, target, state_directory)
             rows = {kind: described["samples"] for kind, described in steps.items()}
-            rows[TRAINING] = step.per_replica_batch_size
-            findings += _judged(target, rows, answers)
-            batch = target.global_batch_size or 0
-            if target.fits and run.train.num_samples >= batch:
+            trained = list(steps)[: len(run.phases)]
+            largest = max(trained, key=lambda kind: _memory(answers[kind]))
+            train = run.phases[trained.index(largest)].train
+            batch = rows[largest] // step.gradient_accumulation_steps
+            on = replace(step, per_replica_batch_size=batch)
+            target = describe(name, answers[largest], on, steps[largest]["precision"])
+            findings += check_data(train.num_samples, on, target, state_directory)
+            others = {k: a for k, a in answers.items() if k not in trained}
+            answers = {TRAINING: answers[largest], **others}
+            findings += _judged(target, rows | {TRAINING: batch}, answers)
+            if target.fits and train.num_samples >= (target.global_batch_size or 0):
+                batch = config.pretraining.batch_on(target.replicas).samples
                 sizes = run.train.num_samples, config.sequence_length, batch
                 add_times(target, config.pretraining.updates(*sizes))
             targets.append(target)
@@ -132,6 +139,11 @@ def preflight(
     )
 
 
+def _memory(answer: Compilation) -> float:
+    """Bytes that a step needs; infinite if it was not compiled."""
+    return answer.memory.peak + answer.memory.code if answer.memory else math.inf
+
+
 def _timed(what: str, compile_step: Callable, *arguments: Any, **options: Any) -> Any:
     begun = time.monotonic()
     answer = compile_step(*arguments, **options)
@@ -144,7 +156,8 @@ def xla_refusal_of(run: Run, devices: Devices) -> str | None:
     None."""
     from mlm.training.in_tensorflow.engine import TensorFlowEngine
 
-    return xla_refusal(*TensorFlowEngine(run, devices).step_and_batch())
+    steps = TensorFlowEngine(run, devices).steps_and_batches()
+    return next(filter(None, (xla_refusal(*step) for step in steps)), None)
 
 
 def xla_refusal(step: Callable, batch: dict[str, Any]) -> str | None:

@@ -155,6 +155,8 @@ def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
                 f"{run.name}: {_in_words(values[0], metric)} at step {steps[0]:.0f} to "
                 f"{_in_words(values[-1], metric)} at step {steps[-1]:.0f}"
             )
+    for end in sorted({p.end for run in runs for p in (run.training.phases or ())[:-1]}):
+        axes.axvline(end, color=GRID, linewidth=1.2, linestyle=(0, (4, 3)))
     if metric == "accuracy":
         axes.yaxis.set_major_formatter(_percent())
     unit = "nats per target" if metric == "loss" else "accuracy"

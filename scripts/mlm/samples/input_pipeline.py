@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,9 @@ def training_batches(
     batch, so that the sum of the replicas' losses is the batch's mean."""
 
     def numbered() -> Iterator[tuple]:
-        for step, batch in enumerate(stored_batches(shards, order), order.start_step):
-            yield step, *batch
+        stored = stored_batches(shards, order)
+        for step, (epoch, index, records) in enumerate(stored, order.start_step):
+            yield step, epoch, index, *_tokens(shards, index, records)
 
     def masked(
         step: Any, epoch: Any, index: Any, ids: Any, attention: Any
@@ -49,11 +49,9 @@ def training_batches(
         batch["weights"] /= np.maximum(batch["weights"].sum(), 1)
         return batch | beside(int(step))
 
-    size = (order.global_batch_size,)
-    stored = _stored(
-        numbered, ((), tf.int64), (size, tf.int64), (size, tf.int64), (size, tf.string)
-    )
-    return _on_host(stored, shards.sequence_length, masked)
+    size, rows = (order.global_batch_size,), (order.global_batch_size, shards.sequence_length)
+    numbers = ((), tf.int64), (size, tf.int64), (size, tf.int64)
+    return _on_host(_stored(numbered, *numbers, (rows, tf.int32), (rows, tf.int32)), masked)
 
 
 def validation_batches(
@@ -68,11 +66,19 @@ def validation_batches(
         batch["weights"] *= (index >= 0)[:, None]
         return batch | {"sample_index": index}
 
-    size, read = (batch_size,), partial(validation_samples, shards, batch_size, samples)
-    stored = _stored(read, (size, tf.int64), (size, tf.string))
+    def read() -> Iterator[tuple]:
+        for index, records in validation_samples(shards, batch_size, samples):
+            yield index, *_tokens(shards, index, records)
+
+    rows = (batch_size, shards.sequence_length)
+    stored = _stored(read, ((batch_size,), tf.int64), (rows, tf.int32), (rows, tf.int32))
     if samples is not None:
         stored = stored.cache()
-    return _on_host(stored, shards.sequence_length, masked)
+    return _on_host(stored, masked)
+
+
+def _tokens(shards: ShardFiles, index: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
+    return [array.astype(np.int32) for array in shards.decoded(index, records)]
 
 
 def _stored(read: Callable[[], Iterator[tuple]], *parts: tuple) -> tf.data.Dataset:
@@ -90,27 +96,19 @@ def _stored(read: Callable[[], Iterator[tuple]], *parts: tuple) -> tf.data.Datas
 
 
 def _on_host(
-    stored: tf.data.Dataset, length: int, function: Callable[..., dict[str, np.ndarray]]
+    stored: tf.data.Dataset, function: Callable[..., dict[str, np.ndarray]]
 ) -> tf.data.Dataset:
-    """`function`, in NumPy, of the parts of each batch, the last, of records, as their `input_ids`
-    and `attention_mask`, int32 [batch, length]."""
+    """`function`, in NumPy, of the parts of each batch."""
     specs: Any = stored.element_spec
-    *before, records = specs
-    zeros = [np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype) for spec in before]
-    example = function(*zeros, *np.zeros((2, *records.shape, length), np.int32))
-    feature = tf.io.FixedLenFeature((length,), tf.int64)
-    features = {"input_ids": feature, "attention_mask": feature}
+    example = function(*(np.zeros(tuple(s.shape), s.dtype.as_numpy_dtype) for s in specs))
 
     def called(*arrays: Any) -> list[np.ndarray]:
         return list(function(*arrays).values())
 
     @as_written
     def mapped(*parts: Any) -> dict[str, tf.Tensor]:
-        *before, serialized = parts
-        parsed = tf.io.parse_example(serialized, features)
-        tokens = [tf.cast(parsed[name], tf.int32) for name in features]
         kinds = [tf.as_dtype(array.dtype) for array in example.values()]
-        values = tf.numpy_function(called, [*before, *tokens], kinds, stateful=False)
+        values = tf.numpy_function(called, list(parts), kinds, stateful=False)
         arrays = zip(example.items(), values, strict=True)
         return {name: tf.ensure_shape(value, array.shape) for (name, array), value in arrays}
 

@@ -3,13 +3,14 @@ and whether shards are as it says."""
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from mlm.foundations.artefacts import Artefact
+from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
+from mlm.samples.shuffling import rows_of
 
 #: What to do about shards that are not those of their manifests.
 SHARDS_REMEDY = "Delete the shards named here and run again, so that they are remade."
@@ -59,6 +60,8 @@ class Manifest(Artefact):
     num_padding: int
     shards: tuple[Shard, ...]
     group_by: str | None = None
+    #: Of a view of the split in rows: stored samples in each.
+    row_samples: int = field(default=1, metadata=OPTIONAL)
 
     @classmethod
     def of(cls, shards: Iterable[Shard], **fields) -> Self:
@@ -66,6 +69,12 @@ class Manifest(Artefact):
         shards, names = tuple(shards), ("num_samples", "num_tokens", "num_padding")
         totals = {name: sum(getattr(shard, name) for shard in shards) for name in names}
         return cls(shards=shards, **totals, **fields)
+
+    def in_rows(self, row_samples: int) -> Self:
+        """The split in rows, which count as its samples, of so many consecutive ones."""
+        rows = sum(rows_of(shard.num_samples, row_samples) for shard in self.shards)
+        length = self.sequence_length * row_samples
+        return replace(self, sequence_length=length, num_samples=rows, row_samples=row_samples)
 
 
 def project_root(path: str | os.PathLike) -> Path:

@@ -10,7 +10,7 @@ from mlm.samples.artefacts import PreviewSample, PreviewToken
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import evenly_spread, joined, read_samples
+from mlm.samples.split_samples import ShardFiles, evenly_spread, joined, read_samples
 from mlm.tokenizer.pieces import texts_of
 
 
@@ -25,7 +25,7 @@ def preview_samples(
     """`count` samples of a split at equal distances, masked as the training with `order` masks them
     in its first epoch, without padding; MlmError if a shard is not what the manifest says."""
     places = evenly_spread(manifest.num_samples, count)
-    ends = np.cumsum([shard.num_samples for shard in manifest.shards])
+    ends = np.cumsum(ShardFiles.of(manifest, root).shard_rows)
     for number in np.unique(np.searchsorted(ends, places, "right")).tolist():
         if problem := manifest.shards[number].problem(root):
             raise MlmError(f"{problem}. {SHARDS_REMEDY}")

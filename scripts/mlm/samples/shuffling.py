@@ -21,6 +21,13 @@ _FEWEST_HALF_BITS = 3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
+def rows_of(samples: int, row_samples: int) -> int:
+    """Rows of a shard with so many samples, if `row_samples` consecutive ones of a block are one;
+    the last row of a block may have fewer."""
+    blocks, rest = divmod(samples, BLOCK_SAMPLES)
+    return blocks * -(-BLOCK_SAMPLES // row_samples) + -(-rest // row_samples)
+
+
 def _scrambled(x: np.ndarray) -> np.ndarray:
     """SplitMix64's output function on uint64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -111,11 +118,13 @@ class EpochOrder:
 
 @dataclass(frozen=True)
 class SampleOrder:
-    """The order of a split's samples; `window` samples on average make a group."""
+    """The order of a split's samples, or of its rows of `row_samples` samples, which are called
+    samples here; `window` of them on average make a group."""
 
     shard_samples: tuple[int, ...]
     seed: int
     window: int
+    row_samples: int = 1
 
     @cached_property
     def num_samples(self) -> int:
@@ -124,7 +133,8 @@ class SampleOrder:
     @cached_property
     def _firsts(self) -> np.ndarray:
         ends = np.cumsum((0, *self.shard_samples))
-        starts = [np.arange(*edges, BLOCK_SAMPLES) for edges in pairwise(ends.tolist())]
+        block = rows_of(BLOCK_SAMPLES, self.row_samples)
+        starts = [np.arange(*edges, block) for edges in pairwise(ends.tolist())]
         return np.concatenate([*starts, ends[-1:]])
 
     def epoch(self, epoch: int) -> EpochOrder:

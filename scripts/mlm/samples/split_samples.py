@@ -3,7 +3,7 @@ records (the last of a shard may be shorter)."""
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -13,10 +13,13 @@ import numpy as np
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.samples.manifests import Manifest, Shard
-from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.shuffling import BLOCK_SAMPLES, rows_of
 from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
 _LARGEST_INDEX = 2**32
+#: What a row lacks: ids (RoBERTa's padding; in other families nothing depends on the id), attention
+#: mask and groups.
+_FILLING = (1, 0, -1)
 _REMEDY = (
     "It is not what its manifest says. Delete it and run the same command again, so that it is "
     "made again"
@@ -25,11 +28,13 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """The shards of one split below `root`, as the reader needs them."""
+    """The shards of one split below `root`, as the reader needs them: in rows of `row_samples`
+    consecutive samples of a block, which count as the samples; `sequence_length` is a row's."""
 
     shards: tuple[Shard, ...]
     sequence_length: int
     root: Path = Path()
+    row_samples: int = 1
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> Self:
@@ -39,20 +44,68 @@ class ShardFiles:
                 f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
                 "32-bit sample index. Use a longer sequence length or fewer documents."
             )
-        return cls(manifest.shards, manifest.sequence_length, Path(root))
+        return cls(manifest.shards, manifest.sequence_length, Path(root), manifest.row_samples)
+
+    def in_rows(self, row_samples: int) -> Self:
+        """The same, whose samples are single, in rows of so many."""
+        length = self.sequence_length * row_samples
+        return replace(self, sequence_length=length, row_samples=row_samples)
+
+    @cached_property
+    def shard_rows(self) -> tuple[int, ...]:
+        """Rows of each shard."""
+        return tuple(rows_of(shard.num_samples, self.row_samples) for shard in self.shards)
 
     @cached_property
     def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self.shards)
+        return sum(self.shard_rows)
+
+    def rows_with(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that the stored `samples` are in, and their places there."""
+        firsts = np.cumsum([0, *(shard.num_samples for shard in self.shards)])
+        shards = np.searchsorted(firsts, samples, "right") - 1
+        blocks, within = np.divmod(samples - firsts[shards], BLOCK_SAMPLES)
+        rows = np.cumsum([0, *self.shard_rows])[shards]
+        rows += blocks * rows_of(BLOCK_SAMPLES, self.row_samples) + within // self.row_samples
+        return rows, within % self.row_samples
 
     @cached_property
     def _first_blocks(self) -> np.ndarray:
         return np.cumsum([0, *(len(shard.block_offsets) for shard in self.shards)])
 
-    def read(self, block: int) -> list[bytes]:
-        """The records of a block of the split; MlmError as for `read_block`."""
+    def read(self, block: int) -> np.ndarray:
+        """The rows of a block of the split, each a record or a tuple of them; MlmError as for
+        `read_block`."""
         shard = int(np.searchsorted(self._first_blocks, block, "right")) - 1
-        return read_block(self.shards[shard], block - int(self._first_blocks[shard]), self.root)
+        number, size = block - int(self._first_blocks[shard]), self.row_samples
+        records = read_block(self.shards[shard], number, self.root)
+        rows = np.empty(rows_of(len(records), size), object)
+        if size == 1:
+            rows[:] = records
+        else:
+            for row in range(len(rows)):
+                rows[row] = tuple(records[row * size :][:size])
+        return rows
+
+    def decoded(self, index: np.ndarray, rows: np.ndarray, grouped: bool = False) -> list:
+        """`decode_samples` of the `rows` that `read` gave, numbers `index`; what a row lacks is
+        padding. MlmError, naming the row, if one is damaged."""
+        length, size = self.sequence_length // self.row_samples, self.row_samples
+        records, places = rows.tolist(), list(range(len(rows)))
+        if size > 1:
+            places = [i * size + j for i, row in enumerate(records) for j in range(len(row))]
+            records = [record for row in records for record in row]
+        try:
+            arrays = decode_samples(records, length, grouped)
+        except SampleError as error:
+            number = index[places[error.place] // size]
+            raise MlmError(f"sample {number}: a record {error}") from None
+        if size == 1:
+            return list(arrays)
+        wholes = [np.full((len(rows) * size, length), x) for x in _FILLING[: len(arrays)]]
+        for whole, array in zip(wholes, arrays, strict=True):
+            whole[places] = array
+        return [whole.reshape(len(rows), -1) for whole in wholes]
 
 
 def read_block(shard: Shard, number: int, root: Path = Path()) -> list[bytes]:
@@ -104,9 +157,10 @@ def read_samples(
     """The samples in order, or those at `chosen`, in batches; MlmError for bad ones."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     grouped = manifest.group_by is not None
-    for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):
+    shards = ShardFiles.of(manifest, root)
+    for index, records in samples_in_order(shards, chosen):
         try:
-            ids, mask, *group = decoded(index, records, manifest.sequence_length, grouped)
+            ids, mask, *group = shards.decoded(index, records, grouped)
         except MlmError as error:
             raise MlmError(f"{manifest.split}, {error}.") from None
         group = group[0] if grouped else np.where(mask == 1, index[:, None], -1)
@@ -118,17 +172,16 @@ def samples_in_order(
     shards: ShardFiles, chosen: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Indices and records [samples] block by block: of all, or of those `chosen`, ascending."""
-    first = 0
+    first, block = 0, 0
     chosen = np.arange(shards.num_samples) if chosen is None else chosen
     for shard in shards.shards:
-        for block in range(len(shard.block_offsets)):
-            samples = min(BLOCK_SAMPLES, shard.num_samples - block * BLOCK_SAMPLES)
-            start, end = np.searchsorted(chosen, [first, first + samples])
+        for number in range(len(shard.block_offsets)):
+            stored = min(BLOCK_SAMPLES, shard.num_samples - number * BLOCK_SAMPLES)
+            rows = rows_of(stored, shards.row_samples)
+            start, end = np.searchsorted(chosen, [first, first + rows])
             if start < end:
-                records = np.empty(samples, object)
-                records[:] = read_block(shard, block, shards.root)
-                yield chosen[start:end], records[chosen[start:end] - first]
-            first += samples
+                yield chosen[start:end], shards.read(block)[chosen[start:end] - first]
+            first, block = first + rows, block + 1
 
 
 def validation_samples(
@@ -165,11 +218,3 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
     """`count` different indices below `total` at equal distances, or all there are."""
     count = min(count, total)
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
-
-
-def decoded(index: np.ndarray, records: np.ndarray, length: int, grouped: bool = False) -> tuple:
-    """`decode_samples` of the records of the samples `index`; MlmError, naming the sample."""
-    try:
-        return decode_samples(records.tolist(), length, grouped)
-    except SampleError as error:
-        raise MlmError(f"sample {index[error.place]}: a record {error}") from None

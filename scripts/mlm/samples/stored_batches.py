@@ -13,26 +13,33 @@ from mlm.samples.split_samples import ShardFiles
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Batches `start_step` to `steps` of a run, of `global_batch_size` samples each."""
+    """Batches `start_step` to `steps` of a run, of `global_batch_size` samples each; its stream of
+    samples began with batch `first`."""
 
     seed: int
     global_batch_size: int
     shuffle_window: int
     start_step: int
     steps: int
+    first: int = 0
+
+    @property
+    def end(self) -> int:
+        """Places of the stream that are used."""
+        return (self.steps - self.first) * self.global_batch_size
 
     def of_samples(self, shards: ShardFiles) -> SampleOrder:
-        samples = tuple(shard.num_samples for shard in shards.shards)
-        return SampleOrder(samples, self.seed, self.shuffle_window)
+        window = max(1, self.shuffle_window // shards.row_samples)
+        return SampleOrder(shards.shard_rows, self.seed, window, shards.row_samples)
 
     def updates_of(self, places: np.ndarray) -> np.ndarray:
         """Numbers, from 1, of the updates that use the samples at `places` of the stream."""
-        return places // self.global_batch_size + 1
+        return places // self.global_batch_size + 1 + self.first
 
     def first_update(self, shards: ShardFiles, samples: Iterable[int]) -> int | None:
         """The first update, from 1, that uses one of the `samples`; None if none does."""
         index = np.unique(np.fromiter(samples, np.int64))
-        stream, end = self.of_samples(shards), self.steps * self.global_batch_size
+        stream, end = self.of_samples(shards), self.end
         for epoch in range(-(-end // stream.num_samples) if len(index) else 0):
             first = int(stream.places(index, epoch).min())
             if first < end:
@@ -44,7 +51,7 @@ def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
     """(epoch, sample index, record) of each batch, [batch]; the next group is read meanwhile."""
     samples = order.of_samples(shards)
     size = order.global_batch_size
-    place, end = order.start_step * size, order.steps * size
+    place, end = (order.start_step - order.first) * size, order.end
     if place >= end:
         return
     with ThreadPoolExecutor(1) as reader:
@@ -77,8 +84,7 @@ def _read_group(
     """The epoch, the place of a group's first sample in the stream, and its indices and records."""
     of_epoch = order.epoch(epoch)
     places = np.arange(*of_epoch.group_starts[number : number + 2])
-    records = np.empty(len(places), object)
-    records[:] = [r for block in of_epoch.group(number).tolist() for r in shards.read(block)]
+    records = np.concatenate([shards.read(block) for block in of_epoch.group(number).tolist()])
     first, unshuffled = places[0], of_epoch.unshuffled(places)
     indices = of_epoch.samples(unshuffled)
     return epoch, epoch * order.num_samples + int(first), indices, records[unshuffled - first]

@@ -55,6 +55,16 @@ class WarmStartFigures:
 
 
 @dataclass(frozen=True)
+class PhaseFigures:
+    """The last step of a phase, and the rows that it trained on."""
+
+    end: int
+    sequence_length: int
+    mlm_probability: float
+    global_batch_size: int
+
+
+@dataclass(frozen=True)
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
@@ -96,6 +106,12 @@ class Training(Artefact):
     attention: str | None = field(default=None, metadata=OPTIONAL)
     processes: int | None = field(default=None, metadata=OPTIONAL)
     warm_start: WarmStartFigures | None = field(default=None, metadata=OPTIONAL)
+    phases: list[PhaseFigures] | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row that was trained on."""
+        return max((p.sequence_length for p in self.phases or ()), default=self.sequence_length)
 
     @property
     def without_slot(self) -> str | None:

@@ -57,6 +57,10 @@ class Engine(ABC):
         self.parameters = sum(value.size for value in weights.values())
         self.begin_with(weights)
 
+    def restart_at(self, step: int) -> None:
+        """Go on with the batches after `step` updates."""
+        self.step, self._batches = step, None
+
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights now, copied to the host."""
         prefix = "parameters/"

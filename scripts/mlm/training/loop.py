@@ -29,6 +29,10 @@ class Schedule:
         """Passes over the data after `step` updates."""
         return step * self.batch_size / self.num_samples
 
+    def tokens(self, step: int) -> int:
+        """Places for tokens in the rows of `step` updates."""
+        return step * self.batch_size * self.sequence_length
+
 
 @dataclass
 class Sums:

@@ -91,7 +91,7 @@ def model_card(
         f'fill = pipeline("fill-mask", model="{place}")\n'
         f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
         NEEDED_PACKAGES,
-        f"The model reads up to {training.sequence_length:,} tokens. `truncation` cuts longer "
+        f"The model reads up to {training.longest_row:,} tokens. `truncation` cuts longer "
         "text, and the mask must come before the cut; without it, longer text is an error.",
         "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
         "its tokens' vectors.",

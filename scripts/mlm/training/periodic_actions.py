@@ -71,7 +71,7 @@ class Logging:
         """The speed since the last row; None at the step that compiled."""
         now = time.monotonic()
         (then, before), self._window = self._window, (now, step)
-        tokens = (step - before) * self._schedule.batch_size * self._schedule.sequence_length
+        tokens = self._schedule.tokens(step) - self._schedule.tokens(before)
         return tokens / max(now - then, 1e-9) if step > before else None
 
     def _print(self, row: Row) -> None:

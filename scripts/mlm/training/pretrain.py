@@ -23,7 +23,13 @@ from mlm.model.masked_loss import head_in_words
 from mlm.model.weights import ExportedModel
 from mlm.samples.manifests import check_shards, project_root
 from mlm.tokenizer.encoding import copy_tokenizer
-from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WarmStartFigures
+from mlm.training.artefacts import (
+    FinalFigures,
+    PhaseFigures,
+    Training,
+    TrainingDigests,
+    WarmStartFigures,
+)
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, start_from_counts
 from mlm.training.loop import PeriodicAction
@@ -194,7 +200,7 @@ def _write_results(
     directory = Path(results.model_directory)
     exported.write(directory)
     tokenizer = Path(files.tokenizer).parent
-    copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
+    copy_tokenizer(tokenizer, directory, model_max_length=config.longest_row)
     summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
     if summary.without_slot:
         show(f"Warning: {summary.without_slot}")
@@ -218,9 +224,9 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         per_replica_batch_size=section.per_replica_batch_size,
         sequence_length=config.sequence_length,
         steps=run.steps,
-        epochs=round(run.steps * batch / run.train.num_samples, 6),
+        epochs=round(run.schedule.epoch(run.steps), 6),
         steps_per_epoch=round(run.train.num_samples / batch, 6),
-        tokens=run.steps * batch * config.sequence_length,
+        tokens=run.schedule.tokens(run.steps),
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
         attend=section.attend,
@@ -243,6 +249,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         processes=devices.arithmetic.get("processes"),
         attention=devices.arithmetic.get("attention"),
         warm_start=_warm_start(run, engine, log),
+        phases=[PhaseFigures(*p.values) for p in run.phases] if section.phases else None,
     )
 
 

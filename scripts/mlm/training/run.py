@@ -1,7 +1,9 @@
 """A run as it trains: its configuration and files, checked and resolved with its devices."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,15 @@ from mlm.samples.masking import (
     mask_batch,
     masking_plan,
 )
-from mlm.samples.split_samples import ShardFiles, decoded, validation_samples
+from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
 from mlm.training.loop import Schedule
 from mlm.training.train_step import Computation
+
+#: What the seeds of two phases differ by, modulo 2**32.
+_GOLDEN = 0x9E3779B9
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,54 @@ class RunFiles:
 
     tokenizer: str
     manifests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TrainingPhase:
+    """Updates `first` + 1 to `end` of a run: batches of `batch_size` rows of `train`, in the order
+    and with the masks that `seed` and the `plan` give."""
+
+    first: int
+    end: int
+    seed: int
+    batch_size: int
+    plan: MaskingPlan
+    train: ShardFiles
+    shuffle_window: int
+
+    def order_from(self, step: int) -> BatchOrder:
+        """The batches of the phase after `step` updates of the run."""
+        return BatchOrder(
+            seed=self.seed,
+            global_batch_size=self.batch_size,
+            shuffle_window=self.shuffle_window,
+            start_step=max(step, self.first),
+            steps=self.end,
+            first=self.first,
+        )
+
+    @property
+    def values(self) -> list:
+        """What differs from phase to phase: the last step, and what it trains on, JSON-like."""
+        return [self.end, self.plan.sequence_length, self.plan.mlm_probability, self.batch_size]
+
+
+@dataclass(frozen=True)
+class PhasedSchedule(Schedule):
+    """The schedule of a run, which goes through its data in phases."""
+
+    phases: tuple[TrainingPhase, ...] = ()
+
+    def epoch(self, step: int) -> float:
+        return sum(rows / phase.train.num_samples for phase, rows in self._rows(step))
+
+    def tokens(self, step: int) -> int:
+        return sum(rows * phase.plan.sequence_length for phase, rows in self._rows(step))
+
+    def _rows(self, step: int) -> list[tuple[TrainingPhase, int]]:
+        """Each phase, and the rows of it that `step` updates use."""
+        begun = [phase for phase in self.phases if phase.first < step]
+        return [(p, (min(step, p.end) - p.first) * p.batch_size) for p in begun]
 
 
 @dataclass(frozen=True)
@@ -73,8 +126,8 @@ class Run:
         return self.pretraining.optimizer
 
     @property
-    def schedule(self) -> Schedule:
-        return Schedule(
+    def schedule(self) -> PhasedSchedule:
+        return PhasedSchedule(
             name=self.name,
             steps=self.steps,
             batch_size=self.batch_size,
@@ -83,7 +136,34 @@ class Run:
             optimizer=self.optimizer,
             log_every=self.pretraining.log_every,
             validate_every=self.pretraining.validation.every,
+            phases=self.phases,
         )
+
+    @cached_property
+    def phases(self) -> tuple[TrainingPhase, ...]:
+        """The parts of the training, one after the other; most runs have one."""
+        section, length, phases, first = self.pretraining, self.train.sequence_length, [], 0
+        settled = zip(section.in_phases(length), section.ends(self.steps), strict=True)
+        for number, (phase, end) in enumerate(settled):
+            row, share = phase.sequence_length, phase.mlm_probability
+            phases.append(
+                TrainingPhase(
+                    first=first,
+                    end=end,
+                    # Another order and other masks than those of the phases before.
+                    seed=(self.seed + number * _GOLDEN) % 2**32,
+                    batch_size=section.batch_on(self.replicas, phase).samples,
+                    plan=replace(self.plan, sequence_length=row, mlm_probability=share),
+                    train=self.train.in_rows(row // length),
+                    shuffle_window=section.shuffle_window,
+                )
+            )
+            first = end
+        return tuple(phases)
+
+    def phase_at(self, step: int) -> TrainingPhase:
+        """The phase of the update after `step` ones."""
+        return next(phase for phase in self.phases if step < phase.end or phase.end == self.steps)
 
     def computation(self, devices: Devices) -> Computation:
         """Return the network, for these devices, and the loss of masked language modelling."""
@@ -109,20 +189,24 @@ class Run:
         """Samples in one update, over all replicas and accumulated batches."""
         return self.pretraining.batch_on(self.replicas).samples
 
+    def first_update(self, samples: Sequence[int]) -> int | None:
+        """The first update, from 1, that uses one of the stored `samples`; None if none does."""
+        for phase in self.phases:
+            rows, _ = phase.train.rows_with(np.asarray(samples, np.int64))
+            if first := phase.order_from(0).first_update(phase.train, rows.tolist()):
+                return first
+        return None
+
     @property
     def validation_batch_size(self) -> int:
-        """Samples of validation in one pass: accumulated batches fit a device one by one only."""
-        return self.pretraining.per_replica_batch_size * self.replicas
+        """Rows of validation in one pass: accumulated batches fit a device one by one only."""
+        return self.phases[-1].batch_size // self.optimizer.gradient_accumulation_steps
 
-    def order_from(self, step: int) -> BatchOrder:
-        """The batches of the training after `step` updates."""
-        return BatchOrder(
-            seed=self.seed,
-            global_batch_size=self.batch_size,
-            shuffle_window=self.pretraining.shuffle_window,
-            start_step=step,
-            steps=self.steps,
-        )
+    @property
+    def validation_rows(self) -> int | None:
+        """Rows of a validation, which are those of the last phase; None: all."""
+        samples = self.pretraining.validation.samples
+        return samples and max(1, samples // self.validation.row_samples)
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
@@ -134,6 +218,7 @@ class Run:
             "initialisation": self.model.initialisation.model_dump(),
             "masking": _plan_basis(self.plan),
             "validation_masking": _plan_basis(self.validation_plan),
+            "phases": self.pretraining.phases and [phase.values for phase in self.phases],
         }
         if self.warm_start is not None:
             values["start_from"] = self.warm_start.checkpoint.sha256
@@ -162,28 +247,30 @@ def run_of(
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
     batch, samples = section.batch_on(replicas), manifests["train"].num_samples
-    if problem := batch.unfilled(samples):
-        raise MlmError(f"pretraining: {problem}")
+    for phase in config.phases:
+        rows = manifests["train"].in_rows(phase.sequence_length // length).num_samples
+        if problem := section.batch_on(replicas, phase).unfilled(rows):
+            raise MlmError(f"pretraining: {problem}")
     steps = section.updates(samples, length, batch.samples)
     settled = {
         "steps": steps,
         "seed": config.training_seed,
         "optimizer": section.optimizer.scheduled(steps),
     }
-    text = encoder, files.tokenizer, length
+    text = encoder, files.tokenizer
     shards = {s: ShardFiles.of(m, project_root(files.manifests[s])) for s, m in manifests.items()}
     model = warm_start = None
     if with_model:
         warm_start = WarmStart.of(config.model, files.tokenizer)
-        model = model_configuration(config.model, encoder, length)
+        model = model_configuration(config.model, encoder, config.longest_row)
     return Run(
         name=config.name,
         model=config.model,
         pretraining=section.model_copy(update=settled),
-        plan=masking_plan(section.masking, *text),
-        validation_plan=masking_plan(VALIDATION_MASKING, *text),
+        plan=masking_plan(section.masking, *text, length),
+        validation_plan=masking_plan(VALIDATION_MASKING, *text, config.phases[-1].sequence_length),
         train=shards["train"],
-        validation=shards["validation"],
+        validation=shards["validation"].in_rows(config.last_row_samples),
         model_config=model,
         replicas=replicas,
         warm_start=warm_start,
@@ -193,9 +280,9 @@ def run_of(
 def check_validation(run: Run) -> None:
     """Raise MlmError unless a validation of `run` predicts a token, as nearly every text has one in
     the first batch."""
-    count, length = run.pretraining.validation.samples, run.validation.sequence_length
-    for index, records in validation_samples(run.validation, run.validation_batch_size, count):
-        stored = *decoded(index, records, length), np.maximum(index, 0)
+    shards, count = run.validation, run.validation_rows
+    for index, records in validation_samples(shards, run.validation_batch_size, count):
+        stored = *shards.decoded(index, records), np.maximum(index, 0)
         if mask_batch(*stored, run.validation_plan, VALIDATION_SEED)["weights"][index >= 0].any():
             return
     raise MlmError(

@@ -116,7 +116,7 @@ class Branch:
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
     both are the same training up to there."""
-    shared = (_shared_settings(r) for r in (parent, run))
+    shared = (_shared_settings(r, step) for r in (parent, run))
     if problems := differences(*shared) or _other_rates(run, parent, step):
         raise MlmError(
             f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
@@ -125,11 +125,12 @@ def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branc
     return Branch(parent.name, step, states)
 
 
-def _shared_settings(run: Run) -> dict:
+def _shared_settings(run: Run, step: int) -> dict:
     basis = run.basis()
     del basis["steps"]
     optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _SCHEDULE}
-    return basis | {"optimizer": optimizer}
+    phases = [[min(step, p.end), *p.values[1:]] for p in run.phases if p.first < step]
+    return basis | {"optimizer": optimizer, "phases": phases}
 
 
 def _other_rates(run: Run, parent: Run, step: int) -> list[str]:

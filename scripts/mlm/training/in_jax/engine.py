@@ -1,7 +1,7 @@
 """Engines in JAX: state, batches and steps, on a mesh of devices."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
-from mlm.samples.split_samples import decoded, validation_samples
+from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, Task, flat, nested
@@ -26,10 +26,18 @@ class MeshEngine(Engine):
         mesh = devices.strategy
         self._whole, self._divided = shardings(mesh)
         super().__init__(task, devices)
-        train = train_step(self._beside, plan, task.optimizer)
-        self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
+        self._train = self._compiled(plan, task.seed)
         self._finite = jax.jit(_all_finite)
         self._batches: Iterator[dict] | None = None
+
+    def _compiled(self, plan: MaskingPlan | None, seed: int) -> Callable:
+        """The update of a batch with masks of this plan and seed."""
+        train = train_step(self._beside, plan, self._optimizer, seed)
+        return jax.jit(on_mesh(train, self.devices.strategy), donate_argnums=0)
+
+    def _train_of(self, step: int) -> Callable:
+        """The update after `step` ones."""
+        return self._train
 
     @abstractmethod
     def _training_batches(self) -> Iterator[dict]:
@@ -41,7 +49,8 @@ class MeshEngine(Engine):
             self._batches = self._ahead(self._training_batches())
         made = []
         for _ in range(steps):
-            self._state, measured = self._train(self._state, next(self._batches))
+            train = self._train_of(self.step + len(made))
+            self._state, measured = train(self._state, next(self._batches))
             made.append(measured)
         self.step += steps
         # In float64, where a sum of float32 is exact: the same however many steps are added here.
@@ -105,7 +114,9 @@ class JaxEngine(MeshEngine):
 
     def __init__(self, run: Run, devices: Devices):
         self._run = run
-        super().__init__(run, devices, run.plan)
+        super().__init__(run, devices, run.phases[0].plan)
+        later = {p.first: self._compiled(p.plan, p.seed) for p in run.phases[1:]}
+        self._trains = {0: self._train} | later
         validate = validation_step(self._computation, run.validation_plan, VALIDATION_SEED)
         self._validate = jax.jit(on_mesh(validate, devices.strategy))
         self._validation_batches: list[dict] | None = None
@@ -116,13 +127,17 @@ class JaxEngine(MeshEngine):
             sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
         return sums[0] / sums[2], sums[1] / sums[2]
 
+    def _train_of(self, step: int) -> Callable:
+        return self._trains[self._run.phase_at(step).first]
+
     def _training_batches(self) -> Iterator[dict]:
-        rows = self._own_rows(self._run.batch_size)
-        stored = stored_batches(self._run.train, self._run.order_from(self.step))
-        for step, whole in enumerate(stored, start=self.step):
-            epochs, indices, records = (x[rows] for x in whole)
-            batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
-            yield batch | self._beside_batch(step)
+        begin = self.step
+        for phase in (phase for phase in self._run.phases if phase.end > begin):
+            rows, order = self._own_rows(phase.batch_size), phase.order_from(begin)
+            for step, whole in enumerate(stored_batches(phase.train, order), order.start_step):
+                epochs, *stored = (x[rows] for x in whole)
+                batch = self._stored(phase.train, *stored) | {"epoch": epochs.astype(np.uint32)}
+                yield batch | self._beside_batch(step)
 
     def _validation_samples(self) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
@@ -131,17 +146,17 @@ class JaxEngine(MeshEngine):
             yield from self._validation_batches
             return
         kept = []
-        size, count = run.validation_batch_size, run.pretraining.validation.samples
+        size, count = run.validation_batch_size, run.validation_rows
         rows = self._own_rows(size)
         for whole in validation_samples(run.validation, size, count):
-            batch = self._stored(*(x[rows] for x in whole))
+            batch = self._stored(run.validation, *(x[rows] for x in whole))
             if count is not None:
                 kept.append(batch)
             yield batch
         self._validation_batches = kept or None
 
-    def _stored(self, indices: np.ndarray, records: np.ndarray) -> dict:
-        ids, attention = decoded(indices, records, self._run.train.sequence_length)
+    def _stored(self, shards: ShardFiles, indices: np.ndarray, records: np.ndarray) -> dict:
+        ids, attention = shards.decoded(indices, records)
         tokens = packed(ids, attention, self.architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
 

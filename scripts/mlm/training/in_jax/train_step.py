@@ -50,24 +50,28 @@ def _flag(kind: type) -> int:
     return 8 * kind().itemsize - 1
 
 
-def train_step(beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer) -> Callable:
+def train_step(
+    beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer, seed: int | None = None
+) -> Callable:
     """The function (state, stored) -> (state, sums) of one update, on each device's share of the
     batch.
 
     `state` is that of `mlm.training.train_step`; `stored` has `tokens` [batch, sequence] of
     `packed`, `index` and `epoch`, uint32 [batch], or, without a `plan` of masks, the batch itself,
-    and the arrays of `beside`. The sums are float32: the mean loss of the predictions, the share
-    that is right (both 0 without any), the predictions, the overflow.
+    and the arrays of `beside`. `seed` is that of the masks, by default that of all else. The sums
+    are float32: the mean loss of the predictions, the share that is right (both 0 without any), the
+    predictions, the overflow.
     """
     update = steps.train_step(beside.computation, settings, _over_devices)
     vocabulary = beside.computation.network.architecture.vocabulary
+    seed = beside.seed if seed is None else seed
 
     def step(state, stored):
         stored = dict(stored)
         taken = beside.taken(stored)
         batch = stored
         if plan is not None:
-            batch = _masked(vocabulary, stored, plan, beside.seed, stored["epoch"])
+            batch = _masked(vocabulary, stored, plan, seed, stored["epoch"])
         predictions = _over_devices(jnp.sum(batch["weights"]))
         batch["weights"] /= jnp.maximum(predictions, 1.0)
         overflow = _over_devices(jnp.sum(batch.pop("overflow", 0)).astype(jnp.float32))

@@ -14,7 +14,7 @@ from mlm.samples.masking import VALIDATION_SEED
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, flat, nested
 from mlm.training.in_tensorflow.train_step import replica_train_step
-from mlm.training.run import Run
+from mlm.training.run import Run, TrainingPhase
 
 _MEASURED = ("loss", "accuracy", "predictions", "overflow")
 
@@ -36,12 +36,19 @@ class TensorFlowEngine(Engine):
         self._batches = self._validation_batches = None
 
     def advance(self, steps: int) -> dict[str, float]:
-        if self._batches is None:
-            self._batches = iter(self._distributed(self._training_batches))
+        phase = self._run.phase_at(self.step)
+        if self._batches is None or self.step == phase.first:
+            self._batches = iter(self._distributed(lambda: self._training_batches(phase)))
+        at_once = min(steps, phase.end - self.step)
         with reading_in_words():
-            sums = self._advanced(self._batches, tf.constant(steps))
-        self.step += steps
-        return {name: float(value) for name, value in zip(_MEASURED, sums, strict=True)}
+            sums = self._advanced(self._batches, tf.constant(at_once))
+        self.step += at_once
+        measured = {name: float(value) for name, value in zip(_MEASURED, sums, strict=True)}
+        if at_once == steps:
+            return measured
+        # The next phase has batches of another shape.
+        rest = self.advance(steps - at_once)
+        return {name: value + rest[name] for name, value in measured.items()}
 
     def validate(self) -> tuple[float, float]:
         if self._validation_batches is None:
@@ -114,14 +121,14 @@ class TensorFlowEngine(Engine):
         sums = self._strategy.run(step, args=(batch,))
         return [self._strategy.reduce("SUM", value, axis=None) for value in sums]
 
-    def step_and_batch(self) -> tuple:
-        """The step of one replica, and the specification of its batch."""
-        return self._step, self._training_batches().element_spec
+    def steps_and_batches(self) -> list[tuple]:
+        """The step of one replica, and the specification of its batch, in each phase."""
+        phases = map(self._training_batches, self._run.phases)
+        return [(self._step, batches.element_spec) for batches in phases]
 
-    def _training_batches(self) -> tf.data.Dataset:
-        run = self._run
-        order = run.order_from(self.step)
-        return training_batches(run.train, run.plan, order, self._beside.arrays)
+    def _training_batches(self, phase: TrainingPhase) -> tf.data.Dataset:
+        order = phase.order_from(self.step)
+        return training_batches(phase.train, phase.plan, order, self._beside.arrays)
 
     def _distributed(self, make_batches):
         """The batches that `make_batches()` gives, divided among the replicas."""
@@ -137,5 +144,5 @@ def validation_dataset(run: Run) -> tf.data.Dataset:
         run.validation_plan,
         seed=VALIDATION_SEED,
         batch_size=run.validation_batch_size,
-        samples=run.pretraining.validation.samples,
+        samples=run.validation_rows,
     )

@@ -39,8 +39,11 @@ def _over_replicas(addends: tuple) -> tuple:
 def _in_lanes(count: int) -> Callable:
     def shares(share: Callable) -> Callable:
         def divided(part: dict, keys: DropoutKeys | None = None):
-            parts = {name: tf.split(value, count) for name, value in part.items()}
-            lanes = [{name: x[lane] for name, x in parts.items()} for lane in range(count)]
+            rows = part["input_ids"].shape[0]
+            # A phase may have batches that so many do not divide.
+            equal = max(n for n in range(1, count + 1) if rows % n == 0)
+            parts = {name: tf.split(value, equal) for name, value in part.items()}
+            lanes = [{name: x[lane] for name, x in parts.items()} for lane in range(equal)]
             found = [share(batch, keys, lane) for lane, batch in enumerate(lanes)]
             return tf.nest.map_structure(lambda *addends: tf.add_n(addends), *found)
 

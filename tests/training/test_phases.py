@@ -1,0 +1,118 @@
+"""Phases of one run: rows of several samples, resumed to the bit, and every token once."""
+
+import json
+import re
+import signal
+from collections import Counter
+
+import numpy as np
+import pytest
+from small_run import (
+    LENGTH,
+    result,
+    run_child,
+    small_run,
+    small_samples,
+    small_settings,
+    told,
+    write_split,
+)
+
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.samples.manifests import Manifest
+from mlm.samples.split_samples import ShardFiles, read_samples, samples_in_order
+from mlm.samples.stored_batches import stored_batches
+from mlm.training.state_basis import branch_of
+
+#: Of 40 steps: 20 of 8 samples, 10 of 2 rows of 4 and 10 of 3 rows of 2 with fewer masks.
+PHASES = [
+    {"share": 0.5},
+    {"share": 0.25, "sequence_length": 4 * LENGTH},
+    {
+        "share": 0.25,
+        "sequence_length": 2 * LENGTH,
+        "mlm_probability": 0.15,
+        "per_replica_batch_size": 3,
+    },
+]
+
+
+def in_phases(engine: str, **pretraining) -> dict:
+    return {"pretraining": {"engine": engine, "phases": PHASES} | pretraining}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["jax", "tensorflow"])
+def test_kills_within_phases_and_at_their_ends_change_nothing(root, engine):
+    name, overrides = f"killed-{engine}", in_phases(engine)
+    for step in (12, 20, 24, 30, 33):
+        assert run_child(root, name, overrides, {"step": step}) == -signal.SIGKILL
+    assert run_child(root, name, overrides) == 0
+    resumed = re.findall(r"resumes from step (\d+)", told(root, name))
+    assert resumed == ["10", "20", "20", "30", "30"]
+    assert run_child(root, f"whole-{engine}", overrides) == 0
+    assert result(root, name) == result(root, f"whole-{engine}")
+    training = json.loads((root / "runs" / name / "training.json").read_text())
+    assert training["tokens"] == LENGTH * (20 * 8 + 10 * 8 + 10 * 6)
+    assert [phase["end"] for phase in training["phases"]] == [20, 30, 40]
+    config = json.loads((root / "runs" / name / "model" / "config.json").read_text())
+    assert config["max_position_embeddings"] == 4 * LENGTH + 2
+
+
+def test_the_rows_of_a_phase_are_the_text_of_the_shards_in_order_and_every_token_once(root):
+    run, files = small_run(root, in_phases("jax", steps=400), with_model=False)
+    samples = list(read_samples(Manifest.read(files.manifests["train"])))
+    stored = np.concatenate([s.input_ids[s.attention_mask] for s in samples])
+    long = run.phases[1]
+    rows: dict[int, np.ndarray] = {}
+    for epochs, indices, records in stored_batches(long.train, long.order_from(0)):
+        ids, mask = long.train.decoded(indices, records)
+        of_first = np.flatnonzero(epochs == 0)
+        assert not set(indices[of_first]) & rows.keys()
+        rows |= {int(indices[i]): ids[i][mask[i] == 1] for i in of_first}
+    assert sorted(rows) == list(range(long.train.num_samples))
+    assert np.array_equal(np.concatenate([rows[i] for i in sorted(rows)]), stored)
+    # Shards of 83, 40 and 77 samples, each with a last row that is filled up.
+    assert Counter(len(row) for row in rows.values())[4 * LENGTH] == 20 + 10 + 19
+
+
+def test_a_branch_within_a_phase_is_the_same_training_up_to_its_step(root):
+    steady = {"optimizer": {"warmup_steps": 4, "decay_steps": 0}}
+    longer = [PHASES[0] | {"share": 0.4}, PHASES[1] | {"share": 0.2}, PHASES[2] | {"share": 0.4}]
+    other = [PHASES[0] | {"share": 0.4}, PHASES[1] | {"share": 0.6, "mlm_probability": 0.4}]
+    parent, _ = small_run(root, in_phases("jax", **steady))
+    run, _ = small_run(root, in_phases("jax", steps=50, **steady | {"phases": longer}))
+    # Both make 20 steps of the first phase, and at least 10 of the second.
+    assert branch_of(run, parent, None, 26).step == 26
+    for unlike in (longer[::-1], other):
+        run, _ = small_run(root, in_phases("jax", steps=50, **steady | {"phases": unlike}))
+        with pytest.raises(MlmError, match="phases"):
+            branch_of(run, parent, None, 26)
+
+
+@pytest.mark.parametrize(
+    "phases, words",
+    [
+        ([{"share": 0.5}], "do not add up to 1"),
+        ([{"share": 1.0, "sequence_length": 3 * LENGTH // 2}], "no multiple of"),
+        ([{"share": 1.0, "sequence_length": 3 * LENGTH}], "no whole number of rows"),
+        ([{"share": 0.999}, {"share": 0.001}], "no step of 40"),
+    ],
+)
+def test_phases_that_cannot_be_are_refused(phases, words):
+    with pytest.raises(ConfigError, match=words):
+        small_settings({"pretraining": {"phases": phases}})
+
+
+@pytest.mark.parametrize("row", [1, 3, 4, 1024])
+def test_each_sample_is_in_the_row_that_holds_its_tokens(tmp_path, row):
+    """Also in blocks that rows do not divide."""
+    manifest = write_split(tmp_path, "train", (1030, 5))
+    shards = ShardFiles.of(manifest).in_rows(row)
+    assert shards.num_samples == manifest.in_rows(row).num_samples
+    index, records = (np.concatenate(x) for x in zip(*samples_in_order(shards), strict=True))
+    ids, mask = shards.decoded(index, records)
+    rows, places = shards.rows_with(np.arange(1035))
+    pieces = ids.reshape(len(ids), row, LENGTH)[rows, places]
+    assert np.array_equal(pieces, small_samples(1035))
+    assert mask.sum() == 1035 * LENGTH and (ids[mask == 0] == 1).all()
