@@ -1,3 +1,4 @@
+from datetime import date
 from pathlib import Path
 from typing import get_args, get_origin
 
@@ -58,6 +59,7 @@ def test_the_schema_says_what_the_models_say():
         {"model": {"config": {"hidden_dropout_prob": 1.0}}},
     ):
         assert not accepts(wrong) and problems(wrong), wrong
+    assert problems({"corpus": {"mix": {date(2020, 1, 1): {}}}}), "a key that YAML reads as a date"
 
 
 def test_unknown_keys_wrong_types_and_contradictions_are_told_together():

@@ -112,10 +112,10 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, values: Any) -> Any:
-        """Return `values` with text for keys that YAML reads as numbers, and None for null."""
+        """Return `values` with None for null, which a nested `--config` holds as text."""
         if not isinstance(values, Mapping):
             return values
-        return {str(k): None if v in ("null", "~") else v for k, v in values.items()}
+        return {k: None if v in ("null", "~") else v for k, v in values.items()}
 
     def contradictions(self) -> Iterator[str]:
         """A line for each contradiction among the keys of this section, beginning with a key."""
@@ -248,15 +248,21 @@ _Model = TypeVar("_Model", bound=Section)
 def checked(model: type[_Model], values: dict) -> tuple[_Model, list[str]]:
     """`values` as the section `model`, and a line for each that is wrong by itself. It takes its
     default, so that settings can still be compared and all problems are reported at once."""
-    problems = []
+    values, problems = _with_text_keys(values), []
     while True:
         try:
             return model.model_validate(values), problems
         except ValidationError as error:
             for detail in error.errors(include_url=False):
-                way = tuple(part for part in detail["loc"] if part != "[key]")
-                problems.append(_sentence(detail, way, model))
-                values = _without(values, way)
+                problems.append(_sentence(detail, detail["loc"], model))
+                values = _without(values, detail["loc"])
+
+
+def _with_text_keys(value: Any) -> Any:
+    """`value` with text for keys that YAML reads as numbers, dates or null."""
+    if isinstance(value, Mapping):
+        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+    return value
 
 
 def _sentence(detail: ErrorDetails, way: tuple, model: type[Section]) -> str:
@@ -291,7 +297,7 @@ def _without(values: dict, way: tuple) -> dict:
     """`values` without the one at `way`; without the whole list where that is an item of one."""
     key, *rest = way
     if not rest or isinstance(rest[0], int):
-        return {k: v for k, v in values.items() if str(k) != key}
+        return {k: v for k, v in values.items() if k != key}
     return values | {key: _without(values.get(key, {}), tuple(rest))}
 
 
