@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlm.evaluation.hidden_sets import evaluated_sets
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
 
@@ -92,3 +93,11 @@ def test_random_bits_and_the_order_are_those_of_the_page(page):
         places = np.unique(np.linspace(0, 3 * sum(shards) - 1, 60).astype(int))
         found = zip(*(part.tolist() for part in order.samples(places)), strict=True)
         assert [page["sample_at"](p, shards, seed, window) for p in places.tolist()] == list(found)
+
+
+@pytest.mark.parametrize(("max_tokens", "pairs"), [(1000, 70), (999, 69), (300, 21), (1, 1)])
+def test_sets_of_a_large_split_are_at_equal_distances(max_tokens, pairs):
+    sample, number = evaluated_sets(10, 1000, 7, max_tokens)
+    assert [*zip(sample.tolist(), number.tolist(), strict=True)] == [
+        divmod(place * 70 // pairs, 7) for place in range(pairs)
+    ]
