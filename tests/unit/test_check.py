@@ -163,7 +163,7 @@ def of_run(run, timed):
     return stages_of_run(run, Evaluation(), VOCABULARY, SIZES, timed)
 
 
-@pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 14)])
+@pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": None}, 34)])
 def test_models_and_kept_states_are_counted(keep, states):
     settings = resolve({"pretraining": {"steps": 3400, "checkpoint": {"every": 100, **keep}}})
     trained, _ = of_run(run_in(settings), steps(parameters=100))
