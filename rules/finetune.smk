@@ -1,12 +1,12 @@
 # Fine-tuning each run's model, beside random weights, a counting baseline and published encoders on
 # the same folds: results/finetune/ (examples, baseline, published/), results/runs/{run}/finetune/.
 
-FINETUNE_RULES = [f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "merge")]
+FINETUNE_RULES = [
+    f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "model", "merge")
+]
 FINETUNE_FILES = [settings.finetune.data.file] if settings.finetune.data.source == "csv" else []
-FINETUNE_MODEL = ["config.json", "model.safetensors", *TOKENIZER_NAMES, "README.md"]
 FOLD_TABLES = {"predictions": "predictions.csv", "record": "fold.json"}
-FOLD_MODEL = {"weights": "model.safetensors", "config": "config.json"}
-FOLD_FILES = dict(**FOLD_TABLES, history="history.csv", **FOLD_MODEL)
+FOLD_FILES = FOLD_TABLES | {"history": "history.csv"}
 # The directories of a start's folds, in order.
 FOLDS_OF = {
     start: expand(f"{directory}/fold-{{fold}}", fold=FINETUNE_FOLDS, allow_missing=True)
@@ -101,8 +101,23 @@ use rule finetune_fold as finetune_published with:
         code=code_of("finetune", "finetune_published"),
 
 
+use rule finetune_fold as finetune_model with:
+    output:
+        weights="results/runs/{run}/finetune/model/model.safetensors",
+        config="results/runs/{run}/finetune/model/config.json",
+        tokenizer=[f"results/runs/{{run}}/finetune/model/{name}" for name in TOKENIZER_NAMES],
+        record="results/runs/{run}/finetune/fold.json",
+        history="results/runs/{run}/finetune/history.csv",
+    log:
+        "logs/finetune_model/{run}.log",
+    benchmark:
+        "logs/benchmarks/finetune_model/{run}.tsv"
+    params:
+        code=code_of("finetune", "finetune_model"),
+
+
 rule finetune_merge:
-    """Score the folds together, compare them, and keep the best fold's model."""
+    """Score the folds together, compare them, and describe the model to use."""
     input:
         **{
             f"{start}_{name}": [f"{fold}/{file}" for fold in folds]
@@ -113,23 +128,21 @@ rule finetune_merge:
         summary="results/finetune/examples.json",
         ridge="results/finetune/tfidf_ridge.csv",
         ridge_record="results/finetune/tfidf_ridge.json",
-        weights=[f"{fold}/model.safetensors" for fold in FOLDS_OF["pretrained"]],
-        configs=[f"{fold}/config.json" for fold in FOLDS_OF["pretrained"]],
-        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in TOKENIZER_NAMES],
-        training="results/runs/{run}/training.json",
+        weights="results/runs/{run}/finetune/model/model.safetensors",
+        config="results/runs/{run}/finetune/model/config.json",
+        record="results/runs/{run}/finetune/fold.json",
     output:
         metrics="results/runs/{run}/finetune/metrics.json",
         oof="results/runs/{run}/finetune/oof.csv",
         oof_random="results/runs/{run}/finetune/oof_random.csv",
         oof_ridge="results/runs/{run}/finetune/oof_tfidf_ridge.csv",
-        model=[f"results/runs/{{run}}/finetune/model/{name}" for name in FINETUNE_MODEL],
+        card="results/runs/{run}/finetune/model/README.md",
     log:
         "logs/finetune_merge/{run}.log",
     conda:
         "../envs/environment.yaml"
     params:
         finetune=settings.finetune.for_folds.as_param(),
-        seed=settings.seed,
         also=list(FINETUNE_ALSO),
         code=code_of("finetune", "finetune_merge"),
     script:

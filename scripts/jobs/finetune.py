@@ -24,38 +24,42 @@ def predict_with_ridge(job: Any):
     write_ridge_predictions(*tables, params.task, params.folds)
 
 
-@run_as_job("finetune_fold", "finetune_published")
+@run_as_job("finetune_fold", "finetune_published", "finetune_model")
 def train_fold(job: Any):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
     from mlm.finetuning.fold_training import finetune_fold
+    from mlm.finetuning.scores import METRICS
 
-    wildcards, params = job.wildcards, job.params
+    wildcards, params, output = job.wildcards, job.params, job.output
     section, published = Finetune.model_validate(params.finetune), params.get("encoder")
-    run, start = (None, wildcards.encoder) if published else (wildcards.run, wildcards.start)
+    run, fold = wildcards.get("run"), wildcards.get("fold")
+    start = wildcards.encoder if published else wildcards.get("start", "pretrained")
     score = finetune_fold(
-        (run, start, int(wildcards.fold)),
+        (run, start, None if fold is None else int(fold)),
         params.seed,
         section,
         Accelerator.model_validate(params.accelerator),
         examples=job.input.table,
         model=published or Path(job.input.model).parent,
-        directory=Path(job.output.record).parent,
-        state=f"state/{run or 'published'}/finetune/{start}-fold-{wildcards.fold}",
+        directory=Path(output.get("weights", output.record)).parent,
+        record=output.record,
+        state=f"state/{run or 'published'}/finetune/{start}-fold-{fold or 'all'}",
     )
-    return Done(f"{'accuracy' if section.task == 'classification' else 'RMSE'} {score:.3f}")
+    return Done(f"{METRICS[section.task].unit} {score:.3f}" if score is not None else "on all rows")
 
 
 @run_as_job("finetune_merge")
 def merge_folds(job: Any):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.results import STARTS, write_results
+    from mlm.finetuning.scores import METRICS
 
     inputs, params, run = job.input, job.params, job.wildcards.run
     starts = *STARTS, *params.also
     folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
     section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
     tables = inputs.table, inputs.ridge
-    metrics = write_results(run, section, *tables, folds, inputs.tokenizer, directory)
-    pretrained, random = (metrics.models[start].all.score for start in STARTS)
-    return Done(f"{metrics.score} {pretrained:.3f}; from random weights {random:.3f}")
+    metrics = write_results(run, section, *tables, folds, directory)
+    scores = (f"{name} {model.all.score:.3f}" for name, model in metrics.models.items())
+    return Done(f"{METRICS[section.task].unit}: {', '.join(scores)}")

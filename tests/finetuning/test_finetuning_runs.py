@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from tiny_task import changed, job, merged, prepared
 
+from mlm.config.accelerator import Accelerator
 from mlm.finetuning.artefacts import read_predictions
 from mlm.finetuning.fold_training import finetune_fold
+from mlm.finetuning.prediction import predict_csv
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_baseline import write_ridge_predictions
 from mlm.foundations.errors import MlmError
@@ -52,6 +54,7 @@ def whole(place, out, section):
     for start in STARTS:
         for fold in range(section.folds):
             run(place, out, section, start=start, fold=fold)
+    run(place, out, section, fold=None)
     ridge = [place / name for name in ("examples.csv", "ridge.csv", "ridge.json")]
     write_ridge_predictions(*ridge, section.task, section.folds)
     write_results(**merged(place, out, section))
@@ -81,6 +84,30 @@ def test_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     history = history_of(place / "one" / "pretrained" / "fold-0")
     assert [float(row["epoch"]) for row in history] == pytest.approx([1, 2, 3, 4, 5, 6], abs=0.2)
     assert float(history[-1]["train_loss"]) < float(history[0]["train_loss"])
+
+
+def test_the_model_to_use_is_trained_on_all_rows_and_predicts_new_ones(regression, tmp_path):
+    place, *_ = regression
+    record = json.loads((place / "one" / "fold.json").read_text())
+    assert record["examples"] == {"learned": 202, "held_out": 0}
+    assert "on all 202 examples" in (place / "one/model/README.md").read_text()
+    table = tmp_path / "new.csv"
+    table.write_text("n,words\n1,the the the the a\n2,to to to to to and a\n")
+    accelerator = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
+    predict_csv(str(table), "words", place / "one" / "model", tmp_path / "out.csv", accelerator)
+    first, second = csv.DictReader((tmp_path / "out.csv").open())
+    assert first["n"] == "1" and float(first["value"]) < float(second["value"]) - 0.5
+    with pytest.raises(MlmError, match=r"no column 'text'.*--text-column: 'n', 'words'"):
+        predict_csv(str(table), "text", place, tmp_path / "out.csv", accelerator)
+
+
+@pytest.mark.slow
+def test_a_fold_takes_the_best_of_its_learning_rates_by_its_validation_part(tmp_path):
+    section = prepared(tmp_path, rows=60, epochs=8, learning_rate=[1e-7, 1e-2])
+    files = run(tmp_path, "one", section)
+    record = json.loads((files / "fold.json").read_text())
+    assert record["learning_rate"] == 0.01
+    assert record["tried"]["0.01"] < record["tried"]["1e-07"]
 
 
 class Stopping(io.StringIO):
@@ -117,7 +144,7 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
     assert kept == ["step-00000026", "step-00000046"], "26 steps an epoch, and 20 more"
     finetune_fold(**asked)
     assert "resumes from step 46" in capsys.readouterr().err
-    for name in ("predictions.csv", "model.safetensors"):
+    for name in ("predictions.csv", "history.csv"):
         assert (asked["directory"] / name).read_bytes() == (first / name).read_bytes()
     assert not asked["state"].exists()
 
@@ -135,7 +162,7 @@ def test_a_published_encoder_that_does_not_fit_is_named(regression, tmp_path):
 @pytest.mark.slow
 def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
     place, section, _ = regression
-    asked = job(place, "diverged", changed(section, learning_rate=1e9))
+    asked = job(place, "diverged", changed(section, learning_rate=[1e9]))
     with pytest.raises(MlmError, match=r"not finite at step \d+ .*lower finetune.learning_rate"):
         finetune_fold(**asked)
     assert not asked["directory"].exists()
@@ -150,8 +177,6 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     assert first != second
     alone = run(tmp_path, "one", changed(section, seeds=1))
     assert [r.predictions[0] for r in read_predictions(alone / "predictions.csv")] == list(first)
-    model = (files / "model.safetensors").read_bytes()
-    assert (alone / "model.safetensors").read_bytes() == model
     assert [row["seed"] for row in history_of(files)] == [*"000111"]
 
     resumed = stopped(tmp_path, "stopped", section, "seed 1: step 4/")

@@ -11,7 +11,7 @@ from mlm.finetuning.results import STARTS
 from mlm.foundations.atomic import write_json
 
 SECTION = {"data": {"source": "csv"}, "folds": 2, "seeds": 1, "epochs": 2, "max_length": 12}
-SECTION |= {"per_device_batch_size": 8, "learning_rate": 3e-3}
+SECTION |= {"per_device_batch_size": 8, "learning_rate": [3e-3]}
 WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 
@@ -70,7 +70,8 @@ def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, vi
         "accelerator": Accelerator(**accelerator, virtual_replicas=virtual),
         "examples": place / "examples.csv",
         "model": place / "model",
-        "directory": place / out / start / f"fold-{fold}",
+        "directory": place / out / ("model" if fold is None else f"{start}/fold-{fold}"),
+        "record": place / out / ("fold.json" if fold is None else f"{start}/fold-{fold}/fold.json"),
         "state": place / "state" / f"{out}-{start}-{fold}",
     }
 
@@ -86,6 +87,5 @@ def merged(place: Path, out: str, section: Finetune) -> dict:
             start: [place / out / start / f"fold-{fold}" for fold in range(section.folds)]
             for start in STARTS
         },
-        "tokenizer": [place / "model" / "tokenizer.json"],
         "directory": place / out,
     }

@@ -6,7 +6,7 @@ import pytest
 
 from mlm.finetuning.artefacts import Example, Prediction, read_predictions, write_examples
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
-from mlm.finetuning.fold_task import loss_and_score
+from mlm.finetuning.fold_task import mean_loss
 from mlm.finetuning.results import Comparison, finetuning_verdicts, macro_f1
 from mlm.finetuning.ridge_baseline import (
     PENALTIES,
@@ -19,6 +19,7 @@ from mlm.finetuning.ridge_baseline import (
     word_terms,
     write_ridge_predictions,
 )
+from mlm.finetuning.scores import METRICS
 
 
 def test_words_and_pairs_are_counted_in_lower_case_and_characters_within_words():
@@ -84,21 +85,23 @@ def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
     assert chosen[0] == chosen[1]
 
 
-def test_scores_are_those_of_the_textbook():
-    logits = np.array([[1.0], [3.0]])
-    targets = np.array([0.0, 1.0])
-    assert loss_and_score("regression", logits, targets) == pytest.approx((2.5, 2.5**0.5))
-    logits = np.array([[2.0, 0.0], [0.0, 1.0]])
+def test_losses_and_scores_are_those_of_the_textbook():
+    outputs, values = np.array([[1.0], [3.0]]), np.array([0.0, 1.0], np.float32)
+    assert mean_loss(outputs, values, np.ones(2)) == pytest.approx(2.5)
+    outputs = np.array([[2.0, 0.0], [0.0, 1.0]])
     expected = (np.log1p(np.exp(-2)) + np.log1p(np.exp(1))) / 2
-    found = loss_and_score("classification", logits, np.array([0, 0]))
-    assert found == pytest.approx((expected, 0.5))
-    said = [Prediction("r", 0, target, (f,)) for target, f in zip("abb", "aab", strict=True)]
-    assert macro_f1(said) == pytest.approx(2 / 3, abs=1e-6)
+    assert mean_loss(outputs, np.array([0, 0]), np.ones(2)) == pytest.approx(expected)
+    numbers = [Prediction("r", 0, t, (p,)) for t, p in (("0", "1"), ("1", "3"))]
+    assert METRICS["regression"].of(numbers) == pytest.approx(2.5**0.5)
+    rows = [Prediction("r", 0, target, (f,)) for target, f in zip("abb", "aab", strict=True)]
+    assert METRICS["classification"].of(rows) == pytest.approx(2 / 3)
+    assert macro_f1(rows) == pytest.approx(2 / 3, abs=1e-6)
 
 
 def compared(figures, units):
     columns = {name: np.reshape(values, (len(units), -1)) for name, values in figures.items()}
-    return Comparison(columns, np.array(units), rooted=True)
+    sums = {name: np.stack([x, np.ones_like(x)], axis=-1) for name, x in columns.items()}
+    return Comparison(METRICS["regression"], sums, np.array(units))
 
 
 def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none():
@@ -135,8 +138,9 @@ def test_a_model_without_seeds_stands_beside_one_with_seeds():
 def test_verdicts_say_what_the_interval_allows(score, interval, groups, words):
     measured = Measured(sum(interval) / 2, interval)
     difference = ScoreDifference("pretrained", "random", all=measured)
-    (found,) = finetuning_verdicts(score, 0.95, {"all": PartSize(90, groups)}, [difference])
-    assert words in found.text and ("rough" in found.text) == (groups == 9)
+    task = "regression" if score == "rmse" else "classification"
+    (found,) = finetuning_verdicts(METRICS[task], 0.95, {"all": PartSize(90, groups)}, [difference])
+    assert words in found.text and ("too narrow" in found.text) == (groups == 12)
     assert found.tone == (
         "even" if "not told" in words else "worse" if "worse" in words else "better"
     )

@@ -6,6 +6,7 @@ from report_results import results_in
 
 from mlm.finetuning.finetuning_metrics import NAMES, Finetuning
 from mlm.finetuning.results import finetuned_card, finetuning_verdicts
+from mlm.finetuning.scores import METRICS
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 
@@ -41,16 +42,16 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), also=()):
             for name in ("random", *also)
         ],
         **({"also": {name: made.sha(name) for name in also}} if also else {}),
-        "best_fold": 1,
+        "learning_rates": {"pretrained": [0.001, 0.001]},
         "shown": shown,
-        "settings": {"epochs": 2, "seeds": 2},
+        "settings": {"epochs": 2, "seeds": 2, "learning_rate": [0.001]},
         "baseline": [{"fold": 0, "terms": "words", "penalty": 0.03, "error": 0.4}],
         "digests": {"examples": made.sha("examples"), "model": made.sha("model")},
         "packages": {"jax": "0.6"},
         "verdicts": [],
     }
     found = made.typed(Finetuning, content)
-    judged = (found.score, found.confidence, found.parts, found.differences)
+    judged = (METRICS[task], found.confidence, found.parts, found.differences)
     return replace(found, verdicts=finetuning_verdicts(*judged))
 
 

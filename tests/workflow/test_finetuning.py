@@ -1,5 +1,6 @@
 """`snakemake finetune` on a CSV of one's own, from the pretrained model to the report."""
 
+import csv
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(copie
     write_csv(copied.path / "labels.csv", 200)
     finetune = {"enabled": True, "task": "regression", "data": DATA, "max_length": 16}
     copied.write_config(TINY | {"finetune": finetune})
-    stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "merge")}
+    stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "model", "merge")}
     assert copied.would_run("finetune") == stages | {"finetune", "report"}
 
 
@@ -34,8 +35,14 @@ def test_a_classifier_has_the_names_of_the_csv_and_a_card_with_the_pipeline(copi
     made = copied.path / "results/runs/base/finetune"
     scores = json.loads((made / "metrics.json").read_text())["models"]
     assert scores["known"] == scores["pretrained"], "the same weights, tokenizer and seeds"
-    ended = (f"{scores[start]['all']['score']:.3f}" for start in ("pretrained", "random"))
-    assert "(accuracy {}; from random weights {})\n".format(*ended) in shown
+    ended = ", ".join(f"{name} {scores[name]['all']['score']:.3f}" for name in scores)
+    assert f"(accuracy: {ended})\n" in shown
+    (copied.path / "new.csv").write_text("excerpt\nthe the the the to\n")
+    copied.python("scripts/predict.py", "--csv", "new.csv", "--configfile", "tiny.yaml")
+    (row,) = csv.DictReader((copied.path / "predictions.csv").open())
+    shares = {name: float(row[f"probability of {name}"]) for name in ("easy", "fair", "hard")}
+    assert row["label"] == max(shares, key=shares.get)
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-4)
     names = json.loads((made / "model/config.json").read_text())["id2label"]
     assert list(names.values()) == ["easy", "fair", "hard"]
     assert 'pipeline("text-classification"' in (made / "model/README.md").read_text()

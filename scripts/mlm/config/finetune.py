@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from mlm.config import fields
 from mlm.config.fields import (
@@ -25,6 +25,17 @@ from mlm.config.model import unfit_encoder
 _LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
 #: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
 COLUMNS = ("id_column", "text_column", "target_column", "group_column")
+
+
+#: A number stands for a list of one.
+_OneOrMore = Annotated[
+    list[Positive],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list) else [value],
+        json_schema_input_type=Positive | list[Positive],
+    ),
+]
 
 
 class FinetuneData(Section):
@@ -67,12 +78,14 @@ class Finetune(Section):
     """Trainings of each fold and start, over whose seeds scores are means."""
     epochs: Count = 10
     """Passes over the training passages."""
-    max_length: Annotated[int, Field(ge=3, le=65_536), NoBoolean] = 128
-    """Maximum number of tokens of a passage. Longer passages are truncated and counted."""
+    max_length: Annotated[int, Field(ge=3, le=65_536), NoBoolean] | None = None
+    """Maximum number of tokens of a passage; null: what the model was trained with. Longer passages
+    are truncated and counted."""
     per_device_batch_size: Count = 16
     """Passages on one device in one step."""
-    learning_rate: Positive = 0.001
-    """Peak learning rate, which decays linearly to 0. roberta-base needs 2.0e-5 to 5.0e-5."""
+    learning_rate: _OneOrMore = [0.001]
+    """Peak learning rate, which decays linearly to 0: a number, or a list, of which each fold takes
+    the best by its score on a fifth of the training part. roberta-base needs 2.0e-5 to 5.0e-5."""
     warmup_ratio: BelowOne = 0.0
     """Share of the steps for a linear warmup to the peak."""
     dropout: BelowOne = 0.0

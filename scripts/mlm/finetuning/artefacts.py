@@ -2,7 +2,7 @@
 and predictions (oof.csv) as CSV, and records as JSON."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -77,14 +77,15 @@ def read_predictions(path: str | Path) -> list[Prediction]:
     return [Prediction(id, int(fold), target, tuple(values)) for id, fold, target, *values in rows]
 
 
-def predictions_of(
-    examples: Sequence[Example], outputs: Sequence[np.ndarray], classes: Sequence[str]
-) -> list[Prediction]:
-    """The predictions for `examples` by the `outputs` [examples, outputs] of each training."""
+def texts_of(outputs: np.ndarray, classes: list[str]) -> list[str]:
+    """Predictions as text, by `outputs` [examples, outputs]."""
     if classes:
-        texts = [[classes[i] for i in x.argmax(axis=1)] for x in outputs]
-    else:
-        texts = [[f"{value:.6f}" for value in x[:, 0]] for x in outputs]
+        return [classes[int(i)] for i in outputs.argmax(axis=1)]
+    return [f"{value:.6f}" for value in outputs[:, 0]]
+
+
+def predictions_of(examples: Sequence[Example], texts: Iterable[Sequence[str]]) -> list[Prediction]:
+    """The predictions for `examples`, whose `texts` are those of each training."""
     by_example = zip(examples, zip(*texts, strict=True), strict=True)
     return [Prediction(e.id, e.fold, e.target, values) for e, values in by_example]
 
@@ -121,16 +122,19 @@ class ExamplesSummary(ExampleData, Artefact):
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start: how many `examples` were learned and held_out. Of a published encoder,
-    `run` is None, and `encoder` the sha256 of the checkpoint."""
+    """A fold of one start, None for the training on all examples: how many were learned and
+    held_out, and the learning rate, with the scores of those that were `tried` on the validation
+    part. Of a published encoder, `run` is None, and `encoder` the sha256 of the checkpoint."""
 
     run: str | None
     start: str
-    fold: int
+    fold: int | None
     examples: dict[str, int]
     truncated: int
     device: dict[str, Any]
     precision: str
+    learning_rate: float
+    tried: dict[str, float] = field(default_factory=dict)
     encoder: str | None = field(default=None, metadata=OPTIONAL)
 
 

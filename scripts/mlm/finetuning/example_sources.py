@@ -134,7 +134,7 @@ def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]
     """Return the examples of a CSV file, in its order, from the columns that `data` names. Raises
     MlmError with the keys of missing columns, or the rows that cannot be used."""
     columns = {key: name for key in COLUMNS if (name := getattr(data, key))}
-    rows = _rows(file)
+    rows = csv_rows(file)
     header = next(rows, ("", []))[1]
     if wrong := [f"finetune.data.{k}: {n!r}" for k, n in columns.items() if header.count(n) != 1]:
         raise MlmError(
@@ -171,7 +171,7 @@ def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]
     return examples
 
 
-def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
+def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
     """The rows that are not empty, the header first, each with its place in words."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")

@@ -81,8 +81,9 @@ class ShownPredictions:
 
 @dataclass(frozen=True)
 class Finetuning(Artefact):
-    """metrics.json: all folds of every start, beside the baseline. `digests` are the sha256 of the
-    table of examples and of the best fold's weights, those in `also` of published encoders."""
+    """metrics.json: all folds of every start, with their learning rates, beside the baseline.
+    `digests` are the sha256 of the table of examples and of the weights of the model to use, those
+    in `also` of published encoders."""
 
     format_version: int = field(default=3, kw_only=True)
     run: str
@@ -93,10 +94,10 @@ class Finetuning(Artefact):
     parts: dict[str, PartSize]
     models: dict[str, ModelScores]
     differences: list[ScoreDifference]
-    best_fold: int
     shown: ShownPredictions
     verdicts: list[Verdict]
     baseline: list[RidgeChoice]
+    learning_rates: dict[str, list[float]]
     settings: dict
     digests: dict[str, str]
     packages: dict[str, str]

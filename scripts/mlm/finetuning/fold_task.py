@@ -1,8 +1,9 @@
 """A fold of a fine-tuning as a task for the training loop: its examples, batches and engine."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,33 +11,46 @@ from scipy.special import log_softmax
 
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer, OptimizerSection
-from mlm.finetuning.artefacts import Example
+from mlm.finetuning.artefacts import Example, Prediction, predictions_of, texts_of
+from mlm.finetuning.scores import METRICS, Metric
 from mlm.finetuning.sequence_model import SequenceModel
+from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.checkpoints import Checkpoint
+from mlm.model.network import Parameters
 from mlm.samples.shuffling import SampleOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.training.devices import Devices
+from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.engine import MeshEngine
 from mlm.training.loop import Schedule
+
+#: Arrays that the network reads.
+_READ = ("input_ids", "attention_mask")
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A training of a fold: the rows `train` and `test` of the examples, as arrays by name, from
-    the weights of `start` (None: random ones)."""
+    """A training of a fold: the rows `train` and `test` of the `examples`, with their `arrays` by
+    name, from the weights of `start` (None: random ones)."""
 
     name: str
     seed: int
     section: Finetune
+    learning_rate: float
     model: SequenceModel
     start: Checkpoint | None
+    examples: list[Example]
     arrays: dict[str, np.ndarray]
     train: np.ndarray
     test: np.ndarray
     batch_size: int
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.section.task]
 
     @property
     def optimizer(self) -> Optimizer:
@@ -44,7 +58,7 @@ class Fold:
         section = self.section
         return OptimizerSection(
             name="adamw",
-            learning_rate=section.learning_rate,
+            learning_rate=self.learning_rate,
             warmup_ratio=section.warmup_ratio,
             weight_decay=section.optimizer.weight_decay,
             max_grad_norm=section.optimizer.max_grad_norm,
@@ -76,6 +90,11 @@ class Fold:
             _, indices = order.samples(first + np.arange(self.batch_size))
             yield {name: array[self.train[indices]] for name, array in self.arrays.items()}
 
+    def predictions(self, outputs: Iterable[np.ndarray]) -> list[Prediction]:
+        """The predictions for the held-out examples by the `outputs` of each training."""
+        texts = (texts_of(x, self.model.classes) for x in outputs)
+        return predictions_of([self.examples[i] for i in self.test], texts)
+
 
 class FoldEngine(MeshEngine):
     """The trainings of a fold, one after the other."""
@@ -83,10 +102,7 @@ class FoldEngine(MeshEngine):
     def __init__(self, fold: Fold, devices: Devices):
         self.fold = fold
         super().__init__(fold, devices)
-        rows = (self._divided, self._divided)
-        self._logits = jax.jit(
-            fold.model.logits, in_shardings=(self._whole, *rows), out_shardings=self._whole
-        )
+        self._logits = on_devices(fold.model, devices.strategy)
 
     def begin(self, fold: Fold) -> None:
         """Begin another training, which differs in its seed alone."""
@@ -104,28 +120,46 @@ class FoldEngine(MeshEngine):
         for step, batch in enumerate(self.fold.batches(self.step), start=self.step):
             yield batch | self._beside_batch(step)
 
-    def predictions(self) -> np.ndarray:
+    def outputs(self) -> np.ndarray:
         """Return the logits of the held-out examples: float32 [examples, outputs]."""
-        size, test, logits = self.fold.batch_size, self.fold.test, []
-        for first in range(0, len(test), size):
-            rows = np.resize(test[first : first + size], size)
-            batch = (self.fold.arrays[name][rows] for name in ("input_ids", "attention_mask"))
-            logits.append(np.asarray(self._logits(self._state["parameters"], *batch)))
-        return np.concatenate(logits)[: len(test)]
+        rows = {name: self.fold.arrays[name][self.fold.test] for name in _READ}
+        return self._logits(self._state["parameters"], rows, self.fold.batch_size)
 
-    def validate(self) -> tuple[float, float]:
-        """Return loss and score of the held-out examples."""
-        labels = self.fold.arrays["labels"][self.fold.test]
-        return loss_and_score(self.fold.section.task, self.predictions(), labels)
+    def validate(self) -> tuple[float | None, float | None]:
+        """Return loss and score of the held-out examples, None without any."""
+        fold = self.fold
+        if not len(fold.test):
+            return None, None
+        outputs = self.outputs()
+        loss = mean_loss(outputs, *(fold.arrays[n][fold.test] for n in ("labels", "weights")))
+        return loss, fold.metric.of(fold.predictions([outputs]))
+
+
+def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, dict, int], np.ndarray]:
+    """The function of weights, arrays of rows, and the size of a batch that gives their logits."""
+    whole, divided = shardings(mesh)
+    in_shardings = whole, divided, divided
+    logits = jax.jit(model.logits, in_shardings=in_shardings, out_shardings=whole)
+
+    def of_rows(weights: Parameters, arrays: dict[str, np.ndarray], size: int) -> np.ndarray:
+        count, parts = len(arrays["input_ids"]), []
+        for first in range(0, count, size):
+            # The last batch is filled up, so that all have one shape.
+            rows = np.arange(first, first + size) % count
+            parts.append(np.asarray(logits(weights, *(arrays[name][rows] for name in _READ))))
+        return np.concatenate(parts)[:count]
+
+    return of_rows
 
 
 def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | None]:
-    """Its tokenizer, and the longest input that this was made for (None: unknown); MlmError if it
-    has none, or ids that the model lacks."""
+    """Its tokenizer, and the longest input that it was made for (None: unknown); MlmError if it has
+    none, or ids that the model lacks."""
     if not checkpoint.tokenizer:
         raise MlmError(f"finetune.also: {checkpoint.place} has no tokenizer.json")
     if not published:
-        return Encoder.load(checkpoint.tokenizer), None
+        settings = read_json(checkpoint.tokenizer.with_name("tokenizer_config.json"))
+        return Encoder.load(checkpoint.tokenizer), settings.get("model_max_length")
     directory = str(checkpoint.tokenizer.parent)
     content, special, longest = load_pretrained(directory, None, "finetune.also")
     encoder, rows = Encoder(content, special), checkpoint.fields.get("vocab_size", 0)
@@ -137,32 +171,35 @@ def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | 
     return encoder, longest
 
 
-def arrays_of(
-    examples: list[Example], classes: list[str], encoder: Encoder, length: int
+def tokenised(
+    encoder: Encoder, texts: Sequence[str], most: int | None
 ) -> tuple[dict[str, np.ndarray], int]:
-    """`input_ids` and `attention_mask`, int32 [examples, length], `labels` and `weights`
-    [examples], and how many texts were truncated; these keep their last token, [SEP]."""
-    ids = np.full((len(examples), length), encoder.special_ids.pad, np.int32)
-    encoded = encoder.encode([e.excerpt for e in examples])
+    """`input_ids` and `attention_mask`, int32 [texts, length], as long as the longest text but at
+    most `most`, and how many texts were truncated; these keep their last token, [SEP]."""
+    encoded = encoder.encode(texts)
     lengths = np.array([len(tokens) for tokens in encoded])
+    length = min(most or lengths.max(), lengths.max())
+    ids = np.full((len(texts), length), encoder.special_ids.pad, np.int32)
     for row, tokens in zip(ids, encoded, strict=True):
         tokens = tokens if len(tokens) <= length else [*tokens[: length - 1], tokens[-1]]
         row[: len(tokens)] = tokens
+    mask = (np.arange(length) < lengths[:, None]).astype(np.int32)
+    return {"input_ids": ids, "attention_mask": mask}, int(np.count_nonzero(lengths > length))
+
+
+def labelled(examples: Sequence[Example], classes: list[str]) -> dict[str, np.ndarray]:
+    """`labels`, numbers of classes int32 or values float32, and `weights` [examples]."""
     value_of, kind = (classes.index, np.int32) if classes else (float, np.float32)
-    arrays = {
-        "input_ids": ids,
-        "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32),
-        "labels": np.array([value_of(e.target) for e in examples], kind),
-        "weights": np.ones(len(examples), np.float32),
-    }
-    return arrays, int(np.count_nonzero(lengths > length))
+    labels = np.array([value_of(e.target) for e in examples], kind)
+    return {"labels": labels, "weights": np.ones(len(examples), np.float32)}
 
 
-def loss_and_score(task: str, logits: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """The loss as trained (squared error, or nats) and the score as reported (RMSE, or accuracy) of
-    `logits` [examples, outputs] against `labels` [examples]."""
-    if task == "regression":
-        squared = float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))
-        return squared, squared**0.5
-    surprise = -log_softmax(logits.astype(np.float64), axis=1)[np.arange(len(labels)), labels]
-    return float(surprise.mean()), float(np.mean(logits.argmax(axis=1) == labels))
+def mean_loss(outputs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+    """The loss as trained (squared error, or nats) of `outputs` [..., outputs] for `labels` [...]
+    with `weights` [...]."""
+    outputs = outputs.astype(np.float64)
+    if labels.dtype == np.float32:
+        losses = (outputs[..., 0] - labels) ** 2
+    else:
+        losses = -np.take_along_axis(log_softmax(outputs, axis=-1), labels[..., None], -1)[..., 0]
+    return float(np.average(losses, weights=weights))

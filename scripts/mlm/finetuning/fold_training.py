@@ -12,19 +12,23 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Checkpoint as Checkpoints
 from mlm.finetuning.artefacts import (
+    Example,
     FoldRecord,
     classes_of,
-    predictions_of,
     read_examples,
     write_predictions,
 )
-from mlm.finetuning.fold_task import Fold, FoldEngine, arrays_of, encoder_of
+from mlm.finetuning.fold_task import Fold, FoldEngine, encoder_of, labelled, tokenised
 from mlm.finetuning.sequence_model import sequence_model
+from mlm.finetuning.splitting import validation_part
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
+from mlm.foundations.terminal import show
 from mlm.model.checkpoints import Checkpoint
+from mlm.tokenizer.encoding import copy_tokenizer
+from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh
 from mlm.training.periodic_actions import train
 from mlm.training.state_basis import COMPUTING_MODULES, COMPUTING_PACKAGES
@@ -35,97 +39,153 @@ from mlm.training.training_log import Row, TrainingLog
 FOLD_MODULES = (
     "mlm.finetuning.artefacts",
     "mlm.finetuning.fold_task",
+    "mlm.finetuning.scores",
     "mlm.finetuning.sequence_model",
     "mlm.tokenizer.encoding",
     "mlm.tokenizer.pretrained",
 )
 #: Steps between two looks at signals.
 _AT_ONCE = 20
+#: What stands for the number of the fold in the seed of the training on all examples.
+_ALL = 1000
+#: A warning is due if more than one in so many passages is cut.
+_MANY = 20
 
 
 def finetune_fold(
-    names: tuple[str | None, str, int],
+    names: tuple[str | None, str, int | None],
     seed: int,
     section: Finetune,
     accelerator: Accelerator,
     examples: str | Path,
     model: str | Path,
     directory: str | Path,
+    record: str | Path,
     state: str | Path,
-) -> float:
-    """Train or resume one fold as often as `seeds` says, and write its results, with the first
-    training's model; return the mean score. `names` are the run, the start and the fold; None, the
-    label and the fold of a published encoder. MlmError if a training diverges, and after a signal,
-    with the state saved."""
+) -> float | None:
+    """Train or resume one fold as often as `seeds` says, write its predictions, history and record,
+    and return the mean score. `names` are the run, the start and the fold; None, the label and the
+    fold of a published encoder. Without a number of the fold, train once on all examples, and write
+    the model to use. MlmError if a training diverges, and after a signal, with the state saved."""
     run, start, number = names
-    devices, rows = open_mesh(accelerator), read_examples(examples)
+    devices = open_mesh(accelerator)
     checkpoint = Checkpoint.read(str(model), "results" if run else "finetune.also")
-    classes = classes_of(rows, section.task)
-    how = section.dropout, devices.precision, checkpoint.place
-    network = sequence_model(checkpoint.fields, classes, *how)
-    encoder, longest = encoder_of(checkpoint, published=run is None)
-    length = network.length(min(section.max_length, longest or section.max_length))
-    arrays, truncated = arrays_of(rows, classes, encoder, length)
-    held_out = np.array([e.fold for e in rows]) == number
-    fold = Fold(
-        name=f"{run or 'published'}, {start}, fold {number}",
-        seed=seed,
-        section=section,
-        model=network,
-        start=None if start == "random" else checkpoint,
-        arrays=arrays,
-        train=np.flatnonzero(~held_out),
-        test=np.flatnonzero(held_out),
-        batch_size=section.per_device_batch_size * devices.replicas,
-    )
-    print(
-        f"{fold.name}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
-        f"{truncated} longer than {length} tokens; {devices.replicas} x {devices.kind}",
-        file=sys.stderr,
-    )
+    fold, truncated = fold_of(names, seed, section, read_examples(examples), checkpoint, devices)
     modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES["jax"] + FOLD_MODULES
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
-        "input_ids": hashlib.sha256(arrays["input_ids"].tobytes()).hexdigest(),
+        "input_ids": hashlib.sha256(fold.arrays["input_ids"].tobytes()).hexdigest(),
         "model": checkpoint.sha256,
         "packages": package_versions(COMPUTING_PACKAGES["jax"]),
         "code": code_digests(SCRIPTS, modules),
     }
-    engine, weights, outputs, history, scores = FoldEngine(fold, devices), {}, [], [], []
-    for training in range(section.seeds):
-        log = _trained(engine, fold, training, basis, state)
-        outputs.append(engine.predictions())
+    tried = _scores_of_rates(fold, devices, basis, state)
+    best = min if fold.metric.less_is_better else max
+    fold = replace(fold, learning_rate=best(tried, key=lambda rate: tried[rate]))
+    engine, outputs, history, scores = FoldEngine(fold, devices), [], [], []
+    for training in range(section.seeds if len(fold.test) else 1):
+        log = _trained(engine, fold, training, basis, f"{state}/seed-{training}")
         history += [[training, *_cells(row)] for row in log.rows]
-        scores.append(log.rows[-1].validation_accuracy)
-        weights = weights or engine.weights()
-    predictions = predictions_of([rows[i] for i in fold.test], outputs, classes)
-    write_predictions(f"{directory}/predictions.csv", predictions)
+        if len(fold.test):
+            outputs.append(engine.outputs())
+            scores.append(log.rows[-1].validation_accuracy)
     columns = ["seed", "step", "epoch", "train_loss", "validation_loss", "score"]
-    write_csv(f"{directory}/history.csv", columns, history)
-    network.write(directory, weights)
+    write_csv(Path(record).with_name("history.csv"), columns, history)
+    if len(fold.test):
+        write_predictions(Path(directory) / "predictions.csv", fold.predictions(outputs))
+    else:
+        fold.model.write(directory, engine.weights())
+        length = fold.arrays["input_ids"].shape[-1]
+        copy_tokenizer(Path(model), Path(directory), model_max_length=section.max_length or length)
     FoldRecord(
         *names,
         examples={"learned": len(fold.train), "held_out": len(fold.test)},
         truncated=truncated,
         device={"platform": devices.kind, "count": devices.replicas},
         precision=devices.precision,
+        learning_rate=fold.learning_rate,
+        tried={f"{rate:g}": round(s, 6) for rate, s in tried.items()} if len(tried) > 1 else {},
         encoder=checkpoint.sha256 if run is None else None,
-    ).write(f"{directory}/fold.json")
+    ).write(record)
     shutil.rmtree(state, ignore_errors=True)
-    return sum(scores) / len(scores)
+    return sum(scores) / len(scores) if scores else None
 
 
-def _trained(
-    engine: FoldEngine, fold: Fold, number: int, basis: dict, state: str | Path
-) -> TrainingLog:
-    """Make training `number` of the fold, from its newest whole state if there is one."""
-    seeds = np.random.SeedSequence([fold.seed, basis["fold"][1], number])
-    name, seed = f"{fold.name}, seed {number}", int(seeds.generate_state(1)[0]) >> 1
+def fold_of(
+    names: tuple[str | None, str, int | None],
+    seed: int,
+    section: Finetune,
+    examples: list[Example],
+    checkpoint: Checkpoint,
+    devices: Devices,
+) -> tuple[Fold, int]:
+    """The fold, and how many texts are longer than what the model reads."""
+    run, start, number = names
+    how = section.dropout, devices.precision, checkpoint.place
+    model = sequence_model(checkpoint.fields, classes_of(examples, section.task), *how)
+    encoder, longest = encoder_of(checkpoint, published=run is None)
+    texts = [example.excerpt for example in examples]
+    arrays, truncated = tokenised(encoder, texts, model.length(section.max_length, longest))
+    held_out = np.array([example.fold == number for example in examples])
+    fold = Fold(
+        name=f"{run or 'published'}, {start}, {'all' if number is None else f'fold {number}'}",
+        seed=seed,
+        section=section,
+        learning_rate=section.learning_rate[0],
+        model=model,
+        start=None if start == "random" else checkpoint,
+        examples=examples,
+        arrays=arrays | labelled(examples, model.classes),
+        train=np.flatnonzero(~held_out),
+        test=np.flatnonzero(held_out),
+        batch_size=section.per_device_batch_size * devices.replicas,
+    )
+    length = arrays["input_ids"].shape[-1]
+    print(
+        f"{fold.name}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
+        f"{truncated} longer than {length} tokens; {devices.replicas} x {devices.kind}",
+        file=sys.stderr,
+    )
+    if truncated * _MANY > len(examples):
+        show(
+            f"Warning: {fold.name}: {truncated:,} of {len(examples):,} passages are longer than "
+            f"the {length} tokens that the model reads (finetune.max_length, or "
+            "shards.sequence_length of its pretraining), and are cut there"
+        )
+    return fold, truncated
+
+
+def _scores_of_rates(
+    fold: Fold, devices: Devices, basis: dict, state: str | Path
+) -> dict[float, float]:
+    """The score of each learning rate on a validation part of the fold's training examples, after a
+    training on the others; 0 of a single one."""
+    rates = fold.section.learning_rate
+    if len(rates) == 1:
+        return {rates[0]: 0.0}
+    part = validation_part([fold.examples[i] for i in fold.train], fold.section.task)
+    parts, scores = {"train": fold.train[~part], "test": fold.train[part]}, {}
+    for rate in rates:
+        name = f"{fold.name}, rate {rate:g}"
+        trial = replace(fold, name=name, learning_rate=rate, **parts)
+        log = _trained(FoldEngine(trial, devices), trial, 0, basis, f"{state}/rate-{rate:g}")
+        scores[rate] = log.rows[-1].validation_accuracy or 0.0
+        print(f"{name}: score {scores[rate]:.4f}", file=sys.stderr)
+    return scores
+
+
+def _trained(engine: FoldEngine, fold: Fold, training: int, basis: dict, state: str) -> TrainingLog:
+    """Make a training of the fold, from its newest whole state if there is one."""
+    number = basis["fold"][1]
+    key = [fold.seed, _ALL if number is None else number, training]
+    seeds = np.random.SeedSequence(key)
+    name, seed = f"{fold.name}, seed {training}", int(seeds.generate_state(1)[0]) >> 1
     engine.begin(replace(fold, name=name, seed=seed))
     schedule, log = engine.fold.schedule, TrainingLog()
-    states = StateDirectory.of(f"{state}/seed-{number}", 2, basis | {"seed": seed})
+    own = {"seed": seed, "learning_rate": fold.learning_rate}
+    states = StateDirectory.of(state, 2, basis | own)
     # Steps in flight on virtual devices can wait for each other for ever.
     at_once = _AT_ONCE if engine.devices.replicas == 1 else 1
     with states.held():
@@ -140,4 +200,5 @@ def _trained(
 
 def _cells(row: Row) -> list:
     figures = row.loss, row.validation_loss, row.validation_accuracy
-    return [row.step, f"{row.epoch:.4f}", *(f"{figure:.6f}" for figure in figures)]
+    texts = ("" if figure is None else f"{figure:.6f}" for figure in figures)
+    return [row.step, f"{row.epoch:.4f}", *texts]

@@ -1,7 +1,5 @@
 """All folds of a fine-tuning together, beside the baseline: scores, differences, verdicts."""
 
-import shutil
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -37,7 +35,8 @@ from mlm.finetuning.finetuning_metrics import (
     ShownPredictions,
     name_of,
 )
-from mlm.foundations.atomic import read_json, replacing, write_text
+from mlm.finetuning.scores import METRICS, Metric
+from mlm.foundations.atomic import read_json, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.terminal import signed
@@ -60,12 +59,11 @@ def write_results(
     examples: str | Path,
     ridge: str | Path,
     folds: Mapping[str, Sequence[str | Path]],
-    tokenizer: Sequence[str | Path],
     directory: str | Path,
 ) -> Finetuning:
-    """Write metrics.json, oof*.csv and the best fold's model to `directory`, and
-    return the content of metrics.json. `examples` and `ridge` are tables with their JSON beside
-    them, `folds` the directories of each start's folds, and of each published encoder's."""
+    """Write metrics.json, oof*.csv and the model's card to `directory`, and return the content of
+    metrics.json. `examples` and `ridge` are tables with their JSON beside them, `folds` the
+    directories of each start's folds, and of each published encoder's."""
     rows, directory = read_examples(examples), Path(directory)
     published = [name for name in folds if name not in STARTS]
     files = {name: [Path(fold) / "predictions.csv" for fold in folds[name]] for name in folds}
@@ -74,30 +72,28 @@ def write_results(
         tables = map(read_predictions, files.get(name, [ridge]))
         by_id = {row.id: row for row in chain.from_iterable(tables)}
         predictions[name] = [by_id[row.id] for row in rows]
-        suffix = "" if name == "pretrained" else f"_{name}"
         if name in NAMES:
+            suffix = "" if name == "pretrained" else f"_{name}"
             write_predictions(directory / f"oof{suffix}.csv", predictions[name])
-    scores = scores_of(rows, predictions, section)
-    best = Path(folds["pretrained"][scores["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
-    records = {name: FoldRecord.read(Path(folds[name][0]) / "fold.json") for name in published}
+    records = {
+        name: [FoldRecord.read(Path(fold) / "fold.json") for fold in folds[name]] for name in folds
+    }
     metrics = Finetuning(
         run=run,
-        **scores,
+        **scores_of(rows, predictions, section),
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
+        learning_rates={name: [r.learning_rate for r in of] for name, of in records.items()},
         settings=section.model_dump(include=_RECORDED),
         digests={
             "examples": file_sha256(examples),
-            "model": file_sha256(best / "model.safetensors"),
+            "model": file_sha256(directory / "model" / "model.safetensors"),
         },
         packages=package_versions(_PACKAGES),
-        also={name: record.encoder or "" for name, record in records.items()} or None,
+        also={name: records[name][0].encoder or "" for name in published} or None,
     )
-    for source in [best / "model.safetensors", best / "config.json", *map(Path, tokenizer)]:
-        with replacing(directory / "model" / source.name) as temporary:
-            shutil.copyfile(source, temporary)
-    family = read_json(best / "config.json")["model_type"]
+    family = read_json(directory / "model" / "config.json")["model_type"]
     write_text(directory / "model" / "README.md", finetuned_card(metrics, family))
     metrics.write(directory / "metrics.json")
     return metrics
@@ -111,47 +107,31 @@ def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
     return {name: np.flatnonzero(rows) for name, rows in chosen.items() if rows.any()}
 
 
-def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
-    """What a score averages, float [examples, trainings]: squared errors, or 1 if right."""
-    if task == "regression":
-        values = np.array([r.predictions for r in rows], np.float64)
-        return (values - np.array([[float(r.target)] for r in rows])) ** 2
-    return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
-
-
 def scores_of(
     examples: Sequence[Example],
     predictions: Mapping[str, Sequence[Prediction]],
     section: Finetune,
 ) -> dict:
     """The fields of `Finetuning` that follow from the predictions by model, [examples] in order."""
-    regression, parts = section.task == "regression", parts_of(examples)
-    figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
+    metric, parts = METRICS[section.task], parts_of(examples)
+    sums = {name: metric.sums(rows) for name, rows in predictions.items()}
     units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
     compared = {
-        part: Comparison({n: f[rows] for n, f in figures.items()}, units[rows], regression)
+        part: Comparison(metric, {n: s[rows] for n, s in sums.items()}, units[rows])
         for part, rows in parts.items()
     }
-
-    def rounded(means: Sequence[float]) -> list[float]:
-        return [round(float(s), 6) for s in (np.sqrt(means) if regression else means)]
-
-    def by_fold(values: np.ndarray) -> list[float]:
-        return rounded([values[fold_of == fold].mean() for fold in range(section.folds)])
-
     models = {}
     for name, rows in predictions.items():
-        folds = by_fold(figures[name])
+        of_folds = [sums[name][fold_of == fold].sum((0, 1)) for fold in range(section.folds)]
+        folds, seeds = metric.score(np.array(of_folds)), metric.score(sums[name].sum(0))
         models[name] = ModelScores(
             **{part: comparison.of(name) for part, comparison in compared.items()},
-            folds=folds,
-            mean=round(statistics.fmean(folds), 6),
-            spread=round(statistics.stdev(folds), 6),
-            seeds=rounded(figures[name].mean(axis=0)) if name != "tfidf_ridge" else None,
-            macro_f1=None if regression else macro_f1(rows),
+            folds=folds.round(6).tolist(),
+            mean=round(float(folds.mean()), 6),
+            spread=round(float(folds.std(ddof=1)), 6),
+            seeds=seeds.round(6).tolist() if name != "tfidf_ridge" else None,
+            macro_f1=macro_f1(rows) if section.task == "classification" else None,
         )
-    # The model that a fold keeps is that of its first training.
-    first = by_fold(figures["pretrained"][:, 0])
     sizes = {
         name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
         for name, part in parts.items()
@@ -163,17 +143,15 @@ def scores_of(
         )
         for pair in pairs
     ]
-    score = "rmse" if regression else "accuracy"
     return {
         "task": section.task,
-        "score": score,
+        "score": metric.name,
         "confidence": CONFIDENCE,
         "parts": sizes,
         "models": models,
         "differences": differences,
-        "best_fold": first.index((min if regression else max)(first)),
-        "shown": shown_of(examples, predictions["pretrained"], regression),
-        "verdicts": finetuning_verdicts(score, CONFIDENCE, sizes, differences),
+        "shown": shown_of(examples, predictions["pretrained"], section.task),
+        "verdicts": finetuning_verdicts(metric, CONFIDENCE, sizes, differences),
     }
 
 
@@ -188,37 +166,37 @@ def macro_f1(rows: Sequence[Prediction]) -> float:
 
 
 def shown_of(
-    examples: Sequence[Example], rows: Sequence[Prediction], regression: bool
+    examples: Sequence[Example], rows: Sequence[Prediction], task: str
 ) -> ShownPredictions:
     """True and predicted values of evenly spaced examples, or counts by true and predicted class,
     from each fold's first training."""
-    if regression:
+    if task == "regression":
         rows = rows[:: max(1, -(-len(rows) // _POINTS))]
         return ShownPredictions(
             true=[float(r.target) for r in rows], predicted=[float(r.predictions[0]) for r in rows]
         )
-    classes = classes_of(examples, "classification")
+    classes = classes_of(examples, task)
     pairs = Counter((r.target, r.predictions[0]) for r in rows)
     counts = [[pairs[true, predicted] for predicted in classes] for true in classes]
     return ShownPredictions(classes=classes, counts=counts)
 
 
 class Comparison:
-    """Scores of several models on the same examples, and the differences between them, paired. A
-    model's figure for an example is its mean over the trainings. `figures` holds by model what is
-    averaged, float [examples, trainings]: squared errors, `rooted`, or 1 or 0. Intervals are over
-    the `units` [examples]."""
+    """Scores of several models on the same examples, and the differences between them, paired.
+    `sums` are those of a `Metric` by model; an example's are their means over the trainings.
+    Intervals are over the `units` [examples]."""
 
-    def __init__(self, figures: dict[str, np.ndarray], units: np.ndarray, rooted: bool):
-        means = [np.mean(values, axis=1) for values in figures.values()]
-        self._names, self._finish = list(figures), np.sqrt if rooted else np.asarray
-        self._sums = sums_by_cluster(units, *means)
+    def __init__(self, metric: Metric, sums: Mapping[str, np.ndarray], units: np.ndarray):
+        self._metric, self._names = metric, list(sums)
+        means = np.concatenate([values.mean(axis=1) for values in sums.values()], axis=1)
+        self._sums = sums_by_cluster(units, *means.T)
 
     def of(self, name: str, beside: str | None = None) -> Measured:
         """Return a model's score, or how much higher it is than that of the model `beside`."""
 
         def score(sums: np.ndarray) -> np.ndarray:
-            scores = self._finish(sums[..., :-1] / sums[..., -1:])
+            pairs = sums[..., :-1].reshape(*sums.shape[:-1], -1, 2)
+            scores = self._metric.score(pairs)
             other = 0 if beside is None else scores[..., self._names.index(beside)]
             return scores[..., self._names.index(name)] - other
 
@@ -228,10 +206,13 @@ class Comparison:
 
 
 def finetuning_verdicts(
-    score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
+    metric: Metric,
+    confidence: float,
+    parts: dict[str, PartSize],
+    differences: list[ScoreDifference],
 ) -> list[Verdict]:
-    """One verdict for each difference and part. `score`: rmse (less is better) or accuracy."""
-    unit, verdicts = "RMSE" if score == "rmse" else "accuracy", []
+    """One verdict for each difference and part."""
+    verdicts = []
     for difference in differences:
         for part, words in _PARTS.items():
             if (measured := getattr(difference, part)) is None:
@@ -244,18 +225,19 @@ def finetuning_verdicts(
                 if clusters < FEW_CLUSTERS:
                     interval += f", rough because from only {clusters} groups"
                 if not low <= 0 <= high:
-                    tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+                    tone = "better" if (measured.score < 0) == metric.less_is_better else "worse"
                     relation = f"{tone} than"
             name, other = name_of(difference.model), name_of(difference.beside)
             subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
-            text = f"{subject} is {relation} {other} {words}: {signed(measured.score)} in {unit}"
+            amount = f"{signed(measured.score)} in {metric.unit}"
+            text = f"{subject} is {relation} {other} {words}: {amount}"
             verdicts.append(Verdict(tone, f"{text} ({interval})."))
     return verdicts
 
 
 def finetuned_card(metrics: Finetuning, family: str) -> str:
-    """README.md of the best fold's model, of the model_type `family`. It holds the names of the
-    classes and figures, and no text of the examples."""
+    """README.md of the model to use, of the model_type `family`. It holds the names of the classes
+    and figures, and no text of the examples."""
     answer = "the predicted value as `score`"
     if metrics.shown.classes:
         names = ", ".join(f"`{name}`" for name in metrics.shown.classes)
@@ -276,15 +258,16 @@ def finetuned_card(metrics: Finetuning, family: str) -> str:
             tags=[metrics.task, family],
         ),
         f"# {metrics.run}, fine-tuned",
-        f"A {family} model for {metrics.task} of texts, fine-tuned on "
-        f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
-        f"folds; these are the weights of fold {metrics.best_fold}, the best.",
+        f"A {family} model for {metrics.task} of texts, fine-tuned on all "
+        f"{metrics.parts['all'].examples:,} examples.",
         "## Use",
         "```python\nfrom transformers import pipeline\n\n"
         'predict = pipeline("text-classification", model="path/to/this/directory")\n'
         'predict("The text to judge.", truncation=True)\n```',
         f"It gives {answer}. {NEEDED_PACKAGES}",
         "## Evaluation",
-        f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
+        f"Scores of models trained on all of {len(metrics.models['pretrained'].folds)} folds but "
+        "one, on the examples of that one (cross-validation), with "
+        f"{metrics.confidence:.0%} intervals. This model has learned from a few more examples.",
         card_table(["model", metrics.score, "interval"], rows),
     )

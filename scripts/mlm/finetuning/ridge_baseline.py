@@ -24,6 +24,7 @@ from mlm.finetuning.artefacts import (
     classes_of,
     predictions_of,
     read_examples,
+    texts_of,
     write_predictions,
 )
 from mlm.finetuning.splitting import validation_part
@@ -61,7 +62,7 @@ def write_ridge_predictions(
         )
         chosen.append(RidgeChoice(terms, penalty, round(error, 6), fold))
         print(f"TF-IDF and ridge: fold {fold + 1} of {folds}, {chosen[-1]}", file=sys.stderr)
-    write_predictions(predictions, predictions_of(examples, [predicted], classes))
+    write_predictions(predictions, predictions_of(examples, [texts_of(predicted, classes)]))
     RidgeRecord(task, len(examples), list(PENALTIES), chosen).write(record)
 
 

@@ -46,10 +46,16 @@ class SequenceModel(Computation):
     def _is_regression(self) -> bool:
         return self.fields["problem_type"] == "regression"
 
-    def length(self, most: int) -> int:
-        """Tokens of a text that are read: `most`, or what the table of positions has room for."""
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; none for a regression."""
+        return [] if self._is_regression else list(self.fields["label2id"])
+
+    def length(self, *limits: int | None) -> int | None:
+        """Tokens of a text that are read: the least of the `limits`, and of what the table of
+        positions has room for; None without any."""
         longest = self.network.architecture.longest_row
-        return most if longest is None else min(most, longest)
+        return min((limit for limit in (*limits, longest) if limit is not None), default=None)
 
     def logits(
         self,

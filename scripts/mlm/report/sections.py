@@ -53,7 +53,8 @@ def training_settings(run: RunResults) -> dict:
 def finetuning_settings(metrics: Finetuning) -> dict:
     """Data and settings of a fine-tuning; of the baseline, the choice in each fold."""
     choices = {f"fold {x.fold}": f"{x.terms}, penalty {x.penalty:g}" for x in metrics.baseline}
-    return as_json(metrics.data) | metrics.settings | {"baseline": choices}
+    rates = {"learning_rates": metrics.learning_rates, "baseline": choices}
+    return as_json(metrics.data) | metrics.settings | rates
 
 
 def previews(runs: Sequence[RunResults]) -> list[tuple[list[str], list[PreviewSample]]]:

@@ -1,0 +1,50 @@
+"""The metrics of fine-tuning: what predictions are scored by."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlm.finetuning.artefacts import Prediction
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score that divides two sums over the examples, of which `addends` gives those of one from
+    its target and its prediction, and `finish` makes the score from their ratio. `unit` is its name
+    in sentences."""
+
+    name: str
+    unit: str
+    less_is_better: bool
+    addends: Callable[[str, str], tuple[float, float]]
+    finish: Callable = np.asarray
+
+    def sums(self, rows: Sequence[Prediction]) -> np.ndarray:
+        """The addends of each example and training: float64 [examples, trainings, 2]."""
+        return np.array([[self.addends(r.target, p) for p in r.predictions] for r in rows], float)
+
+    def of(self, rows: Sequence[Prediction]) -> float:
+        """The score of all examples and trainings."""
+        return float(self.score(self.sums(rows).sum(axis=(0, 1))))
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        """The score of `sums` [..., 2]; 0 of nothing."""
+        divisor = sums[..., 1]
+        ratio = np.divide(sums[..., 0], divisor, out=np.zeros_like(divisor), where=divisor != 0)
+        return self.finish(ratio)
+
+
+def _squared_error(target: str, prediction: str) -> tuple[float, float]:
+    return (float(prediction) - float(target)) ** 2, 1
+
+
+def _right(target: str, prediction: str) -> tuple[float, float]:
+    return float(prediction == target), 1
+
+
+#: By task.
+METRICS = {
+    "regression": Metric("rmse", "RMSE", True, _squared_error, np.sqrt),
+    "classification": Metric("accuracy", "accuracy", False, _right),
+}

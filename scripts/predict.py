@@ -1,0 +1,58 @@
+"""Predict the labels of new texts with the fine-tuned model of a run.
+
+    .venv/bin/python scripts/predict.py --csv new.csv [--run base] [--output predictions.csv]
+
+The configuration is given as to snakemake. The table has the columns of the input and, of a
+classification, `label` and the probability of each class; of a regression, `value`.
+"""
+
+import argparse
+from pathlib import Path
+
+from mlm.foundations.command import (
+    chosen_run,
+    enter_directory,
+    parser_for_run,
+    run_command,
+    trained_here,
+)
+from mlm.foundations.errors import MlmError
+
+BASE = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str]) -> None:
+    """Write the predictions."""
+    given = _parsed(arguments)
+    from mlm.config.sources import read_settings
+
+    from mlm.foundations.artefacts import check_inputs
+
+    enter_directory(given)
+    settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
+    run = chosen_run(settings.runs, given.run)
+    model = Path("results", "runs", run, "finetune", "model")
+    files = [model.with_name("fold.json"), model / "model.safetensors", model / "config.json"]
+    if not all(file.is_file() for file in files):
+        raise MlmError(
+            f"{model}: no fine-tuned model is there yet. `snakemake finetune` with this "
+            f"configuration makes it. {trained_here()} (--run)"
+        )
+    check_inputs(map(str, files))
+    from mlm.finetuning.prediction import predict_csv
+
+    column = given.text_column or settings.finetune.data.text_column
+    count = predict_csv(given.csv, column, model, given.output, settings.accelerator)
+    print(f"{given.output}: {count:,} rows")
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = parser_for_run("predict.py", __doc__)
+    parser.add_argument("--csv", required=True, help="the table with the texts")
+    parser.add_argument("--text-column", help="its column (default: finetune.data.text_column)")
+    parser.add_argument("--output", default="predictions.csv", help="the table to write")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run_command("predict.py", main)
