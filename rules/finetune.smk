@@ -2,9 +2,10 @@
 # the same folds: results/finetune/ (examples, baseline, published/), results/runs/{run}/finetune/.
 
 FINETUNE_RULES = [
-    f"finetune_{name}" for name in ("data", "ridge", "fold", "published", "model", "merge")
+    f"finetune_{name}" for name in ("data", "baseline", "fold", "published", "model", "merge")
 ]
-FINETUNE_FILES = [settings.finetune.data.file] if settings.finetune.data.source == "csv" else []
+FINETUNE_DATA = settings.finetune.data
+FINETUNE_FILES = [FINETUNE_DATA.file] if FINETUNE_DATA.source != "embedded" else []
 FOLD_TABLES = {"predictions": "predictions.csv", "record": "fold.json"}
 FOLD_FILES = FOLD_TABLES | {"history": "history.csv"}
 # The directories of a start's folds, in order.
@@ -41,15 +42,15 @@ rule finetune_data:
         "../scripts/jobs/finetune.py"
 
 
-rule finetune_ridge:
+rule finetune_baseline:
     """Predict every fold with TF-IDF and ridge regression, tuned on the other folds."""
     input:
         table="results/finetune/examples.csv",
     output:
-        predictions="results/finetune/tfidf_ridge.csv",
-        record="results/finetune/tfidf_ridge.json",
+        predictions="results/finetune/baseline.csv",
+        record="results/finetune/baseline.json",
     log:
-        "logs/finetune_ridge/finetune_ridge.log",
+        "logs/finetune_baseline/finetune_baseline.log",
     conda:
         "../envs/environment.yaml"
     resources:
@@ -58,7 +59,7 @@ rule finetune_ridge:
     params:
         task=settings.finetune.task,
         folds=settings.finetune.folds,
-        code=code_of("finetune", "finetune_ridge"),
+        code=code_of("finetune", "finetune_baseline"),
     script:
         "../scripts/jobs/finetune.py"
 
@@ -126,8 +127,8 @@ rule finetune_merge:
         },
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
-        ridge="results/finetune/tfidf_ridge.csv",
-        ridge_record="results/finetune/tfidf_ridge.json",
+        baseline="results/finetune/baseline.csv",
+        baseline_record="results/finetune/baseline.json",
         weights="results/runs/{run}/finetune/model/model.safetensors",
         config="results/runs/{run}/finetune/model/config.json",
         record="results/runs/{run}/finetune/fold.json",
@@ -135,7 +136,7 @@ rule finetune_merge:
         metrics="results/runs/{run}/finetune/metrics.json",
         oof="results/runs/{run}/finetune/oof.csv",
         oof_random="results/runs/{run}/finetune/oof_random.csv",
-        oof_ridge="results/runs/{run}/finetune/oof_tfidf_ridge.csv",
+        oof_baseline="results/runs/{run}/finetune/oof_baseline.csv",
         card="results/runs/{run}/finetune/model/README.md",
     log:
         "logs/finetune_merge/{run}.log",

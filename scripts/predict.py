@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/predict.py --csv new.csv [--run base] [--output predictions.csv]
 
-The configuration is given as to snakemake. The table has the columns of the input and, of a
+Takes the configuration as snakemake does. The table has the columns of the input and, of a
 classification, `label` and the probability of each class; of a regression, `value`.
 """
 
@@ -23,14 +23,13 @@ BASE = Path(__file__).resolve().parents[1]
 
 def main(arguments: list[str]) -> None:
     """Write the predictions."""
-    given = _parsed(arguments)
-    from mlm.config.sources import read_settings
-
+    options = _parsed(arguments)
+    from mlm.config.resolution import read_settings
     from mlm.foundations.artefacts import check_inputs
 
-    enter_directory(given)
-    settings = read_settings(BASE / "config.yaml", given.configfile, given.config)
-    run = chosen_run(settings.runs, given.run)
+    enter_directory(options)
+    settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
+    run = chosen_run(settings.runs, options.run)
     model = Path("results", "runs", run, "finetune", "model")
     files = [model.with_name("fold.json"), model / "model.safetensors", model / "config.json"]
     if not all(file.is_file() for file in files):
@@ -41,9 +40,9 @@ def main(arguments: list[str]) -> None:
     check_inputs(map(str, files))
     from mlm.finetuning.prediction import predict_csv
 
-    column = given.text_column or settings.finetune.data.text_column
-    count = predict_csv(given.csv, column, model, given.output, settings.accelerator)
-    print(f"{given.output}: {count:,} rows")
+    column = options.text_column or settings.finetune.data.text_column
+    count = predict_csv(options.csv, column, model, options.output, settings.accelerator)
+    print(f"{options.output}: {count:,} rows")
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:

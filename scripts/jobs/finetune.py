@@ -15,13 +15,13 @@ def write_examples(job: Any):
     write_data(section, params.seed, params.held_out, job.output.table, job.output.summary)
 
 
-@run_as_job("finetune_ridge")
-def predict_with_ridge(job: Any):
-    from mlm.finetuning.ridge_baseline import write_ridge_predictions
+@run_as_job("finetune_baseline")
+def predict_by_counting(job: Any):
+    from mlm.finetuning.ridge_baseline import write_baseline
 
     output, params = job.output, job.params
     tables = job.input.table, output.predictions, output.record
-    write_ridge_predictions(*tables, params.task, params.folds)
+    write_baseline(*tables, params.task, params.folds)
 
 
 @run_as_job("finetune_fold", "finetune_published", "finetune_model")
@@ -29,13 +29,12 @@ def train_fold(job: Any):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
     from mlm.finetuning.fold_training import finetune_fold
-    from mlm.finetuning.scores import METRICS
 
     wildcards, params, output = job.wildcards, job.params, job.output
     section, published = Finetune.model_validate(params.finetune), params.get("encoder")
     run, fold = wildcards.get("run"), wildcards.get("fold")
     start = wildcards.encoder if published else wildcards.get("start", "pretrained")
-    score = finetune_fold(
+    done = finetune_fold(
         (run, start, None if fold is None else int(fold)),
         params.seed,
         section,
@@ -46,20 +45,21 @@ def train_fold(job: Any):
         record=output.record,
         state=f"state/{run or 'published'}/finetune/{start}-fold-{fold or 'all'}",
     )
-    return Done(f"{METRICS[section.task].unit} {score:.3f}" if score is not None else "on all rows")
+    return Done(done)
 
 
 @run_as_job("finetune_merge")
 def merge_folds(job: Any):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.results import STARTS, write_results
-    from mlm.finetuning.scores import METRICS
+    from mlm.finetuning.scores import metric_of
 
     inputs, params, run = job.input, job.params, job.wildcards.run
     starts = *STARTS, *params.also
     folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
     section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
-    tables = inputs.table, inputs.ridge
+    tables = inputs.table, inputs.baseline
     metrics = write_results(run, section, *tables, folds, directory)
     scores = (f"{name} {model.all.score:.3f}" for name, model in metrics.models.items())
-    return Done(f"{METRICS[section.task].unit}: {', '.join(scores)}")
+    metric = metric_of(metrics.task, list(metrics.data.classes or ()))
+    return Done(f"{metric.unit}: {', '.join(scores)}")

@@ -18,7 +18,7 @@ from mlm.finetuning.artefacts import read_predictions
 from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.prediction import predict_csv
 from mlm.finetuning.results import STARTS, write_results
-from mlm.finetuning.ridge_baseline import write_ridge_predictions
+from mlm.finetuning.ridge_baseline import write_baseline
 from mlm.foundations.errors import MlmError
 
 
@@ -56,7 +56,7 @@ def whole(place, out, section):
             run(place, out, section, start=start, fold=fold)
     run(place, out, section, fold=None)
     ridge = [place / name for name in ("examples.csv", "ridge.csv", "ridge.json")]
-    write_ridge_predictions(*ridge, section.task, section.folds)
+    write_baseline(*ridge, section.task, section.folds)
     write_results(**merged(place, out, section))
     return json.loads((place / out / "metrics.json").read_text())
 

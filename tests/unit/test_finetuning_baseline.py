@@ -17,7 +17,7 @@ from mlm.finetuning.ridge_baseline import (
     term_counts,
     tf_idf,
     word_terms,
-    write_ridge_predictions,
+    write_baseline,
 )
 from mlm.finetuning.scores import METRICS
 
@@ -78,7 +78,7 @@ def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
     chosen = []
     for rows in (examples, other):
         write_examples(table, rows)
-        write_ridge_predictions(table, said, chose, "regression", 3)
+        write_baseline(table, said, chose, "regression", 3)
         record = json.loads(chose.read_text())
         found = [r.predictions for r in read_predictions(said) if r.fold == 0]
         chosen.append((record["chosen"][0], found))
@@ -139,7 +139,7 @@ def test_verdicts_say_what_the_interval_allows(score, interval, groups, words):
     measured = Measured(sum(interval) / 2, interval)
     difference = ScoreDifference("pretrained", "random", all=measured)
     task = "regression" if score == "rmse" else "classification"
-    (found,) = finetuning_verdicts(METRICS[task], 0.95, {"all": PartSize(90, groups)}, [difference])
+    (found,) = finetuning_verdicts(METRICS[task], task, {"all": PartSize(90, groups)}, [difference])
     assert words in found.text and ("too narrow" in found.text) == (groups == 12)
     assert found.tone == (
         "even" if "not told" in words else "worse" if "worse" in words else "better"

@@ -23,7 +23,7 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), also=()):
         | {part: measured(0.5 + i / 10) for part in parts}
         | (of_training if name in trained else {})
         | ({"macro_f1": 0.321} if classes else {})
-        for i, name in enumerate((*trained, "tfidf_ridge"))
+        for i, name in enumerate((*trained, "baseline"))
     }
     shown = {"true": [0.0, 1.0], "predicted": [0.1, 0.9]}
     if classes:
@@ -51,7 +51,7 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), also=()):
         "verdicts": [],
     }
     found = made.typed(Finetuning, content)
-    judged = (METRICS[task], found.confidence, found.parts, found.differences)
+    judged = (METRICS[task], task, found.parts, found.differences)
     return replace(found, verdicts=finetuning_verdicts(*judged))
 
 

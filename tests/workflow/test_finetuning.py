@@ -19,7 +19,7 @@ def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(copie
     write_csv(copied.path / "labels.csv", 200)
     finetune = {"enabled": True, "task": "regression", "data": DATA, "max_length": 16}
     copied.write_config(TINY | {"finetune": finetune})
-    stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "model", "merge")}
+    stages = {f"finetune_{stage}" for stage in ("data", "fold", "baseline", "model", "merge")}
     assert copied.would_run("finetune") == stages | {"finetune", "report"}
 
 

@@ -152,7 +152,7 @@ def _examples_of(settings: Configuration, directory: Path) -> tuple[list[Example
     """The examples of a fine-tuning, by way of files in `directory`, and what they are in words;
     none if there is no fine-tuning, MlmError if they cannot be read or dealt to folds."""
     section = settings.finetune
-    if not section.enabled and section.data.source != "csv":
+    if not section.enabled and section.data.source == "embedded":
         return [], ""
     table, summary = directory / "examples.csv", directory / "examples.json"
     write_data(section, settings.seed, None, table, summary)

@@ -123,9 +123,10 @@ class Configuration(Section):
             yield f"report.also: {name!r} is also the name of a run; choose another"
         yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
         for place, filters in self.corpus.all_filters().items():
-            if "finetuning" in (filters.decontamination.also or ()) and not self.finetune.data.file:
+            data, also = self.finetune.data, filters.decontamination.also or ()
+            if "finetuning" in also and not (data.file and data.source == "csv"):
                 key = f"corpus.{place}.decontamination.also"
-                yield f"{key}: finetuning, but finetune.data.file names no file. Name one"
+                yield f"{key}: finetuning, but finetune.data.file names no CSV file. Name one"
         yield from unfit_names("runs", self.runs, longest=64)
         yield from unfit_names("report.also", self.report.also, longest=64)
 
@@ -178,7 +179,7 @@ class Configuration(Section):
             for run in self.sections_of_runs().values()
             for path in run.evaluation.minimal_pair_files
         ]
-        if self.finetune.data.source == "csv" and self.finetune.data.file:
+        if self.finetune.data.source != "embedded" and self.finetune.data.file:
             files.append(("finetune.data.file", self.finetune.data.file))
         for key, path in dict.fromkeys(files):
             if problem := wrong_with_file(path):

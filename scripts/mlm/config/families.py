@@ -65,13 +65,20 @@ class SequenceHead:
 
     architecture: str
     output: str = "classifier"
-    #: None: the head of the masked language model comes before the output.
     dense: str | None = None
+    #: Whether the head of the masked language model comes before the output.
+    projects: bool = False
     activation: str = "tanh"
     drops_first: bool = False
     dropout: str | None = "classifier_dropout"
     #: Other fields of config.json, with the values that make it read the first token.
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_tokens(self) -> "SequenceHead":
+        """The family's head for token classification, which reads every token's state."""
+        architecture = self.architecture.replace("Sequence", "Token")
+        return SequenceHead(architecture, projects=self.projects, dropout=self.dropout)
 
 
 @dataclass(frozen=True)
@@ -348,7 +355,11 @@ FAMILIES: dict[str, Family] = {
             decoder_bias="decoder.bias",
         ),
         _MODERNBERT,
-        SequenceHead("ModernBertForSequenceClassification", fields={"classifier_pooling": "cls"}),
+        SequenceHead(
+            "ModernBertForSequenceClassification",
+            projects=True,
+            fields={"classifier_pooling": "cls"},
+        ),
         # Of published files: what changes nothing.
         only={"initializer_cutoff_factor": 2.0, "layer_norm_eps": 1e-5},
         gated=True,

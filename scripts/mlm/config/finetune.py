@@ -22,7 +22,7 @@ from mlm.config.fields import (
 from mlm.config.model import unfit_encoder
 
 #: A published encoder's name in results, one that is a path and none of another row.
-_LABEL = re.compile(r"(?!(pretrained|random|tfidf_ridge)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
+_LABEL = re.compile(r"(?!(pretrained|random|baseline)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
 #: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
 COLUMNS = ("id_column", "text_column", "target_column", "group_column")
 
@@ -39,9 +39,11 @@ _OneOrMore = Annotated[
 
 
 class FinetuneData(Section):
-    source: Literal["embedded", "csv"] = "embedded"
+    source: Literal["embedded", "csv", "conll", "jsonl"] = "embedded"
     """embedded: passages of the State of the Union addresses and their year, as (year - 1900) / 50.
-    csv: a file of your own, with the columns below; others are ignored."""
+    csv: a file of your own, with the columns below; others are ignored. conll (on each line a word
+    and, last, its tag; blank lines between sentences) and jsonl (objects with the lists tokens and
+    tags): sentences whose words have tags."""
     passages_per_speech: Count = 16
     """Maximum number of embedded passages, of up to 100 words, from a speech."""
     file: FilePath | None = None
@@ -69,8 +71,9 @@ class Finetune(Section):
     also: list[FilePath] = []
     """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
     with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""
-    task: Literal["regression", "classification"] = "regression"
-    """regression: predict one number. classification: predict a class by its name."""
+    task: Literal["regression", "classification", "token_classification"] = "regression"
+    """regression: predict one number. classification: predict a class by its name.
+    token_classification: predict a tag for each word."""
     data: FinetuneData = section(FinetuneData)
     folds: Annotated[int, Field(ge=2, le=100), NoBoolean] = 5
     """Number of folds of the cross-validation, each one job."""
@@ -105,15 +108,19 @@ class Finetune(Section):
         return self.with_defaults("enabled", "also", "data")
 
     def contradictions(self) -> Iterator[str]:
-        if self.data.source == "csv":
-            if not self.data.file:
-                yield "data.file: missing; name the CSV file with your examples"
+        source, tags = self.data.source, self.task == "token_classification"
+        if source != "embedded" and not self.data.file:
+            yield f"data.file: missing; name the {source} file with your examples"
+        if (source in ("conll", "jsonl")) != tags:
+            fitting = "conll or jsonl" if tags else "csv"
+            yield f"data.source: {source} has no examples for task: {self.task}; set {fitting}"
+        elif source == "csv":
             columns = {key: getattr(self.data, key) for key in COLUMNS}
             for column, count in Counter(filter(None, columns.values())).items():
                 if count > 1:
                     keys = " and ".join(f"data.{k}" for k, v in columns.items() if v == column)
                     yield f"{keys}: both are {column!r}; each reads a column of its own"
-        elif self.task != "regression":
+        elif source == "embedded" and self.task != "regression":
             yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
         for i, place in enumerate(self.also):
             yield from (f"also[{i}]: {line}" for line in unfit_encoder(place))

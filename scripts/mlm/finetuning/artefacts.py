@@ -18,7 +18,8 @@ csv.field_size_limit(2**30)
 
 @dataclass(frozen=True)
 class Example:
-    """One passage, held out in `fold`. `target` is a number as text, or the name of a class.
+    """One passage, held out in `fold`. `target` is a number as text, or the name of a class; of a
+    sentence, `excerpt` are its words, separated by tabs, and `target` their tags, by spaces.
 
     Folds keep a `group` together (empty: the example alone). `split` is the pretraining split that
     holds the text, empty if unknown.
@@ -48,8 +49,15 @@ class Prediction:
 
 
 def classes_of(examples: Sequence[Example], task: str) -> list[str]:
-    """The names of the classes in ascending order; none for a regression."""
-    return sorted({e.target for e in examples}) if task == "classification" else []
+    """The names of the classes, or of the tags, in ascending order; none for a regression."""
+    if task == "regression":
+        return []
+    return sorted({name for e in examples for name in names_in(e.target, task)})
+
+
+def names_in(target: str, task: str) -> list[str]:
+    """The class that is the target of an example, or the tags of its words."""
+    return target.split(" ") if task == "token_classification" else [target]
 
 
 def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
@@ -139,8 +147,8 @@ class FoldRecord(Artefact):
 
 
 @dataclass(frozen=True)
-class RidgeChoice:
-    """The terms and penalty with which the baseline predicts `fold`."""
+class BaselineChoice:
+    """The terms and penalty with which TF-IDF and ridge regression predict `fold`."""
 
     terms: str
     penalty: float
@@ -149,8 +157,7 @@ class RidgeChoice:
 
 
 @dataclass(frozen=True)
-class RidgeRecord(Artefact):
+class BaselineRecord(Artefact):
     task: str
     examples: int
-    penalties: list[float]
-    chosen: list[RidgeChoice]
+    chosen: list[BaselineChoice]

@@ -13,14 +13,22 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
 from mlm.corpus.formats import not_fetched
 from mlm.corpus.separated_values import table_rows
-from mlm.finetuning.artefacts import Example, ExampleSource, ExamplesSummary, write_examples
+from mlm.finetuning.artefacts import (
+    Example,
+    ExampleSource,
+    ExamplesSummary,
+    names_in,
+    write_examples,
+)
 from mlm.finetuning.splitting import assign_folds
+from mlm.finetuning.tagged_words import read_tagged
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 
@@ -43,17 +51,20 @@ def write_data(
     """Write the examples with their folds, and a summary. `held_out` are the shares by which
     pretraining divided the embedded speeches; None if it read other text."""
     data, task = section.data, section.task
-    if data.file and data.source == "csv":
-        examples = read_labelled_csv(data.file, data, task)
-        source = ExampleSource("csv", Path(data.file).name, file_sha256(data.file))
+    if data.file and data.source != "embedded":
+        read = partial(read_labelled_csv, task=task) if data.source == "csv" else read_tagged
+        examples = read(data.file, data)
+        source = ExampleSource(data.source, Path(data.file).name, file_sha256(data.file))
     else:
         examples, source = year_examples(data, seed, held_out), ExampleSource("embedded")
     _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
     write_examples(table, [replace(e, fold=f) for e, f in zip(examples, folds, strict=True)])
     target = classes = None
-    if task == "classification":
-        classes = dict(sorted(Counter(e.target for e in examples).items()))
+    if task != "regression":
+        classes = dict(
+            sorted(Counter(n for e in examples for n in names_in(e.target, task)).items())
+        )
     else:
         targets = [float(e.target) for e in examples]
         mean, deviation = statistics.fmean(targets), statistics.pstdev(targets)

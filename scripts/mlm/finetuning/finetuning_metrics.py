@@ -6,19 +6,22 @@ Apart from the types of what the folds write, so that an edit here trains none o
 from dataclasses import dataclass, field
 
 from mlm.evaluation.artefacts import Interval, Verdict
-from mlm.finetuning.artefacts import ExampleData, RidgeChoice
+from mlm.finetuning.artefacts import BaselineChoice, ExampleData
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 #: The models that are always compared, in words; the others are published encoders.
 NAMES = {
     "pretrained": "fine-tuned from the pretrained weights",
     "random": "the same network from random weights",
-    "tfidf_ridge": "TF-IDF and ridge regression",
+    "baseline": "TF-IDF and ridge regression",
 }
+_TAGS_BASELINE = "the most frequent tag of each word"
 
 
-def name_of(model: str) -> str:
+def name_of(model: str, task: str = "") -> str:
     """What a compared model is called in sentences and tables."""
+    if (model, task) == ("baseline", "token_classification"):
+        return _TAGS_BASELINE
     return NAMES.get(model, f"the published encoder {model}")
 
 
@@ -96,7 +99,7 @@ class Finetuning(Artefact):
     differences: list[ScoreDifference]
     shown: ShownPredictions
     verdicts: list[Verdict]
-    baseline: list[RidgeChoice]
+    baseline: list[BaselineChoice]
     learning_rates: dict[str, list[float]]
     settings: dict
     digests: dict[str, str]

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer, OptimizerSection
 from mlm.finetuning.artefacts import Example, Prediction, predictions_of, texts_of
-from mlm.finetuning.scores import METRICS, Metric
+from mlm.finetuning.scores import Metric, metric_of
 from mlm.finetuning.sequence_model import SequenceModel
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
@@ -27,6 +27,8 @@ from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.engine import MeshEngine
 from mlm.training.loop import Schedule
 
+#: The tag that is predicted for a word that the model does not see: none that is right.
+NO_TAG = "[CUT]"
 #: Arrays that the network reads.
 _READ = ("input_ids", "attention_mask")
 
@@ -44,13 +46,15 @@ class Fold:
     start: Checkpoint | None
     examples: list[Example]
     arrays: dict[str, np.ndarray]
+    #: Of sentences, the place of each word's first piece, 0 for a word that is cut.
+    pieces: list[list[int]]
     train: np.ndarray
     test: np.ndarray
     batch_size: int
 
     @property
     def metric(self) -> Metric:
-        return METRICS[self.section.task]
+        return metric_of(self.section.task, self.model.classes)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -92,7 +96,8 @@ class Fold:
 
     def predictions(self, outputs: Iterable[np.ndarray]) -> list[Prediction]:
         """The predictions for the held-out examples by the `outputs` of each training."""
-        texts = (texts_of(x, self.model.classes) for x in outputs)
+        classes, pieces = self.model.classes, [self.pieces[i] for i in self.test if self.pieces]
+        texts = (tags_of(x, pieces, classes) if pieces else texts_of(x, classes) for x in outputs)
         return predictions_of([self.examples[i] for i in self.test], texts)
 
 
@@ -177,14 +182,20 @@ def tokenised(
     """`input_ids` and `attention_mask`, int32 [texts, length], as long as the longest text but at
     most `most`, and how many texts were truncated; these keep their last token, [SEP]."""
     encoded = encoder.encode(texts)
-    lengths = np.array([len(tokens) for tokens in encoded])
-    length = min(most or lengths.max(), lengths.max())
-    ids = np.full((len(texts), length), encoder.special_ids.pad, np.int32)
-    for row, tokens in zip(ids, encoded, strict=True):
-        tokens = tokens if len(tokens) <= length else [*tokens[: length - 1], tokens[-1]]
-        row[: len(tokens)] = tokens
-    mask = (np.arange(length) < lengths[:, None]).astype(np.int32)
-    return {"input_ids": ids, "attention_mask": mask}, int(np.count_nonzero(lengths > length))
+    length = min(most or 2**31, max(map(len, encoded)))
+    truncated = sum(len(ids) > length for ids in encoded)
+    cut = [ids if len(ids) <= length else [*ids[: length - 1], ids[-1]] for ids in encoded]
+    return padded(cut, encoder.special_ids.pad), truncated
+
+
+def padded(rows: Sequence[list[int]], padding: int) -> dict[str, np.ndarray]:
+    """`input_ids` and `attention_mask`, int32 [rows, length], of rows of ids."""
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), lengths.max()), padding, np.int32)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    mask = np.arange(ids.shape[1]) < lengths[:, None]
+    return {"input_ids": ids, "attention_mask": mask.astype(np.int32)}
 
 
 def labelled(examples: Sequence[Example], classes: list[str]) -> dict[str, np.ndarray]:
@@ -192,6 +203,51 @@ def labelled(examples: Sequence[Example], classes: list[str]) -> dict[str, np.nd
     value_of, kind = (classes.index, np.int32) if classes else (float, np.float32)
     labels = np.array([value_of(e.target) for e in examples], kind)
     return {"labels": labels, "weights": np.ones(len(examples), np.float32)}
+
+
+def tagged(
+    examples: Sequence[Example], classes: list[str], encoder: Encoder, most: int | None
+) -> tuple[dict[str, np.ndarray], list[list[int]]]:
+    """The arrays of sentences, with `labels` int32 and `weights` [examples, length] at the first
+    pieces of words, and the places of these."""
+    sentences = [e.excerpt.split("\t") for e in examples]
+    rows, pieces = zip(*(first_pieces(s, encoder, most) for s in sentences), strict=True)
+    arrays = padded(rows, encoder.special_ids.pad)
+    labels = np.zeros_like(arrays["input_ids"])
+    weights = np.zeros(labels.shape, np.float32)
+    for i, example in enumerate(examples):
+        for place, tag in zip(pieces[i], example.target.split(" "), strict=True):
+            if place:
+                labels[i, place], weights[i, place] = classes.index(tag), 1
+    return arrays | {"labels": labels, "weights": weights}, list(pieces)
+
+
+def first_pieces(
+    words: Sequence[str], encoder: Encoder, most: int | None
+) -> tuple[list[int], list[int]]:
+    """The ids of a sentence, at most `most` with the last, [SEP], and the place there of the first
+    piece of each word; 0 for a word that was cut, or has none."""
+    ids, offsets = encoder.encode_with_offsets(" ".join(words))
+    read = min(len(ids), most or len(ids)) - 1
+    places, piece, start = [], 1, 0
+    for word in words:
+        while piece < read and offsets[piece][1] <= start:
+            piece += 1
+        begins = piece < read and offsets[piece][0] < start + len(word)
+        places.append(piece if begins else 0)
+        start += len(word) + 1
+    return [*ids[:read], ids[-1]], places
+
+
+def tags_of(
+    outputs: np.ndarray, pieces: Sequence[Sequence[int]], classes: Sequence[str]
+) -> list[str]:
+    """The tags of sentences as text, by `outputs` [sentences, length, tags] at the `pieces`."""
+    best = outputs.argmax(axis=-1)
+    return [
+        " ".join(classes[int(row[place])] if place else NO_TAG for place in places)
+        for row, places in zip(best, pieces, strict=True)
+    ]
 
 
 def mean_loss(outputs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:

@@ -18,7 +18,7 @@ from mlm.finetuning.artefacts import (
     read_examples,
     write_predictions,
 )
-from mlm.finetuning.fold_task import Fold, FoldEngine, encoder_of, labelled, tokenised
+from mlm.finetuning.fold_task import Fold, FoldEngine, encoder_of, labelled, tagged, tokenised
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.finetuning.splitting import validation_part
 from mlm.foundations.atomic import write_csv
@@ -62,11 +62,12 @@ def finetune_fold(
     directory: str | Path,
     record: str | Path,
     state: str | Path,
-) -> float | None:
+) -> str:
     """Train or resume one fold as often as `seeds` says, write its predictions, history and record,
-    and return the mean score. `names` are the run, the start and the fold; None, the label and the
-    fold of a published encoder. Without a number of the fold, train once on all examples, and write
-    the model to use. MlmError if a training diverges, and after a signal, with the state saved."""
+    and return the mean score in words. `names` are the run, the start and the fold; None, the label
+    and the fold of a published encoder. Without a number of the fold, train once on all examples,
+    and write the model to use. MlmError if a training diverges, and after a signal, with the state
+    saved."""
     run, start, number = names
     devices = open_mesh(accelerator)
     checkpoint = Checkpoint.read(str(model), "results" if run else "finetune.also")
@@ -110,7 +111,7 @@ def finetune_fold(
         encoder=checkpoint.sha256 if run is None else None,
     ).write(record)
     shutil.rmtree(state, ignore_errors=True)
-    return sum(scores) / len(scores) if scores else None
+    return f"{fold.metric.unit} {sum(scores) / len(scores):.3f}" if scores else "on all examples"
 
 
 def fold_of(
@@ -123,11 +124,21 @@ def fold_of(
 ) -> tuple[Fold, int]:
     """The fold, and how many texts are longer than what the model reads."""
     run, start, number = names
-    how = section.dropout, devices.precision, checkpoint.place
-    model = sequence_model(checkpoint.fields, classes_of(examples, section.task), *how)
+    classes, tags = classes_of(examples, section.task), section.task == "token_classification"
+    how = section.dropout, devices.precision, checkpoint.place, tags
+    model = sequence_model(checkpoint.fields, classes, *how)
     encoder, longest = encoder_of(checkpoint, published=run is None)
-    texts = [example.excerpt for example in examples]
-    arrays, truncated = tokenised(encoder, texts, model.length(section.max_length, longest))
+    most, pieces = model.length(section.max_length, longest), []
+    if tags:
+        arrays, pieces = tagged(examples, classes, encoder, most)
+        cut = {e.id: places.count(0) for e, places in zip(examples, pieces, strict=True)}
+        truncated, what = sum(map(bool, cut.values())), "sentences"
+        if truncated:
+            shown = ", ".join([name for name, words in cut.items() if words][:10])
+            print(f"{sum(cut.values())} words are cut, of: {shown}", file=sys.stderr)
+    else:
+        arrays, truncated = tokenised(encoder, [e.excerpt for e in examples], most)
+        arrays, what = arrays | labelled(examples, classes), "passages"
     held_out = np.array([example.fold == number for example in examples])
     fold = Fold(
         name=f"{run or 'published'}, {start}, {'all' if number is None else f'fold {number}'}",
@@ -137,20 +148,21 @@ def fold_of(
         model=model,
         start=None if start == "random" else checkpoint,
         examples=examples,
-        arrays=arrays | labelled(examples, model.classes),
+        arrays=arrays,
+        pieces=pieces,
         train=np.flatnonzero(~held_out),
         test=np.flatnonzero(held_out),
         batch_size=section.per_device_batch_size * devices.replicas,
     )
     length = arrays["input_ids"].shape[-1]
     print(
-        f"{fold.name}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
+        f"{fold.name}: {len(fold.train)} {what} to learn from, {len(fold.test)} held out, "
         f"{truncated} longer than {length} tokens; {devices.replicas} x {devices.kind}",
         file=sys.stderr,
     )
     if truncated * _MANY > len(examples):
         show(
-            f"Warning: {fold.name}: {truncated:,} of {len(examples):,} passages are longer than "
+            f"Warning: {fold.name}: {truncated:,} of {len(examples):,} {what} are longer than "
             f"the {length} tokens that the model reads (finetune.max_length, or "
             "shards.sequence_length of its pretraining), and are cut there"
         )

@@ -9,8 +9,15 @@ from scipy.special import softmax
 from mlm.config.accelerator import Accelerator
 from mlm.finetuning.artefacts import texts_of
 from mlm.finetuning.example_sources import csv_rows
-from mlm.finetuning.fold_task import encoder_of, on_devices, tokenised
-from mlm.finetuning.sequence_model import sequence_model
+from mlm.finetuning.fold_task import (
+    encoder_of,
+    first_pieces,
+    on_devices,
+    padded,
+    tags_of,
+    tokenised,
+)
+from mlm.finetuning.sequence_model import sequence_model, tags_words
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.errors import MlmError
 from mlm.model.checkpoints import Checkpoint
@@ -44,17 +51,26 @@ def predict_csv(
 def predicted(
     directory: str | Path, texts: Sequence[str], accelerator: Accelerator
 ) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of the columns, `value`, or `label` and one for the probability of each class, and
-    the cells of each text."""
+    """The names of the columns, `value`, or `label` and one for the probability of each class, or
+    `tags` (of the words of a text), and the cells of each text."""
     devices = open_mesh(accelerator)
     checkpoint = Checkpoint.read(str(directory), "--run")
     fields = checkpoint.fields
-    classes = [] if fields["problem_type"] == "regression" else list(fields["label2id"])
-    model = sequence_model(fields, classes, 0.0, devices.precision, checkpoint.place)
+    classes = [] if fields.get("problem_type") == "regression" else list(fields["label2id"])
+    how = 0.0, devices.precision, checkpoint.place, tags_words(fields)
+    model = sequence_model(fields, classes, *how)
     encoder, longest = encoder_of(checkpoint, published=False)
-    arrays, _ = tokenised(encoder, texts, model.length(longest))
-    size = _BATCH * devices.replicas
-    outputs = on_devices(model, devices.strategy)(checkpoint.weights, arrays, size)
+    most, forward = model.length(longest), on_devices(model, devices.strategy)
+
+    def logits(arrays: dict[str, np.ndarray]) -> np.ndarray:
+        return forward(checkpoint.weights, arrays, _BATCH * devices.replicas)
+
+    if model.tags_words:
+        sentences = [text.split() for text in texts]
+        rows, pieces = zip(*(first_pieces(s, encoder, most) for s in sentences), strict=True)
+        tags = tags_of(logits(padded(rows, encoder.special_ids.pad)), pieces, classes)
+        return ["tags"], ([row] for row in tags)
+    outputs = logits(tokenised(encoder, texts, most)[0])
     labels = texts_of(outputs, classes)
     if not classes:
         return ["value"], ([label] for label in labels)

@@ -14,13 +14,14 @@ from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.intervals import CONFIDENCE, Estimate, sums_by_cluster
 from mlm.evaluation.verdicts import FEW_CLUSTERS
 from mlm.finetuning.artefacts import (
+    BaselineRecord,
     Example,
     ExampleData,
     ExamplesSummary,
     FoldRecord,
     Prediction,
-    RidgeRecord,
     classes_of,
+    names_in,
     read_examples,
     read_predictions,
     write_predictions,
@@ -35,7 +36,7 @@ from mlm.finetuning.finetuning_metrics import (
     ShownPredictions,
     name_of,
 )
-from mlm.finetuning.scores import METRICS, Metric
+from mlm.finetuning.scores import Metric, metric_of
 from mlm.foundations.atomic import read_json, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
@@ -44,7 +45,7 @@ from mlm.training.model_card import NEEDED_PACKAGES, card, card_table
 
 #: Two starts of the same network; the last of NAMES is the baseline, and others are published.
 STARTS = ("pretrained", "random")
-_PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
+_PAIRS = (("pretrained", "random"), ("pretrained", "baseline"), ("random", "baseline"))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
 _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
@@ -83,7 +84,7 @@ def write_results(
         run=run,
         **scores_of(rows, predictions, section),
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
-        baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
+        baseline=BaselineRecord.read(Path(ridge).with_suffix(".json")).chosen,
         learning_rates={name: [r.learning_rate for r in of] for name, of in records.items()},
         settings=section.model_dump(include=_RECORDED),
         digests={
@@ -113,7 +114,8 @@ def scores_of(
     section: Finetune,
 ) -> dict:
     """The fields of `Finetuning` that follow from the predictions by model, [examples] in order."""
-    metric, parts = METRICS[section.task], parts_of(examples)
+    task = section.task
+    metric, parts = metric_of(task, classes_of(examples, task)), parts_of(examples)
     sums = {name: metric.sums(rows) for name, rows in predictions.items()}
     units, fold_of = np.array([e.unit for e in examples]), np.array([e.fold for e in examples])
     compared = {
@@ -129,8 +131,8 @@ def scores_of(
             folds=folds.round(6).tolist(),
             mean=round(float(folds.mean()), 6),
             spread=round(float(folds.std(ddof=1)), 6),
-            seeds=seeds.round(6).tolist() if name != "tfidf_ridge" else None,
-            macro_f1=macro_f1(rows) if section.task == "classification" else None,
+            seeds=seeds.round(6).tolist() if name != "baseline" else None,
+            macro_f1=macro_f1(rows) if task == "classification" else None,
         )
     sizes = {
         name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
@@ -144,14 +146,14 @@ def scores_of(
         for pair in pairs
     ]
     return {
-        "task": section.task,
+        "task": task,
         "score": metric.name,
         "confidence": CONFIDENCE,
         "parts": sizes,
         "models": models,
         "differences": differences,
-        "shown": shown_of(examples, predictions["pretrained"], section.task),
-        "verdicts": finetuning_verdicts(metric, CONFIDENCE, sizes, differences),
+        "shown": shown_of(examples, predictions["pretrained"], task),
+        "verdicts": finetuning_verdicts(metric, task, sizes, differences),
     }
 
 
@@ -176,7 +178,11 @@ def shown_of(
             true=[float(r.target) for r in rows], predicted=[float(r.predictions[0]) for r in rows]
         )
     classes = classes_of(examples, task)
-    pairs = Counter((r.target, r.predictions[0]) for r in rows)
+    pairs = Counter(
+        pair
+        for row in rows
+        for pair in zip(*(names_in(x, task) for x in (row.target, row.predictions[0])), strict=True)
+    )
     counts = [[pairs[true, predicted] for predicted in classes] for true in classes]
     return ShownPredictions(classes=classes, counts=counts)
 
@@ -201,13 +207,14 @@ class Comparison:
             return scores[..., self._names.index(name)] - other
 
         estimate = Estimate.of(self._sums, score)
-        ends = estimate.interval
+        is_share = beside is None and not self._metric.less_is_better
+        ends = estimate.share_interval if is_share else estimate.interval
         return Measured(round(estimate.value, 6), ends and (round(ends[0], 6), round(ends[1], 6)))
 
 
 def finetuning_verdicts(
     metric: Metric,
-    confidence: float,
+    task: str,
     parts: dict[str, PartSize],
     differences: list[ScoreDifference],
 ) -> list[Verdict]:
@@ -220,14 +227,14 @@ def finetuning_verdicts(
             interval, tone, relation = "no interval: one group", "even", "not told apart from"
             if measured.interval:
                 low, high = measured.interval
-                interval = f"{100 * confidence:g} % interval {signed(low)} to {signed(high)}"
+                interval = f"{100 * CONFIDENCE:g} % interval {signed(low)} to {signed(high)}"
                 clusters = parts[part].groups or parts[part].examples
                 if clusters < FEW_CLUSTERS:
                     interval += f", rough because from only {clusters} groups"
                 if not low <= 0 <= high:
                     tone = "better" if (measured.score < 0) == metric.less_is_better else "worse"
                     relation = f"{tone} than"
-            name, other = name_of(difference.model), name_of(difference.beside)
+            name, other = name_of(difference.model, task), name_of(difference.beside, task)
             subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
             amount = f"{signed(measured.score)} in {metric.unit}"
             text = f"{subject} is {relation} {other} {words}: {amount}"
@@ -238,13 +245,18 @@ def finetuning_verdicts(
 def finetuned_card(metrics: Finetuning, family: str) -> str:
     """README.md of the model to use, of the model_type `family`. It holds the names of the classes
     and figures, and no text of the examples."""
-    answer = "the predicted value as `score`"
-    if metrics.shown.classes:
-        names = ", ".join(f"`{name}`" for name in metrics.shown.classes)
-        answer = f"the most likely of the classes {names}"
+    names = ", ".join(f"`{name}`" for name in metrics.shown.classes or ())
+    pipeline, answer = "text-classification", f"the most likely of the classes {names}"
+    how = 'predict("The text to judge.", truncation=True)'
+    if metrics.task == "regression":
+        answer = "the predicted value as `score`"
+    elif metrics.task == "token_classification":
+        pipeline, answer = "token-classification", f"the tag of each piece of a word, of {names}"
+        answer += "; that of a word is its first piece's"
+        how = 'predict("The text to tag.", aggregation_strategy="first")'
     rows = [
         (
-            name_of(name),
+            name_of(name, metrics.task),
             f"{model.all.score:.3f}",
             " to ".join(f"{end:.3f}" for end in model.all.interval or ()) or "not measured",
         )
@@ -254,16 +266,15 @@ def finetuned_card(metrics: Finetuning, family: str) -> str:
         ModelCardData(
             license="other",
             library_name="transformers",
-            pipeline_tag="text-classification",
+            pipeline_tag=pipeline,
             tags=[metrics.task, family],
         ),
         f"# {metrics.run}, fine-tuned",
-        f"A {family} model for {metrics.task} of texts, fine-tuned on all "
+        f"A {family} model for {metrics.task.replace('_', ' ')}, fine-tuned on all "
         f"{metrics.parts['all'].examples:,} examples.",
         "## Use",
         "```python\nfrom transformers import pipeline\n\n"
-        'predict = pipeline("text-classification", model="path/to/this/directory")\n'
-        'predict("The text to judge.", truncation=True)\n```',
+        f'predict = pipeline("{pipeline}", model="path/to/this/directory")\n{how}\n```',
         f"It gives {answer}. {NEEDED_PACKAGES}",
         "## Evaluation",
         f"Scores of models trained on all of {len(metrics.models['pretrained'].folds)} folds but "

@@ -19,8 +19,10 @@ from scipy import sparse
 from scipy.linalg import solve
 
 from mlm.finetuning.artefacts import (
-    RidgeChoice,
-    RidgeRecord,
+    BaselineChoice,
+    BaselineRecord,
+    Example,
+    Prediction,
     classes_of,
     predictions_of,
     read_examples,
@@ -28,6 +30,7 @@ from mlm.finetuning.artefacts import (
     write_predictions,
 )
 from mlm.finetuning.splitting import validation_part
+from mlm.finetuning.tagged_words import predict_tags
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
@@ -36,12 +39,24 @@ _CHARACTERS = range(2, 6)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
-def write_ridge_predictions(
+def write_baseline(
     table: str | Path, predictions: str | Path, record: str | Path, task: str, folds: int
 ) -> None:
-    """Predict every example of `table` by a ridge regression on the other folds, on which alone
-    terms and penalty are chosen."""
-    examples = read_examples(table)
+    """Predict every example of `table` by counting on the other folds."""
+    examples, chosen = read_examples(table), []
+    if task == "token_classification":
+        rows = predict_tags(examples, folds)
+    else:
+        rows, chosen = predict_by_ridge(examples, task, folds)
+    write_predictions(predictions, rows)
+    BaselineRecord(task, len(examples), chosen).write(record)
+
+
+def predict_by_ridge(
+    examples: Sequence[Example], task: str, folds: int
+) -> tuple[list[Prediction], list[BaselineChoice]]:
+    """Predict the examples of each fold by a ridge regression on the others, on which alone terms
+    and penalty are chosen."""
     if classes := classes_of(examples, task):
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
     else:
@@ -60,10 +75,9 @@ def write_ridge_predictions(
         predicted[test] = ridge(
             kernels[terms][test], known[terms], targets[train], everything, penalty
         )
-        chosen.append(RidgeChoice(terms, penalty, round(error, 6), fold))
+        chosen.append(BaselineChoice(terms, penalty, round(error, 6), fold))
         print(f"TF-IDF and ridge: fold {fold + 1} of {folds}, {chosen[-1]}", file=sys.stderr)
-    write_predictions(predictions, predictions_of(examples, [texts_of(predicted, classes)]))
-    RidgeRecord(task, len(examples), list(PENALTIES), chosen).write(record)
+    return predictions_of(examples, [texts_of(predicted, classes)]), chosen
 
 
 def choose(

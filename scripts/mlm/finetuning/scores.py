@@ -35,6 +35,29 @@ class Metric:
         return self.finish(ratio)
 
 
+def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """First word, end and type of the entities of IOB2 `tags`, read strictly: each begins with B,
+    and goes on with I of the same type."""
+    found, start, kind = set(), 0, None
+    for place, tag in enumerate([*tags, "O"]):
+        if kind is not None and tag != f"I-{kind}":
+            found.add((start, place, kind))
+            kind = None
+        if tag.startswith("B-"):
+            start, kind = place, tag[2:]
+    return found
+
+
+def _right_words(target: str, prediction: str) -> tuple[float, float]:
+    tags = target.split(" ")
+    return sum(map(str.__eq__, tags, prediction.split(" "))), len(tags)
+
+
+def _entities_in_common(target: str, prediction: str) -> tuple[float, float]:
+    true, predicted = entities(target.split(" ")), entities(prediction.split(" "))
+    return 2 * len(true & predicted), len(true) + len(predicted)
+
+
 def _squared_error(target: str, prediction: str) -> tuple[float, float]:
     return (float(prediction) - float(target)) ** 2, 1
 
@@ -43,8 +66,16 @@ def _right(target: str, prediction: str) -> tuple[float, float]:
     return float(prediction == target), 1
 
 
+_ENTITIES = Metric("f1", "entity F1", False, _entities_in_common)
 #: By task.
 METRICS = {
     "regression": Metric("rmse", "RMSE", True, _squared_error, np.sqrt),
     "classification": Metric("accuracy", "accuracy", False, _right),
+    "token_classification": Metric("accuracy", "accuracy of words", False, _right_words),
 }
+
+
+def metric_of(task: str, classes: Sequence[str]) -> Metric:
+    """The metric of a task; that of tags is of entities if they are IOB2, or else of words."""
+    is_iob = task == "token_classification" and any(c[:2] in ("B-", "I-") for c in classes)
+    return _ENTITIES if is_iob else METRICS[task]

@@ -1,7 +1,8 @@
-"""An encoder with a head for a task, and the task's loss: one output of each text or class.
+"""An encoder with a head for a task, and the task's loss: one output of each text or class, or one
+of each token and tag.
 
-The heads and their names are those of transformers' sequence models, so that these open what is
-written. All read the last state of the first token. Unlike there, one dropout probability applies
+The heads and their names are those of transformers' models, so that these open what is written. All
+for texts read the last state of the first token. Unlike there, one dropout probability applies
 throughout, and the last layer computes the first token alone.
 """
 
@@ -31,6 +32,7 @@ class SequenceModel(Computation):
     Products are computed in the network's dtype, everything else in float32."""
 
     fields: Mapping[str, Any]
+    head: SequenceHead
     dropout: float
 
     @property
@@ -39,12 +41,13 @@ class SequenceModel(Computation):
         return super().dropping_layers + 1
 
     @property
-    def _head(self) -> SequenceHead:
-        return FAMILIES[self.network.architecture.family].sequence_head
+    def _is_regression(self) -> bool:
+        return self.fields.get("problem_type") == "regression"
 
     @property
-    def _is_regression(self) -> bool:
-        return self.fields["problem_type"] == "regression"
+    def tags_words(self) -> bool:
+        """Whether there is an output for each token."""
+        return tags_words(self.fields)
 
     @property
     def classes(self) -> list[str]:
@@ -65,22 +68,23 @@ class SequenceModel(Computation):
         dropout_keys: DropoutKeys | None = None,
         lane: int = 0,
     ):
-        """Outputs float32 [batch, outputs] of `input_ids` and `attention_mask`, int32 [batch,
-        length]. Without `dropout_keys` nothing is dropped."""
-        head, network, keys = self._head, self.network, [None, None]
+        """Outputs float32 [batch, outputs], or [batch, length, outputs], of `input_ids` and
+        `attention_mask`, int32 [batch, length]. Without `dropout_keys` nothing is dropped."""
+        head, network, keys = self.head, self.network, [None, None]
         if dropout_keys is not None:
             keys = dropout_keys.layers[network.architecture.layers]
         state = network.hidden_states(
             parameters,
             input_ids,
             attention_mask,
-            positions=network.ops.zeros_like(input_ids[:, :1]),
+            positions=None if self.tags_words else network.ops.zeros_like(input_ids[:, :1]),
             dropout_keys=dropout_keys,
             lane=lane,
-        )[:, 0]
-        if head.dense is None:
+        )
+        state = state if self.tags_words else state[:, 0]
+        if head.projects:
             state, _, _ = network.projection(parameters, state)
-        else:
+        elif head.dense:
             state = network.dropped(state, self.dropout if head.drops_first else 0, keys[0], lane)
             state = network.dense(parameters, head.dense, state)
             state = network.activated(head.activation, network.ops.cast(state, "float32"))
@@ -106,9 +110,9 @@ class SequenceModel(Computation):
     def parameters(self, seed: int, start: Checkpoint | None = None) -> dict[str, np.ndarray]:
         """Weights float32 by name as before any training, a function of `seed`, or with the encoder
         of `start`; MlmError if a weight there is missing or unfit."""
-        architecture, head = self.network.architecture, self._head
+        architecture, head = self.network.architecture, self.head
         names = architecture.names
-        unused = (names.head_dense, names.head_norm) if head.dense else ()
+        unused = () if head.projects else (names.head_dense, names.head_norm)
         if start is None:
             stored = initial_parameters(architecture, seed)
         else:
@@ -134,12 +138,14 @@ def sequence_model(
     dropout: float,
     dtype: str = "float32",
     place: str = "",
+    of_tokens: bool = False,
 ) -> SequenceModel:
-    """The model with an output for each of `classes`, or one for a number if there are none, on the
-    encoder of a config.json in the directory `place`; MlmError with the fields that are not
-    supported here."""
+    """The model with an output for each of `classes`, or one for a number if there are none, for
+    texts or `of_tokens`, on the encoder of a config.json in the directory `place`; MlmError with
+    the fields that are not supported here."""
     family = FAMILIES[config["model_type"]]
-    labels, head = classes or ["LABEL_0"], family.sequence_head
+    head = family.sequence_head.of_tokens if of_tokens else family.sequence_head
+    labels = classes or ["LABEL_0"]
     rates = family.dropout_fields | ({head.dropout} if head.dropout else set())
     fields = {
         **config,
@@ -148,12 +154,19 @@ def sequence_model(
         "architectures": [head.architecture],
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
-        "problem_type": "single_label_classification" if classes else "regression",
     }
+    if not of_tokens:
+        problem = "single_label_classification" if classes else "regression"
+        fields["problem_type"] = problem
     try:
         # Not among the weights: there are no logits of the vocabulary.
         architecture = replace(Architecture.of(fields), decoder_bias=False)
     except ConfigError as error:
         raise MlmError(f"{place}/config.json: {'; '.join(error.problems)}") from None
     network = Network(architecture, ops_of("jax"), dtype)
-    return SequenceModel(network, "sample", 0, fields=fields, dropout=dropout)
+    return SequenceModel(network, "sample", 0, fields=fields, head=head, dropout=dropout)
+
+
+def tags_words(fields: Mapping[str, Any]) -> bool:
+    """Whether a config.json is of a model for token classification."""
+    return str(fields.get("architectures", [""])[0]).endswith("ForTokenClassification")

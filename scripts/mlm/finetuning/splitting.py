@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlm.finetuning.artefacts import Example
+from mlm.finetuning.artefacts import Example, names_in
 from mlm.foundations.errors import MlmError, listed
 
 #: One unit in so many of the training part is for validation.
@@ -27,8 +27,8 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
             f"{units}. Give more data, or fewer folds"
         )
     fold_of = _dealt(examples, task, folds, seed)
-    if task == "classification":
-        _check_classes(examples, fold_of)
+    if task != "regression":
+        _check_classes(examples, task, fold_of)
     return [fold_of[e.unit] for e in examples]
 
 
@@ -41,13 +41,17 @@ def validation_part(examples: Sequence[Example], task: str) -> np.ndarray:
 
 def _dealt(examples: Sequence[Example], task: str, parts: int, seed: int) -> dict[str, int]:
     """The part of each unit. Strata of a number are bins of equal population, at most Sturges'
-    number of them; the stratum of a unit of classes is its most frequent one."""
+    number of them; that of a unit of classes is its most frequent one, and of tags its rarest."""
     targets: dict[str, list[str]] = defaultdict(list)
     for example in examples:
         targets[example.unit].append(example.target)
     if task == "classification":
         counts = {unit: Counter(names) for unit, names in targets.items()}
         strata = {u: min(c, key=lambda name: (-c[name], name)) for u, c in counts.items()}
+    elif task == "token_classification":
+        tags = {unit: set(" ".join(texts).split(" ")) for unit, texts in targets.items()}
+        counts = Counter(tag for names in tags.values() for tag in names)
+        strata = {u: min(names, key=lambda tag: (counts[tag], tag)) for u, names in tags.items()}
     else:
         means = {unit: sum(map(float, values)) / len(values) for unit, values in targets.items()}
         ordered = sorted(means, key=lambda unit: (means[unit], unit))
@@ -61,13 +65,14 @@ def _dealt(examples: Sequence[Example], task: str, parts: int, seed: int) -> dic
     return {unit: place % parts for place, unit in enumerate(sorted(targets, key=order))}
 
 
-def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
+def _check_classes(examples: Sequence[Example], task: str, fold_of: dict[str, int]) -> None:
     members: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
-        members[example.target].append(example)
+        for name in set(names_in(example.target, task)):
+            members[name].append(example)
     if len(members) < 2:
         raise MlmError(
-            f"finetune.task: classification needs two classes, and the data has only {[*members]}"
+            f"finetune.task: {task} needs two classes, and the data has only {[*members]}"
         )
     problems = []
     for name, held in sorted(members.items()):
