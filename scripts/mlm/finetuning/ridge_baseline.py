@@ -68,7 +68,7 @@ def predict_by_ridge(
     for fold in range(folds):
         train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         kernels = {terms: similarities(c, train) for terms, c in counts_by_terms.items()}
-        validation = validation_part([examples[row] for row in train], task)
+        validation = validation_part([examples[row] for row in train.tolist()], task)
         known = {terms: kernel[train] for terms, kernel in kernels.items()}
         terms, penalty, error = choose(known, targets[train], validation)
         everything = np.ones(len(train), bool)
