@@ -65,12 +65,14 @@ class Steps:
 
 @dataclass
 class Forecast:
-    """A run foreseen: `lines` for people, `problems` that let no run succeed, and `stages`."""
+    """A run foreseen: `lines` for people, `problems` that let no run succeed, `stages`,
+    and the expected samples of train."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
+    train_samples: int = 0
 
 
 def check(settings: Configuration) -> Forecast:
@@ -102,6 +104,7 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
         return
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
+    forecast.train_samples = data.sizes["train"].samples
     if data.enough is not None:
         forecast.warnings.append(
             f"tokenizer.vocabulary_size: {settings.tokenizer.vocabulary_size:,} may be more "
