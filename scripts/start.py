@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    described, _, usage = __doc__.partition("\n")
+    described, _, usage = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
         prog="start.py",
         description=described,
