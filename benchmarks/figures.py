@@ -16,8 +16,9 @@ from pathlib import Path
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning"
 #: The runs of the table `runs`: their file, name and seed.
 RUNS = (
-    *(("default", "the default", 0), ("default-1", "the default", 1)),
-    *(("default-2", "the default", 2), ("long", "`embedded-long`", 0), ("modern", "`modern`", 0)),
+    ("default", "the default", 0),
+    *(("longer", "3,400 steps", 0), ("longer-1", "3,400 steps", 1), ("longer-2", "3,400 steps", 2)),
+    *(("long", "`embedded-long`", 0), ("modern", "`modern`", 0)),
 )
 BASELINES = {
     "unigram": "unigram",

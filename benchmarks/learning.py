@@ -13,7 +13,7 @@ initialisation. Each training appends a row to docs/learning/runs.csv with the p
 of it; the settings in the row name the whole recipe, since defaults change. `collect` copies the
 curves and evaluations of runs that the workflow trained. `collect` and --curve write
 docs/learning/<name>.csv, a row for each validation of each seed. `draw` makes docs/learning.svg, or
---figure, from such files, with the unigram's test loss of docs/learning/default.json.
+--figure, from such files, with the unigram's test loss of docs/learning/longer.json.
 """
 
 import argparse
