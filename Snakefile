@@ -32,12 +32,14 @@ rule all:
 
 
 onstart:
-    from mlm.check.before_work import check_before_work
+    from mlm.check.before_work import check_before_work, guard_results
 
     jobs = list(workflow.dag.needrun_jobs())
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
         snakemake_session.hold_directory(logger.warning)
+        options = workflow.config_settings
+        guard_results(jobs, options.configfiles, options.config)
         check_before_work(jobs, settings.preflight.targets, here)
     logger.info(snakemake_session.plan(jobs, workflow.rules))
 

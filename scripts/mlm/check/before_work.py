@@ -1,14 +1,26 @@
 """What is refused before the first job: whatever would make a job fail after its work, or after
 hours of that of others."""
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from mlm.config.resolution import REPLACE, read_overlay
 from mlm.evaluation.pair_files import read_pair_files
+from mlm.foundations.atomic import write_text
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import check_environment
+from mlm.foundations.errors import MlmError
 from mlm.foundations.snakemake_session import check_dates
 from mlm.preflight.compiler import require_compilers
 from mlm.publishing.secrecy import token_from_environment
+
+#: The overlays of the last run in this directory, by name, with their digests.
+_OVERLAYS = Path("results/configuration.yaml")
+#: Results that cost most, or from which all others follow.
+_COSTLY = ("results/corpus/", "results/tokenizer/", "results/runs/")
+_ENDINGS = (".parquet", "tokenizer.json", "model.safetensors")
 
 
 def check_before_work(jobs: Sequence[Any], targets: Iterable[str], here: bool) -> None:
@@ -25,3 +37,37 @@ def check_before_work(jobs: Sequence[Any], targets: Iterable[str], here: bool) -
         require_compilers(targets)
     if any(rule.startswith("publish_") for rule in rules):
         token_from_environment()
+
+
+def guard_results(jobs: Iterable[Any], overlays: Iterable[Path], options: Mapping) -> None:
+    """Remember the `overlays` of this run. Raises MlmError if `jobs`, Snakemake's, would replace a
+    corpus, tokenizer or model that was made with overlays of other names, unless `options`, of
+    --config, allow it."""
+    jobs, names = list(jobs), {path.name: file_sha256(path) for path in overlays}
+    if not any(job.output for job in jobs if job.rule.name not in ("check", "compile_train_step")):
+        return
+    replaced = sorted(
+        path
+        for job in jobs
+        for path in map(str, job.output)
+        if path.startswith(_COSTLY) and path.endswith(_ENDINGS) and Path(path).is_file()
+    )
+    before = read_overlay(_OVERLAYS)["overlays"] if _OVERLAYS.is_file() else names
+    allowed = str(options.get(REPLACE, "")).lower() == "true"
+    if replaced and before.keys() != names.keys() and not allowed:
+        raise MlmError(_refusal(replaced, list(before), list(names)))
+    lines = [f"  {json.dumps(name)}: {digest}\n" for name, digest in names.items()]
+    head = "# The overlays of the last run here, by name, with their sha256.\noverlays:"
+    write_text(_OVERLAYS, f"{head}\n{''.join(lines)}" if lines else f"{head} {{}}\n")
+
+
+def _refusal(replaced: Sequence[str], before: Sequence[str], now: Sequence[str]) -> str:
+    def named(names: Sequence[str]) -> str:
+        return f"--configfile {' '.join(names)}" if names else "no --configfile"
+
+    others = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
+    return (
+        f"The results here were made with {named(before)}; this command has {named(now)} and would "
+        f"replace them ({replaced[0]}{others}). Name the same files to go on with these results, "
+        "work elsewhere (--directory my-project), or replace them: --config replace=true"
+    )

@@ -22,6 +22,8 @@ except ImportError:
     from yaml import SafeLoader
 
 #: Sections that all runs of a working directory share.
+#: The key of --config that lets results of other overlays be replaced; no setting.
+REPLACE = "replace"
 _SHARED = ("corpus", "tokenizer", "shards")
 _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -67,7 +69,8 @@ def settings_of(workflow: Any, config: Mapping[str, Any]) -> Configuration:
     overlays = [Path(file) for file in options.configfiles]
     base = [file for file in map(Path, workflow.configfiles) if file not in overlays]
     replaced = options.replace_workflow_config or not base or not base[0].is_file()
-    layers = [*map(read_overlay, overlays), dict(options.config)]
+    assigned = {key: value for key, value in options.config.items() if key != REPLACE}
+    layers = [*map(read_overlay, overlays), assigned]
     return laid_over({} if replaced else read_overlay(base[0]), layers)
 
 
