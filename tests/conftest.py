@@ -17,11 +17,7 @@ import time
 import pytest
 
 _GIVEN = dict(os.environ)
-_SET = {
-    "JAX_PLATFORMS": "cpu",
-    "NPROC": "1",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-}
+_SET = {"JAX_PLATFORMS": "cpu", "NPROC": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 os.environ.update(_SET)
 # Hundreds of processes would each compile the library anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

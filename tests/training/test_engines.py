@@ -3,17 +3,13 @@
 import json
 import os
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from safetensors.numpy import load
-from small_run import LENGTH, in_child, result, run_child, small_job, small_run
+from small_run import in_child, small_job, small_run
 
 from mlm.foundations.errors import MlmError
-from mlm.samples.masking import mask_batch
-from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tfrecord import decode_samples
 from mlm.training.run import check_validation
 
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
@@ -84,30 +80,6 @@ def test_both_engines_begin_alike_have_the_same_losses_and_read_each_others_stat
     arrays = load(state("jax", "ended"))
     assert arrays["step"] == steps
     assert {name.split("/")[0] for name in arrays} == {"parameters", "moments", "step"}
-
-
-@pytest.mark.parametrize("engine", ["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
-def test_steps_without_a_prediction_are_no_part_of_the_mean(root, engine):
-    """With one sample a step, of which a fiftieth is masked, most steps predict nothing."""
-    masked = {"masking": {"mlm_probability": 0.02}, "softmax_classes": None, "log_every": 3}
-    overrides = {"pretraining": {"engine": engine, "per_replica_batch_size": 1} | masked}
-    name = f"few-{engine}"
-    assert run_child(root, name, overrides) == 0
-    run, _ = small_run(root, overrides, with_model=False)
-    counts = []
-    for epochs, index, records in stored_batches(run.train, run.phases[0].order_from(0)):
-        ids, attention = decode_samples(records, LENGTH)
-        batch = mask_batch(ids, attention, index, run.plan, run.seed, epochs)
-        counts.append(int(batch["weights"].sum()))
-    rows = result(root, name)[1]
-    steps = [0, *(int(row["step"]) for row in rows)]
-    predictions = [sum(counts[first:last]) for first, last in pairwise(steps)]
-    assert [bool(row["loss"]) for row in rows] == [count > 0 for count in predictions]
-    assert 0 in predictions
-    losses = [float(row["loss"]) for row in rows if row["loss"]]
-    assert min(losses) > float(rows[-1]["validation_loss"]) - 1.5 > 4
-    summary = json.loads((root / "runs" / name / "training.json").read_text())
-    assert summary["predictions"] == sum(counts)
 
 
 def test_a_validation_that_would_predict_nothing_is_refused(root):

@@ -1,4 +1,3 @@
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.tensorflow_setup import tf
 from mlm.samples.input_pipeline import reading_in_words, training_batches, validation_batches
 from mlm.samples.masking import MaskingPlan
-from mlm.samples.split_samples import ShardFiles, evenly_spread
+from mlm.samples.split_samples import ShardFiles
 from mlm.samples.stored_batches import BatchOrder
 
 COUNTS = (17, 5, 30, 9, 1)
@@ -39,23 +38,6 @@ def flat(batches, key="labels"):
     return np.concatenate([b[key] for b in batches])
 
 
-def first_tokens(batches) -> list[int]:
-    """What each sample is known by: its first two ordinary tokens, unmasked."""
-    ids = flat(batches, "input_ids").copy()
-    np.put_along_axis(ids, flat(batches, "positions"), flat(batches), axis=1)
-    return [int(i) for i in ids[:, 1] * 100 + ids[:, 2]]
-
-
-def test_an_epoch_is_a_permutation_of_the_samples(shards):
-    # Three epochs of 62 samples: 93 batches of 2.
-    batches = stream(shards, batch=2, steps=93)
-    assert all(b["weights"].sum() == pytest.approx(1, abs=1e-6) for b in batches)
-    order = first_tokens(batches)
-    epochs = [order[i : i + 62] for i in (0, 62, 124)]
-    assert all(sorted(epoch) == sorted(epochs[0]) and len(set(epoch)) == 62 for epoch in epochs)
-    assert epochs[0] != epochs[1] != epochs[2]
-
-
 @pytest.mark.parametrize("start", [16, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 39))])
 def test_a_stream_taken_up_again_is_the_uninterrupted_one(shards, start):
     whole, rest = stream(shards), stream(shards, start=start)
@@ -82,21 +64,6 @@ def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
             np.testing.assert_array_equal(value, found[size][key])
 
 
-@pytest.mark.parametrize(
-    "count", [50, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 100))]
-)
-def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
-    (whole,) = validation_batches(shards, PLAN, seed=5, batch_size=62).as_numpy_iterator()
-    dataset = validation_batches(shards, PLAN, seed=5, batch_size=4, samples=count)
-    for _ in range(2):
-        batches = list(dataset.as_numpy_iterator())
-        real = flat(batches, "sample_index") >= 0
-        chosen = flat(batches, "sample_index")[real]
-        np.testing.assert_array_equal(chosen, evenly_spread(62, count))
-        for key in ("input_ids", "positions", "labels", "attention_mask", "weights"):
-            np.testing.assert_array_equal(flat(batches, key)[real], whole[key][chosen])
-
-
 def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path):
     shards = ShardFiles.of(write_split(tmp_path, "train", COUNTS))
     for file in (Path(shard.path) for shard in shards.shards):
@@ -106,9 +73,3 @@ def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path)
     for read in (stream, lambda s: list(validation_batches(s, PLAN, seed=5, batch_size=8))):
         with pytest.raises(MlmError, match="record 0"), reading_in_words():
             read(shards)
-
-
-def test_more_samples_than_masks_can_be_keyed_for_are_refused(tmp_path):
-    manifest = write_split(tmp_path, "train", (3,))
-    with pytest.raises(MlmError, match="32-bit"):
-        ShardFiles.of(dataclasses.replace(manifest, num_samples=2**32), tmp_path)

@@ -7,20 +7,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from small_run import (
-    LENGTH,
-    result,
-    run_child,
-    small_run,
-    small_samples,
-    small_settings,
-    told,
-    write_split,
-)
+from small_run import LENGTH, result, run_child, small_run, small_settings, told
 
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.manifests import Manifest
-from mlm.samples.split_samples import ShardFiles, read_samples, samples_in_order
+from mlm.samples.split_samples import read_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.state_basis import branch_of
 
@@ -102,17 +93,3 @@ def test_a_branch_within_a_phase_is_the_same_training_up_to_its_step(root):
 def test_phases_that_cannot_be_are_refused(phases, words):
     with pytest.raises(ConfigError, match=words):
         small_settings({"pretraining": {"phases": phases}})
-
-
-@pytest.mark.parametrize("row", [1, 3, 4, 1024])
-def test_each_sample_is_in_the_row_that_holds_its_tokens(tmp_path, row):
-    """Also in blocks that rows do not divide."""
-    manifest = write_split(tmp_path, "train", (1030, 5))
-    shards = ShardFiles.of(manifest).in_rows(row)
-    assert shards.num_samples == manifest.in_rows(row).num_samples
-    index, records = (np.concatenate(x) for x in zip(*samples_in_order(shards), strict=True))
-    ids, mask = shards.decoded(index, records)
-    rows, places = shards.rows_with(np.arange(1035))
-    pieces = ids.reshape(len(ids), row, LENGTH)[rows, places]
-    assert np.array_equal(pieces, small_samples(1035))
-    assert mask.sum() == 1035 * LENGTH and (ids[mask == 0] == 1).all()

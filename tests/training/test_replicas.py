@@ -7,8 +7,6 @@ import pytest
 from small_run import run_child
 
 from mlm.foundations.atomic import read_json
-from mlm.foundations.tensorflow_setup import tf
-from mlm.samples.input_pipeline import replica_shares
 
 NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
 FIFTY = {
@@ -101,15 +99,3 @@ def test_bfloat16_trains_like_float32(root):
     assert read_json(root / "runs" / "bfloat16" / "training.json")["precision"] == "bfloat16"
     assert half[-1] == pytest.approx(single[-1], rel=0.02)
     assert single[-1] < single[0] - 0.5
-
-
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_workers_and_replicas_divide_a_batch_without_gap_or_overlap(workers):
-    whole = tf.data.Dataset.from_tensor_slices({"x": tf.reshape(tf.range(48), [2, 8, 3])})
-    parts = []
-    for worker in range(workers):
-        context = tf.distribute.InputContext(workers, worker, num_replicas_in_sync=4)
-        found = list(replica_shares(whole, context).as_numpy_iterator())
-        assert all(part["x"].shape == (2, 3) for part in found)
-        parts.append(np.stack([part["x"] for part in found]).reshape(2, -1, 3))
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), np.arange(48).reshape(2, 8, 3))

@@ -73,37 +73,18 @@ DOCUMENTS = {
 }
 
 
-def write_tokenizer(directory: Path, texts) -> None:
+def write_tokenizer(directory: Path, texts: list[str]) -> None:
     """Byte-level pieces, of which a word has one or several and none is unknown."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=500,
-        special_tokens=_special(),
+        special_tokens=[AddedToken(text, special=True) for text in SPECIAL.values()],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    _save(tokenizer, directory)
-
-
-def write_letter_tokenizer(directory: Path, texts) -> None:
-    """A piece for each character, and one for the space, which is put before a text as well."""
-    letters = sorted(set("".join(texts).replace(" ", "▁")) | {"▁"})
-    vocabulary = [(piece, 0.0) for piece in [*SPECIAL.values(), *letters]]
-    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
-    tokenizer.add_special_tokens(_special())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace()
-    _save(tokenizer, directory)
-
-
-def _special() -> list[AddedToken]:
-    return [AddedToken(text, special=True) for text in SPECIAL.values()]
-
-
-def _save(tokenizer: Tokenizer, directory: Path) -> None:
     directory.mkdir(parents=True)
     tokenizer.save(str(directory / "tokenizer.json"))
     texts = {f"{name}_token": text for name, text in SPECIAL.items()}
@@ -125,7 +106,7 @@ def copied(project: Path, tmp_path: Path, monkeypatch) -> Path:
     return place
 
 
-def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokenizer) -> None:
+def write_project(documents: dict[str, list[str]]) -> None:
     """Files of `documents` by their names, one a line, and what the stages make of them."""
     settings = resolve(CONFIG)
     Path("data").mkdir()

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from small_run import LENGTH, small_run, write_inputs
-
-from mlm.samples.manifests import Manifest, Shard
+from small_run import small_run, write_inputs
 
 
 def small_pretraining(
@@ -18,25 +16,3 @@ def small_pretraining(
     return small_run(root, {"pretraining": {"optimizer": how} | pretraining, "model": dict(model)})[
         0
     ]
-
-
-def write_manifest_of(path: Path, *, samples: int = 50, shards: int = 4):
-    """A manifest file of `shards` shards below results, whose shards need not exist."""
-    each, rest = divmod(samples, shards)
-
-    def entry(number: int) -> Shard:
-        name, count = f"train-{number:05d}-of-{shards:05d}.tfrecord", each + (number < rest)
-        sizes = {"num_samples": count, "num_tokens": count * LENGTH, "num_padding": 0}
-        where = {"name": name, "path": f"results/{name}", "block_offsets": (0,)}
-        return Shard(**where, **sizes, num_bytes=1, sha256="0" * 64)
-
-    Manifest.of(
-        map(entry, range(shards)),
-        split="train",
-        sequence_length=LENGTH,
-        tokenizer_sha256="0" * 64,
-        corpus_sha256="0" * 64,
-        documents=0,
-        special_literals=0,
-    ).write(path)
-    return path

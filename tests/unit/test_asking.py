@@ -1,31 +1,18 @@
 import json
 import shutil
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from asked_project import (
-    CONFIG,
-    DOCUMENTS,
-    LENGTH,
-    ODD,
-    TEXTS,
-    the_run,
-    trained,
-    write_letter_tokenizer,
-    write_project,
-    write_state,
-)
+from asked_project import CONFIG, LENGTH, TEXTS, the_run, trained, write_state
 from loaded_script import loaded
-from tests.conftest import ended
 
 from mlm.asking.answer import ask
-from mlm.asking.documents import Documents, Stretch, words_of
+from mlm.asking.documents import Documents, words_of
 from mlm.asking.in_words import in_words
-from mlm.asking.passages import packed_documents, uses_of
+from mlm.asking.passages import uses_of
 from mlm.asking.past_run import SavedState
 from mlm.config.resolution import resolve
 from mlm.corpus.split_documents import SplitDocuments
@@ -39,7 +26,6 @@ from mlm.samples.split_samples import Samples, spread_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.tokenizer.encoding import Encoder
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
 TOKENIZER = "results/tokenizer/tokenizer.json"
 
 
@@ -78,25 +64,6 @@ def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
         shown = "".join(t.text for p in passage.parts for t in p.tokens)
         assert shown.replace("Ġ", "") == text.replace(" ", "")
         assert all(p.sample == starts[p.shard] + p.shard_sample for p in passage.parts)
-
-
-def test_the_space_before_a_text_is_no_letter_of_it(here):
-    write_project({name: texts[:30] for name, texts in DOCUMENTS.items()}, write_letter_tokenizer)
-    for sentence, first in ((TEXTS[3], "▁"), (TEXTS[3].split(" ", 1)[1], TEXTS[3].split()[1][0])):
-        shown = [token.text for part in parts_of(asked(sentence, most=1)) for token in part.tokens]
-        assert shown[0] == first
-        assert "".join(shown).strip("▁") == sentence.replace(" ", "▁")
-
-
-def test_every_document_is_found_where_it_was_packed(unedited):
-    manifest = Manifest.read("results/manifests/train.json")
-    texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
-    encoder = Encoder.load(TOKENIZER)
-    packed = packed_documents(manifest, ".", encoder, dict(enumerate(texts)))
-    whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
-    parts = (part for one in whole for part, _ in packed[one.document].parts(one, encoder))
-    tokens = sum(len(part.tokens) for part in parts)
-    assert tokens + 2 * len(texts) == manifest.num_tokens
 
 
 #: Halves of a training: of samples as they are, and of rows of three with fewer masks.
@@ -385,16 +352,3 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
     command = "snakemake --configfile my.yaml --config seed=1 --cores 2"
     files = "results/manifests/train.json results/manifests/validation.json"
     assert said.endswith(f"{command} {files}\n")
-
-
-def test_nothing_slow_is_imported(project):
-    write_json("my.yaml", CONFIG)
-    trained()
-    program = (
-        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
-        "import ask\n"
-        f"ask.main([{TEXTS[0]!r}, '--configfile', 'my.yaml'])\n"
-        "print(*sorted(sys.modules.keys() & "
-        "{'tensorflow', 'jax', 'transformers', 'pandas', 'snakemake'}), file=sys.stderr)"
-    )
-    assert ended(sys.executable, "-c", program).stderr == "\n"

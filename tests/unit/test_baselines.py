@@ -8,7 +8,6 @@ import pytest
 from mlm.evaluation import neighbour_mixture
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
-from mlm.samples.split_samples import joined
 from mlm.samples.token_counts import count_tokens
 
 SPECIAL = [0, 1, 2, 3, 4]
@@ -155,17 +154,3 @@ def test_a_baseline_is_given_what_the_model_is_shown(speeches):
         assert np.array_equal(losses(ids, shown), losses(other, shown))
         assert not np.array_equal(losses(ids, shown), losses(ids, ids))
     assert np.array_equal(losses(ids, MASK), losses(ids, NO_NEIGHBOUR))
-
-
-def test_positions_know_their_neighbours_and_the_edges():
-    ids = np.array([[0, 7, 8, 2], [9, 5, 1, 1]])
-    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
-    chosen = np.array([[0, 1, 1, 0], [1, 1, 0, 0]], bool)
-    shown = np.where(chosen, 4, ids)
-    found = positions_of(ids, mask, shown, chosen, index=np.array([3, 8]))
-    assert found.sample.tolist() == [3, 3, 8, 8]
-    assert found.truth.tolist() == [7, 8, 9, 5]
-    none = NO_NEIGHBOUR
-    assert found.left.tolist() == [[0, none], [4, 0], [none, none], [4, none]]
-    assert found.right.tolist() == [[4, 2], [2, none], [4, none], [none, none]]
-    assert len(joined([found, found])) == 8

@@ -90,9 +90,7 @@ def test_prompts_and_data_for_fine_tuning_are_looked_for_where_that_is_asked():
     Path("tuning.csv").write_text(f"id,excerpt,target\n1,{sentences['d']},0\n", encoding="utf-8")
     given = {
         "corpus": files("train.txt"),
-        "evaluation": {
-            "prompts": [f"{sentences['a']} [MASK]."],
-        },
+        "evaluation": {"prompts": [f"{sentences['a']} [MASK]."]},
         "runs": {"base": {}, "other": {"evaluation": {"prompts": [f"[MASK] {sentences['c']}"]}}},
         "finetune": {"data": {"source": "csv", "file": "tuning.csv"}},
     }

@@ -10,7 +10,7 @@ import pytest
 import report_artefacts as made
 from both_frameworks import FRAMEWORKS, alike, each_framework
 from safetensors.numpy import load_file, save_file
-from scipy.special import erf
+from scipy.special import log_softmax
 from tests.conftest import refusal
 from tiny_encoder import logits
 
@@ -31,7 +31,6 @@ from mlm.samples.manifests import Manifest
 PAIR = ["the public of the states", "the the of public states"]
 CHARACTERS = 5000
 FILES = FilesSource("files", "line", ())
-TABLES, HEAD = ("word", "position", "token_type"), "cls.predictions"
 COUNTS = ("num_samples", "num_tokens", "num_padding", "documents")
 
 
@@ -85,56 +84,22 @@ def numbers_of_sets(ids, real, share, seed=0):
     return numbers, sets
 
 
-def log_probabilities(file, ids, attention):
-    """Log-probabilities [samples, sequence, vocabulary] of a BERT of one layer and two heads, after
-    Devlin et al. (2019), from the weights in `file`."""
-    weights = {name: array.astype(np.float64) for name, array in load_file(file).items()}
-
-    def dense(x, name):
-        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-
-    def norm(x, name):
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
-        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-
-    def gelu(x):
-        return x * (1 + erf(x / 2**0.5)) / 2
-
-    def softmax(x):
-        x = np.exp(x - x.max(-1, keepdims=True))
-        return x / x.sum(-1, keepdims=True)
-
-    tables = [weights[f"bert.embeddings.{n}_embeddings.weight"] for n in TABLES]
-    x = tables[0][ids] + tables[1][np.arange(ids.shape[1])] + tables[2][0]
-    x, layer = norm(x, "bert.embeddings.LayerNorm"), "bert.encoder.layer.0"
-    query, key, value = (
-        dense(x, f"{layer}.attention.self.{part}").reshape(*ids.shape, 2, -1)
-        for part in ("query", "key", "value")
-    )
-    scores = np.einsum("bqhd,bkhd->bhqk", query, key) / query.shape[-1] ** 0.5
-    scores = np.where(attention[:, None, None] > 0, scores, -1e30)
-    x = x + dense(
-        np.einsum("bhqk,bkhd->bqhd", softmax(scores), value).reshape(x.shape),
-        f"{layer}.attention.output.dense",
-    )
-    x = norm(x, f"{layer}.attention.output.LayerNorm")
-    inner = gelu(dense(x, f"{layer}.intermediate.dense"))
-    x = norm(x + dense(inner, f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
-    x = norm(gelu(dense(x, f"{HEAD}.transform.dense")), f"{HEAD}.transform.LayerNorm")
-    return np.log(softmax(x @ tables[0].T + weights[f"{HEAD}.bias"]))
+def log_probabilities(root, ids, attention):
+    """Log-probabilities [samples, sequence, vocabulary] by the random model."""
+    architecture, weights = read_exported(root / "random")
+    scores = logits(weights, architecture, ids, np.int32(attention))
+    return log_softmax(scores.astype(np.float64), axis=-1)
 
 
 def test_the_headline_is_what_the_specification_alone_gives(root, random_model):
-    """Every text token once, in the sets of docs/masks.md, by a BERT in NumPy."""
+    """Every text token once, in the sets of docs/masks.md."""
     ids, real = project.samples("test", root / "random")
     attention = np.arange(project.LENGTH) < real[:, None]
     numbers, sets = numbers_of_sets(ids, real, 0.15)
     losses, right = [], []
     for number in range(sets):
         hidden = numbers == number
-        shares = log_probabilities(
-            root / "random" / "model.safetensors", np.where(hidden, 4, ids), attention
-        )[hidden]
+        shares = log_probabilities(root, np.where(hidden, 4, ids), attention)[hidden]
         losses += (-shares[np.arange(len(shares)), ids[hidden]]).tolist()
         right += (shares.argmax(-1) == ids[hidden]).tolist()
     test = random_model["test"]
@@ -151,12 +116,12 @@ def test_the_headline_is_what_the_specification_alone_gives(root, random_model):
 
 def test_pairs_are_scored_a_token_at_a_time(root, random_model):
     tokenizer, pairs = load_tokenizer(root / "random"), random_model["minimal_pairs"]
-    weights, scores = root / "random" / "model.safetensors", []
+    scores = []
     for sentence in PAIR:
         ids, score = np.array(tokenizer(sentence)["input_ids"]), 0.0
         for place in range(1, len(ids) - 1):
             shown = np.where(np.arange(len(ids)) == place, 4, ids)
-            shares = log_probabilities(weights, shown[None], np.ones_like(ids)[None])
+            shares = log_probabilities(root, shown[None], np.ones_like(ids)[None])
             score += shares[0, place, ids[place]]
         scores.append(score)
     one, other = pairs["phenomena"]

@@ -32,15 +32,6 @@ def test_words_and_pairs_are_counted_in_lower_case_and_characters_within_words()
     assert "o b" not in found and {len(run) for run in found} == {2, 3, 4}
 
 
-def test_vectors_have_length_one_and_leave_out_terms_of_one_training_text():
-    counts = term_counts(["a b c", "a b d", "only", "a c only d"], word_terms)
-    vectors = tf_idf(counts, np.arange(3)).toarray()
-    assert vectors.shape == (4, 3)  # a, b, "a b"
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0, 1])
-    seen = tf_idf(counts[:3], np.arange(3)).toarray()
-    assert vectors[:3] == pytest.approx(seen), "a held-out text changes no weight"
-
-
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
 TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])
 

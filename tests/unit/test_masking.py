@@ -1,4 +1,3 @@
-import hashlib
 from dataclasses import replace
 from itertools import pairwise
 
@@ -96,13 +95,6 @@ def test_a_sample_has_the_same_mask_at_any_batch_size(whole_word):
             np.testing.assert_array_equal(np.concatenate([p[key] for p in parts]), value)
 
 
-@pytest.mark.parametrize("change", [{"seed": 12}, {"epoch": 4}, {"first": 1}])
-def test_another_seed_epoch_or_sample_has_another_mask(change):
-    ids, attention = samples(8)
-    one, other = masked(ids, attention, plan()), masked(ids, attention, plan(), **change)
-    assert (one["positions"] != other["positions"]).any(axis=1).all()
-
-
 def test_whole_words_are_chosen_whole():
     starts = np.arange(VOCABULARY) % 3 == 0
     ids, attention = samples(500)
@@ -126,34 +118,6 @@ def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():
     frequency = chosen_in(found)[:, first].mean(axis=0).reshape(-1, 4).mean(axis=0)
     # Five standard deviations of independent draws.
     assert np.abs(frequency - 0.15).max() < 5 * np.sqrt(0.15 * 0.85 / (6 * draws))
-
-
-def test_a_word_that_finds_no_room_is_left_as_a_whole():
-    ids = np.tile(np.r_[np.tile([7, 8, 8], 21), SEP], (500, 1))
-    starts = np.arange(VOCABULARY) == 7
-    the_plan = plan(mlm_probability=0.3, whole_word=True, word_starts=starts, fixed_slots=7)
-    found = masked(ids, np.ones_like(ids), the_plan)
-    assert set(found["weights"].sum(axis=1)) == {6.0}
-    wanted = found["weights"].sum(axis=1) + found["overflow"]
-    assert abs(wanted.mean() / 63 - 0.3) < 0.01
-
-
-def test_a_choice_without_a_slot_is_counted_and_left_unmasked():
-    ids, attention = samples(300)
-    wanted = masked(ids, attention, plan())["weights"].sum(axis=1)
-    short = masked(ids, attention, plan(fixed_slots=4))
-    assert short["positions"].shape[1] == 4 < wanted.max()
-    np.testing.assert_array_equal(short["overflow"], np.maximum(wanted - 4, 0))
-    np.testing.assert_array_equal(short["weights"].sum(axis=1), np.minimum(wanted, 4))
-    assert ((short["input_ids"] != ids).sum(axis=1) <= 4).all()
-
-
-def test_the_masks_of_single_tokens_are_those_of_all_earlier_trainings():
-    digest = hashlib.sha256()
-    found = masked(*samples(200), plan())
-    for name in sorted(found):
-        digest.update(name.encode() + np.ascontiguousarray(found[name]).tobytes())
-    assert digest.hexdigest()[:16] == "9b2d7fa9f03d26ff"
 
 
 @pytest.mark.parametrize("whole_word", [False, True])

@@ -6,12 +6,7 @@ import pytest
 from mlm.evaluation import metrics
 from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import (
-    calibration_of,
-    cluster_sums,
-    frequency_bands,
-    summary_of,
-)
+from mlm.evaluation.metrics import calibration_of, cluster_sums, frequency_bands, summary_of
 from mlm.evaluation.predictions import Positions, Scores, positions_of
 
 

@@ -125,13 +125,3 @@ def test_what_stays_is_what_a_comparison_of_all_pairs_leaves(tmp_path, seed, rem
     counts = described["train"]["filters"]
     assert counts["near_duplicate"] and bool(counts["near_leaked"]) == remove_leakage
     assert counts["read"] == counts["near_duplicate"] + counts["near_leaked"] + counts["kept"]
-
-
-def test_words_are_compared_without_case_punctuation_and_compatibility_forms():
-    texts = ["Ｈello, WORLD —  straße!", "hello world STRASSE"]
-    texts += ["", "…", "我们是。", "สวัสดี", "a_b c"]
-    hashes, counts = word_hashes(texts)
-    assert counts.tolist() == [3, 3, 0, 0, 3, 6, 3]
-    assert hashes[:3].tolist() == hashes[3:6].tolist()
-    # One of the six characters of the Thai word stands there twice.
-    assert len(set(hashes[6:].tolist())) == 3 + 5 + 3

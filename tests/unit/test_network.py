@@ -230,22 +230,6 @@ def test_masks_are_zeros_for_which_the_other_tokens_make_up():
     np.testing.assert_allclose(found[[0, 2]], expected, atol=1e-5)
 
 
-def test_one_layer_is_used_as_often_as_the_configuration_says():
-    shapes = [parameter_shapes(tiny_encoder("albert", num_hidden_layers=n)[0]) for n in (1, 3)]
-    assert shapes[0] == shapes[1]
-    one, three = (
-        hidden(encoder[1], encoder[0], *tiny_batch(), framework="tensorflow")
-        for encoder in (tiny_encoder("albert", num_hidden_layers=n) for n in (1, 3))
-    )
-    assert np.abs(one - three).max() > 0.1
-
-
-def test_a_row_longer_than_the_positions_is_refused():
-    architecture, parameters = tiny_encoder("roberta", max_position_embeddings=LENGTH + 1)
-    with pytest.raises(MlmError, match="max_position_embeddings"):
-        hidden(parameters, architecture, *tiny_batch())
-
-
 def ones_dropped(framework: str, shape, rate: float, key, lane: int = 0) -> np.ndarray:
     network = network_of(tiny_encoder("bert")[0], framework)
     how = {"rate": rate, "key": key, "lane": lane}

@@ -6,7 +6,6 @@ import pytest
 from both_frameworks import alike, computed, each_framework, held, in_framework
 from tiny_encoder import tiny_config
 
-from mlm.config import pretraining
 from mlm.config.families import FAMILIES
 from mlm.config.pretraining import Optimizer, OptimizerSection
 from mlm.model.architecture import Architecture, parameter_shapes
@@ -58,12 +57,6 @@ def test_numbers_of_steps_go_before_shares_of_the_schedule():
     assert settings(schedule_steps=400).warmup_steps == 40
     assert settings(warmup_steps=0, decay_ratio=0.5).warmup_steps == 0
     assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
-
-
-def test_there_are_updates_of_the_optimizers_of_the_configuration_with_their_moments():
-    assert list(OPTIMIZERS) == list(pretraining.OPTIMIZERS)
-    for name, rules in OPTIMIZERS.items():
-        assert max(len(r.moments) for r in rules) == pretraining.OPTIMIZERS[name].moments
 
 
 def adamw(weight, gradients, s: Optimizer):

@@ -37,12 +37,6 @@ def test_a_profile_gives_chips_to_every_rule_that_computes_on_them(profile):
     assert given == computing
 
 
-def test_wildcards_of_all_rules_are_constrained_in_one_place():
-    """Said a second time, Snakemake forgets what the first said of outputs in a bucket."""
-    files = [*(ROOT / "rules").glob("*.smk"), ROOT / "Snakefile"]
-    assert [f.name for f in files if "\nwildcard_constraints:" in f.read_text()] == ["common.smk"]
-
-
 def packages_below(name: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
     """A package and all that it depends on, without extras."""
     if name in seen:

@@ -51,21 +51,6 @@ def test_the_steps_of_a_sample_are_those_at_which_it_is_used(order, epoch):
     assert (order.places(indices, epoch) == places).all()
 
 
-@thorough
-@given(orders, st.integers(0, 3))
-def test_groups_hold_their_window_and_follow_each_other(order, epoch):
-    of_epoch = order.epoch(epoch)
-    starts, groups = of_epoch.group_starts, len(of_epoch.group_starts) - 1
-    most = max(len(of_epoch.group(number)) for number in range(groups))
-    assert most == 1 or most * order.num_samples / len(of_epoch.blocks) <= order.window
-    assert (starts[0], starts[-1]) == (0, order.num_samples)
-    begun = epoch * order.num_samples
-    for number in range(groups):
-        for place in (starts[number], starts[number + 1] - 1):
-            found = list(order.groups_from(begun + int(place), begun + order.num_samples + 1))
-            assert found == [*((epoch, n) for n in range(number, groups)), (epoch + 1, 0)]
-
-
 def test_seeds_and_epochs_have_orders_of_their_own():
     def order(seed, epoch):
         places = np.arange(100) + 100 * epoch

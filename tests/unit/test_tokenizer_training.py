@@ -18,7 +18,7 @@ from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import sentencepiece_model, suitable_size, train_tokenizer
-from mlm.tokenizer.training_text import TrainingText, cut
+from mlm.tokenizer.training_text import TrainingText
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 600}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]
@@ -222,11 +222,3 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     third = [sum(s in "".join(english[i : i + 133]) for s in first) for i in (0, 133, 266)]
     assert min(third) > 0.2 * sum(third)
     assert not TrainingText(corpus(tmp_path, english), settings()).sampled
-
-
-@given(line=st.text(alphabet="ab é국", max_size=200), longest=st.integers(1, 20))
-def test_cutting_loses_nothing_but_the_space_at_a_cut(line, longest):
-    stretches = list(cut(line, longest))
-    assert all(len(s) <= longest for s in stretches)
-    assert line.count(" ") - "".join(stretches).count(" ") < len(stretches)
-    assert "".join(stretches).replace(" ", "") == line.replace(" ", "")

@@ -2,14 +2,14 @@
 
 import jax
 import numpy as np
-from both_frameworks import FRAMEWORKS, alike, computed, held
+from both_frameworks import alike, computed, held
 from tiny_encoder import LENGTH, VOCABULARY, network_of, tiny_batch, tiny_encoder
 
 from mlm.config.pretraining import OptimizerSection
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.train_step import replica_train_step
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.train_step import Computation, OfEachStep, train_step
+from mlm.training.train_step import Computation, OfEachStep
 
 SEED, STEP, SAMPLES = 5, 7, 4
 
@@ -38,45 +38,16 @@ def test_the_keys_of_dropout_follow_from_seed_step_replica_part_and_layer_as_in_
     assert (arrays["classes"] == arrays["classes"][0]).all()
 
 
-def batch_and_state(of_step: OfEachStep, weights: dict, name: str) -> tuple:
-    """(settings, state, batch) of the step number STEP; weights add up to one."""
-    how = {"name": name, "gradient_accumulation_steps": of_step.parts}
-    settings = OptimizerSection(**how).scheduled(20)
+def test_lanes_make_the_update_of_the_whole_batch_with_the_same_dropped():
+    of_step, weights = beside("tensorflow")
+    settings = OptimizerSection(name="adamw").scheduled(20)
     ids, mask = tiny_batch(SAMPLES)
     plan = MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
     batch = mask_batch(ids, mask, np.arange(SAMPLES), plan, SEED, 0) | of_step.arrays(STEP)
     batch["weights"] /= batch["weights"].sum()
     hidden = hidden_parts(of_step.computation.network.architecture)
     moments = first_moments(np.zeros_like, weights, settings, hidden)
-    return settings, {"parameters": weights, "moments": moments, "step": np.int32(STEP)}, batch
-
-
-def advanced(framework: str, parts: int, name: str = "muon") -> tuple:
-    """State, loss and right predictions of one update in `parts`."""
-    of_step, weights = beside(framework, parts)
-    settings, state, batch = batch_and_state(of_step, weights, name)
-    del batch["overflow"]
-    update = train_step(of_step.computation, settings, lambda sums: sums)
-
-    def step(state, batch):
-        batch = dict(batch)
-        return update(held(framework, state), batch, *of_step.taken(batch))
-
-    return computed(framework, step, state, batch)
-
-
-def test_an_update_in_parts_is_the_same_in_every_framework():
-    one, other = (advanced(framework, parts=2) for framework in FRAMEWORKS)
-    alike(one, other, atol=2e-5, rtol=1e-3)
-    assert one[0]["step"] == STEP + 1 and 3 < one[1] < 6
-    before = beside("jax")[1]
-    moved = {name: np.abs(one[0]["parameters"][name] - before[name]).max() for name in before}
-    assert all(distance > 1e-4 for name, distance in moved.items() if "key.bias" not in name)
-
-
-def test_lanes_make_the_update_of_the_whole_batch_with_the_same_dropped():
-    of_step, weights = beside("tensorflow")
-    settings, state, batch = batch_and_state(of_step, weights, "adamw")
+    state = {"parameters": weights, "moments": moments, "step": np.int32(STEP)}
 
     def advanced(lanes: int):
         step = replica_train_step(of_step, settings, lanes)

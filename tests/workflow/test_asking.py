@@ -25,12 +25,6 @@ def asked(project, *more: str, sentence: str = SENTENCE) -> str:
     return ran.stdout
 
 
-def test_the_code_of_a_training_is_known_without_its_states(copied):
-    """By training.json, which holds the code of rule pretrain."""
-    (copied.path / "state").rename(copied.path / "away")
-    assert "The code was edited" not in asked(copied)
-
-
 def test_the_example_of_the_page_is_answered(built):
     answer = json.loads(asked(built, "--json"))
     assert answer["training"]["state"] == "finished" and answer["exact"] and answer["found"] == 1

@@ -67,16 +67,3 @@ def test_a_preflight_without_its_packages(tmp_path):
     assert "The preflight needs libtpu, the TPU compiler, which is not installed in " in answer
     assert "-m pip install --no-deps --no-compile --require-hashes -r " in answer
     assert f"{ROOT}/envs/requirements-tpu.txt" in answer
-
-
-def test_a_result_of_the_future(tmp_path):
-    """As one that was copied from a machine whose clock is wrong."""
-    (tmp_path / "a.txt").write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
-    (tmp_path / "own.yaml").write_text(OWN)
-    command = (sys.executable, *SNAKEMAKE, "results/corpus/train.json", "--configfile=own.yaml")
-    ended(*command, cwd=tmp_path, env=users_environment())
-    dated = tmp_path / "results/corpus/train.parquet"
-    os.utime(dated, (2_000_000_000, 2_000_000_000))
-    answer = snakemake(tmp_path, "results/tokenizer/tokenizer.json", config=OWN, left=True)
-    assert "parquet is dated in the future" in answer and f"touch {dated} " in answer
-    assert "Execute 1 jobs" not in answer, "refused before the work"

@@ -55,16 +55,6 @@ def test_another_copy_at_another_number_of_cores_has_the_same_bytes(
     assert losses[0] == losses[1]
 
 
-def test_tokens_in_are_tokens_out(built):
-    for split in ("train", "validation", "test"):
-        manifest = json.loads((built.path / f"results/manifests/{split}.json").read_text())
-        sidecars = sorted((built.path / f"results/shards/{split}").glob("*.json"))
-        packed = sum(json.loads(p.read_text())["num_tokens"] for p in sidecars)
-        assert manifest["num_tokens"] == packed > 0
-        whole = manifest["num_samples"] * manifest["sequence_length"]
-        assert manifest["num_tokens"] + manifest["num_padding"] == whole
-
-
 def test_transformers_knows_the_model_and_its_tokenizer(built):
     """Its classes open them, in tests/pytorch and tests/transformers4."""
     place = built.path / "results/runs/base/model"
