@@ -97,10 +97,7 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
 
 @pytest.mark.parametrize(
     "prefix, parts, words",
-    [
-        ("gs://mispelt-bucket/tiny", 1, "mispelt-bucket"),
-        ("gs://mlm-test/parts", 2, "corpus.parts"),
-    ],
+    [("gs://mispelt-bucket/tiny", 1, "mispelt-bucket"), ("gs://mlm-test/parts", 2, "corpus.parts")],
 )
 def test_a_wrong_bucket_and_a_corpus_in_parts_are_refused(
     storage_server, on_bucket, nothing_done, prefix, parts, words

@@ -10,7 +10,6 @@ from mlm.finetuning.fold_task import mean_loss
 from mlm.finetuning.results import Comparison, finetuning_verdicts, macro_f1
 from mlm.finetuning.ridge_baseline import (
     PENALTIES,
-    character_terms,
     choose,
     ridge,
     similarities,
@@ -20,17 +19,6 @@ from mlm.finetuning.ridge_baseline import (
     write_baseline,
 )
 from mlm.finetuning.scores import METRICS
-
-
-def test_words_and_pairs_are_counted_in_lower_case_and_characters_within_words():
-    assert word_terms("We must, we MUST.") == {
-        **{"we": 2, "must": 2, ",": 1, ".": 1},
-        **{"we must": 2, "must ,": 1, ", we": 1, "must .": 1},
-    }
-    found = character_terms("To be")
-    assert found[" t"] == found["to"] == found[" to "] == found["be "] == 1
-    assert "o b" not in found and {len(run) for run in found} == {2, 3, 4}
-
 
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
 TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])

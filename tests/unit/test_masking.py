@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import jax
 import numpy as np
@@ -93,19 +92,6 @@ def test_a_sample_has_the_same_mask_at_any_batch_size(whole_word):
         ]
         for key, value in whole.items():
             np.testing.assert_array_equal(np.concatenate([p[key] for p in parts]), value)
-
-
-def test_whole_words_are_chosen_whole():
-    starts = np.arange(VOCABULARY) % 3 == 0
-    ids, attention = samples(500)
-    found = masked(ids, attention, plan(whole_word=True, word_starts=starts))
-    chosen, eligible = chosen_in(found), (ids >= 5) & (attention == 1)
-    for sample in range(len(ids)):
-        edges = np.flatnonzero(starts[ids[sample]])
-        for first, end in pairwise([0, *edges[edges > 0], LENGTH]):
-            inside = chosen[sample, first:end][eligible[sample, first:end]]
-            assert inside.all() or not inside.any()
-    assert found["overflow"].sum() == 0
 
 
 def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():

@@ -95,11 +95,6 @@ def test_the_jackknife_of_a_mean_is_its_usual_standard_error():
     assert estimate.interval == pytest.approx((values.mean() - reach, values.mean() + reach), 1e-4)
 
 
-def test_clusters_without_a_prediction_count_for_nothing():
-    table = np.array([[10.0, 10], [0.0, 1], [3.0, 0]])
-    assert Estimate.of(table) == Estimate.of(table[:2])
-
-
 @pytest.mark.parametrize("clusters", [1, 7, 23])
 def test_bundles_of_clusters_are_few_and_lose_nothing(clusters, monkeypatch):
     monkeypatch.setattr(metrics, "MOST_CLUSTER_SUMS", 7)

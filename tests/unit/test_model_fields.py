@@ -126,10 +126,7 @@ def test_the_network_computes_every_activation_that_the_plan_accepts():
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
-    [
-        ("pruned_heads", {"0": [1]}, "{}"),
-        ("hidden_act", "gelu_nwe", "did you mean 'gelu_new'"),
-    ],
+    [("pruned_heads", {"0": [1]}, "{}"), ("hidden_act", "gelu_nwe", "did you mean 'gelu_new'")],
 )
 def test_a_field_that_the_network_does_not_read_is_refused_by_the_plan(
     tmp_path, name, value, expected

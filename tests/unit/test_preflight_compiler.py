@@ -52,10 +52,7 @@ def test_without_the_compiler_of_gpus_a_message_names_the_packages_and_the_lock(
 
 @pytest.mark.parametrize(
     ("death", "outcome"),
-    [
-        ("import os; os.kill(os.getpid(), 9)", HOST_MEMORY),
-        ("raise KeyError('a name')", REFUSED),
-    ],
+    [("import os; os.kill(os.getpid(), 9)", HOST_MEMORY), ("raise KeyError('a name')", REFUSED)],
 )
 def test_a_compiler_that_dies_is_an_answer_to_every_step_that_is_left(monkeypatch, death, outcome):
     real = subprocess.run

@@ -25,10 +25,7 @@ def python_on_the_host(batch):
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [
-        (shape_by_data, "must be a compile-time constant"),
-        (python_on_the_host, "EagerPyFunc"),
-    ],
+    [(shape_by_data, "must be a compile-time constant"), (python_on_the_host, "EagerPyFunc")],
 )
 def test_a_planted_fault_is_refused_in_xlas_words(fault, words):
     assert words in xla_refusal(fault, BATCH)

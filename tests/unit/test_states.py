@@ -70,12 +70,7 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
 
 @pytest.mark.parametrize(
     "file, size",
-    [
-        ("variables", -7),
-        ("progress.json", None),
-        ("complete.json", 20),
-        ("complete.json", None),
-    ],
+    [("variables", -7), ("progress.json", None), ("complete.json", 20), ("complete.json", None)],
 )
 def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, capsys):
     states, path = saved(place), f"{place}/step-00000015/{file}"

@@ -154,10 +154,7 @@ def test_entities_are_compared_by_document_and_the_baseline_is_named():
 
 @pytest.mark.parametrize(
     ("task", "source", "named"),
-    [
-        ("token_classification", "csv", "set conll or jsonl"),
-        ("classification", "conll", "set csv"),
-    ],
+    [("token_classification", "csv", "set conll or jsonl"), ("classification", "conll", "set csv")],
 )
 def test_a_source_must_have_examples_of_the_task(task, source, named):
     section = Finetune(task=task, data=FinetuneData(source=source, file="x"))
