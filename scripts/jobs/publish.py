@@ -8,10 +8,7 @@ from job_adapter import Done, run_as_job
 
 # What is sent is compared with its record when its digest is worked out for the Hub.
 @run_as_job(
-    "publish_tokenizer",
-    "publish_dataset",
-    "publish_model",
-    unread=("model", "shards", "tokenizer"),
+    "publish_tokenizer", "publish_dataset", "publish_model", unread=("model", "shards", "tokenizer")
 )
 def publish(job: Any):
     from mlm.config.corpus import Corpus

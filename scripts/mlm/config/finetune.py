@@ -9,16 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field
 
 from mlm.config import fields
-from mlm.config.fields import (
-    BelowOne,
-    Count,
-    FilePath,
-    NoBoolean,
-    Positive,
-    Section,
-    Text,
-    section,
-)
+from mlm.config.fields import BelowOne, Count, FilePath, NoBoolean, Positive, Section, Text, section
 from mlm.config.model import unfit_encoder
 
 #: A published encoder's name in results, one that is a path and none of another row.

@@ -33,13 +33,7 @@ from mlm.corpus.artefacts import (
 from mlm.corpus.decontamination import HeldOutRuns, overlap_with
 from mlm.corpus.deduplication import REASONS
 from mlm.corpus.document_groups import group_ids
-from mlm.corpus.spooling import (
-    BATCH_BYTES,
-    BATCH_DOCUMENTS,
-    SpooledCorpus,
-    in_pieces,
-    numpy_array,
-)
+from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, SpooledCorpus, in_pieces, numpy_array
 from mlm.corpus.words import code_points
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256

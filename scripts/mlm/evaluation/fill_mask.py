@@ -32,10 +32,7 @@ def use_cpu(threads: int) -> None:
 
 
 def answers(
-    directory: str | Path,
-    prompts: Sequence[str],
-    top_k: int,
-    setting: str = "evaluation.prompts",
+    directory: str | Path, prompts: Sequence[str], top_k: int, setting: str = "evaluation.prompts"
 ) -> list[Prompt]:
     """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline. Raises
     MlmError with every prompt of `setting` that is too long or does not hold one mask token."""

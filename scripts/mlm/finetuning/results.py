@@ -109,9 +109,7 @@ def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
 
 
 def scores_of(
-    examples: Sequence[Example],
-    predictions: Mapping[str, Sequence[Prediction]],
-    section: Finetune,
+    examples: Sequence[Example], predictions: Mapping[str, Sequence[Prediction]], section: Finetune
 ) -> dict:
     """The fields of `Finetuning` that follow from the predictions by model, [examples] in order."""
     task = section.task
@@ -213,10 +211,7 @@ class Comparison:
 
 
 def finetuning_verdicts(
-    metric: Metric,
-    task: str,
-    parts: dict[str, PartSize],
-    differences: list[ScoreDifference],
+    metric: Metric, task: str, parts: dict[str, PartSize], differences: list[ScoreDifference]
 ) -> list[Verdict]:
     """One verdict for each difference and part."""
     verdicts = []

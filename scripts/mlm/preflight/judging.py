@@ -32,13 +32,7 @@ from mlm.preflight.artefacts import (
     Target,
     failed,
 )
-from mlm.preflight.compiler import (
-    COMPILED,
-    NO_MEMORY,
-    Compilation,
-    compile_for,
-    compiler_versions,
-)
+from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
 from mlm.preflight.costs import UTILISATION, add_times
 from mlm.preflight.described_steps import described_steps
 from mlm.training.devices import Devices

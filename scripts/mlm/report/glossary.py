@@ -25,5 +25,5 @@ FIGURES = {
 FINETUNING_FIGURES = {
     "finetuning_predictions": FigureName(
         "Fine-tuning", "Fine-tuned: predicted against true", "score"
-    ),
+    )
 }

@@ -178,10 +178,7 @@ def _muon(weights: Weights, gradients: Weights, moments: dict, update: Update):
 
 _ADAMW = Rule(("first", "second"), _adamw)
 #: By name, the rule for the hidden matrices and the one for all other weights.
-OPTIMIZERS = {
-    "adamw": (_ADAMW, _ADAMW),
-    "muon": (Rule(("first",), _muon), _ADAMW),
-}
+OPTIMIZERS = {"adamw": (_ADAMW, _ADAMW), "muon": (Rule(("first",), _muon), _ADAMW)}
 
 
 def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weights:

@@ -11,12 +11,7 @@ from mlm.config.pretraining import RunConfiguration
 from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.environment import (
-    NO_TENSORFLOW,
-    PACKAGES,
-    installed_version,
-    package_versions,
-)
+from mlm.foundations.environment import NO_TENSORFLOW, PACKAGES, installed_version, package_versions
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import show
 from mlm.model.masked_loss import head_in_words
