@@ -36,8 +36,7 @@ SCHEMA_HEADER = f"# {GENERATED}: for editors that complete keys. The workflow do
 
 @cache
 def descriptions(model: type[Section]) -> dict[str, str]:
-    """What is below each key of `model` and its bases in their source, splits but train by
-    default."""
+    """What is below each key of `model` and its bases in their source, splits as of train."""
     splits = SPLITS[1:] if "test" in model.model_fields else ()
     texts = {split: f"The same for {split}." for split in splits}
     for base in reversed([base for base in model.__mro__ if issubclass(base, Section)]):

@@ -53,8 +53,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a passage in one sample: number `sample` of the split, `shard_sample` of the file
-    `shard`."""
+    """A passage's part in one sample: number `sample` of the split, `shard_sample` of `shard`."""
 
     sample: int
     shard: str
@@ -165,8 +164,7 @@ def uses_of(run: Run, samples: Sequence[int]) -> list[list[tuple[int, int, Targe
 def with_uses(
     parts: Sequence[tuple[Part, Samples]], run: Run, encoder: Encoder, reached: int
 ) -> Iterator[Part]:
-    """The parts of the train split with the updates that use them, of which `reached` are known to
-    be made."""
+    """The parts of the train split with the updates, below `reached`, that use them."""
     if not parts:
         return
     uses_by_part = uses_of(run, [part.sample for part, _ in parts])

@@ -91,8 +91,7 @@ class PastRun:
         return project_root(self.files.manifests[split])
 
     def last_state_before(self, step: int) -> SavedState | None:
-        """The last state before update `step` that a training can continue from: whole, and
-        computed by the code of today."""
+        """The last whole state before update `step` that the code of today computed."""
         for state in self.states:
             early = 0 < state.reached < step and state.of_todays_code(self.memory)
             if early and marker_or_fault(state.file)[1] is None:

@@ -1,5 +1,4 @@
-"""What is refused before the first job: whatever would make a job fail after its work, or after
-hours of that of others."""
+"""What is refused before the first job: all that would make a job fail after hours of work."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -65,8 +65,7 @@ class Steps:
 
 @dataclass
 class Forecast:
-    """A run foreseen: `lines` for people, `problems` that let no run succeed, `stages`,
-    and the expected samples of train."""
+    """A run foreseen: `lines` for people, `problems`, `stages`, and the expected train samples."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -156,8 +156,7 @@ def usable_cores() -> int:
 def _sample_of(
     configuration: CorpusConfiguration, directory: Path
 ) -> tuple[CorpusConfiguration, SplitFiles, dict[str, float], str]:
-    """Return what `build_corpus` takes, how many times larger each whole split is, and the
-    source."""
+    """Return what `build_corpus` takes, how many times larger whole splits are, and the source."""
     whole: dict[str, float] = dict.fromkeys(SPLITS, 1.0)
     corpus = configuration.corpus
     if corpus.source == "embedded":
@@ -180,8 +179,7 @@ def _sample_of(
 
 
 def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[str], float]:
-    """Write a file of the first documents of some of `paths`. Return it, and how many times larger
-    all of them are."""
+    """Write a file of the first documents of some `paths`. Return it, and how much more all are."""
     reading = corpus.with_defaults("group_by")
     sampled = paths[:: max(1, -(-len(paths) // _FILES))]
     lines, written, in_sampled = [], 0, 0.0

@@ -76,8 +76,7 @@ class Model(Section):
     initialisation: Initialisation = section(Initialisation)
 
     def shown_fields(self) -> dict[str, Any]:
-        """The fields of `config` that count, null ones too: beside a config file or a checkpoint
-        only the user's own."""
+        """The fields of `config` that count, null ones too."""
         return self.config.model_dump(exclude_unset=bool(self.config_file or self.start_from))
 
     def of_jobs(self) -> "ModelOfRun":
@@ -130,8 +129,7 @@ class Model(Section):
 
 
 class ModelOfRun(Section):
-    """The section as jobs get it: with the content of the config file, and of `config` the fields
-    that are set."""
+    """The section as jobs get it: with the config file's content, and `config` as set."""
 
     family: Text
     config_file: dict[str, Any] | None = None
@@ -140,8 +138,7 @@ class ModelOfRun(Section):
     initialisation: Initialisation = section(Initialisation)
 
     def architecture(self) -> dict[str, Any]:
-        """The content of the config file, or of a checkpoint's of the Hub that is here; empty
-        without one."""
+        """The content of the config file, or of a cached checkpoint's; empty without one."""
         if self.config_file is None and self.start_from and _is_on_hub(self.start_from):
             with suppress(ValueError):
                 return content_of(f"{cached_snapshot(self.start_from)}/config.json")

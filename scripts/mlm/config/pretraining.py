@@ -362,8 +362,7 @@ class Pretraining(Recipe):
 
 
 def engine_for(engine: str) -> str:
-    """The engine, "tensorflow" or "jax", that `pretraining.engine` means: "auto" is jax where that
-    alone is installed."""
+    """The engine, "tensorflow" or "jax"; "auto" is jax where that alone is installed."""
     if engine != "auto":
         return engine
     alone = installed_version("jax") and not installed_version("tensorflow")

@@ -101,8 +101,7 @@ class Tokenizer(Section):
 
     @property
     def expected_size(self) -> int | None:
-        """Number of ids, at most where the corpus decides; None: it is not known before a
-        pretrained tokenizer is read."""
+        """Number of ids, or the most of them; None for a pretrained tokenizer."""
         if self.kind != "pretrained":
             return self.vocabulary_size or MOST_BY_ITSELF
         try:

@@ -120,8 +120,7 @@ CorpusSource = Annotated[
 
 @dataclass(frozen=True)
 class Encoding:
-    """Bytes that were no UTF-8, and NULs, that were replaced; byte-order marks at the start of
-    lines, removed."""
+    """Replaced bytes that were no UTF-8, replaced NULs, and removed byte-order marks."""
 
     replaced_bytes: int = 0
     nul_bytes: int = 0
@@ -170,14 +169,12 @@ class CorpusFile:
 
 
 def document_range(documents: int, share: int, shares: int) -> range:
-    """Return the documents of share `share` of `shares`, in files or shards: contiguous, sizes
-    differing by one at most."""
+    """Return the contiguous documents of share `share` of `shares`; sizes differ by at most one."""
     return range(documents * share // shares, documents * (share + 1) // shares)
 
 
 def overlapping(share: int, shares: int, others: int) -> range:
-    """Return which of `others` equal shares can have documents of `share` of `shares`, whatever the
-    number of documents."""
+    """Return which of `others` equal shares can have documents of `share` of `shares`."""
     return range(share * others // shares, -(-(share + 1) * others // shares))
 
 
@@ -202,8 +199,7 @@ class NearDuplicate:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: the number of its removed documents, and the beginnings of these and of the one
-    that stays."""
+    """Number of removed documents, and the beginnings of these and of the one that stays."""
 
     removed: int
     kept: str

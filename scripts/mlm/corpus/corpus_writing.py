@@ -165,8 +165,7 @@ class CorpusWriter:
 def _documents_by_reason(
     corpus: SpooledCorpus, split: str, parts: Sequence[int] | None = None
 ) -> dict[str, int]:
-    """Return how many documents of `split` in `parts` (None: all) were read, removed by each
-    filter, and kept."""
+    """Return how many documents of `split` in `parts` were read, removed by filter, and kept."""
     numbers = list(range(len(corpus.parts)) if parts is None else parts)
     counts: Counter[str] = Counter()
     for number, part in enumerate(corpus.parts):

@@ -152,8 +152,7 @@ def _held_out_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
 
 
 class HeldOutRuns:
-    """The runs of words of held-out splits, by the records of the files of each, and which of them
-    train has."""
+    """The runs of words of held-out splits by the record of their file, and which train has."""
 
     def __init__(self, splits: Iterable[Sequence[Path]]):
         runs = [_runs(texts)[0] for records in splits for texts in _held_out_batches(records)]
@@ -184,8 +183,7 @@ def overlap_with(shared: np.ndarray, records: Sequence[Path]) -> WordOverlap:
 
 
 def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the hashes of the runs of `texts`, the words at which they begin, and the number of
-    words of each text."""
+    """Return the hashes of the runs of `texts`, their first words, and the words of each text."""
     words, counts = word_hashes(texts)
     hashes, whole = ngrams(words, counts, RUN_WORDS)
     return hashes[whole], np.flatnonzero(whole), counts

@@ -35,8 +35,7 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
 
 
 def group_name(value: object, where: str, settings: Corpus) -> str:
-    """Return the group that a row's `value` in `corpus.group_by` names. Raises MlmError if it names
-    none."""
+    """Return the group that a row's `value` in `corpus.group_by` names, or raise MlmError."""
     column = settings.group_by
     # Beyond 2^53, neighbouring whole numbers are one floating-point number.
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

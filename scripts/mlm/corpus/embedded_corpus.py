@@ -33,8 +33,7 @@ def _data() -> Path:
 
 
 def speeches() -> dict[str, str]:
-    """Return the text of every speech by its id, sorted. Raises MlmError unless it is the
-    package's."""
+    """Return every speech's text by its id, sorted. Raises MlmError unless it is the package's."""
     directory = _data() / "speeches"
     files = sorted(directory.glob("*.txt"), key=lambda file: file.stem)
     texts = {file.stem: file.read_bytes() for file in files}

@@ -33,8 +33,7 @@ _PARAGRAPH_END = re.compile(r"\n\s*\n")
 
 
 class Filtered(NamedTuple):
-    """A document as it is to be written, or the reason why it is left out; what was replaced in it,
-    and what rules took."""
+    """A document to write, or the reason to leave it out; what was replaced, what rules took."""
 
     text: str
     reason: str | None
@@ -290,8 +289,7 @@ class Quality:
         )
 
     def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """Return what the rules leave of `text`, and the first that leaves all of it out, if
-        any."""
+        """Return what the rules leave of `text`, and the first that leaves out all of it."""
         page, limits = _Page(text, self._stop_words), self._limits
         for rule in self._of_pages:
             limit, value = limits[rule], _OF_PAGES[rule](page)

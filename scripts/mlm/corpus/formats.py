@@ -20,8 +20,7 @@ _PAGE_BYTES = 1 << 20
 
 
 def file_format(path: str) -> tuple[str, str | None]:
-    """Return format and compression (None: plain) of `path` by its endings. Raises MlmError for
-    unknown ones."""
+    """Return format and compression (None: plain) of `path`. MlmError for unknown endings."""
     endings = Path(path).name.lower().split(".")[1:]
     compression = COMPRESSIONS.get(endings[-1]) if endings else None
     if compression:

@@ -83,8 +83,7 @@ def _problem(path: str, pattern: str) -> str | None:
 
 
 def _closed_directories(pattern: str) -> list[str]:
-    """Return a line for each directory that `pattern` leads to and this user may not search: `glob`
-    skips it."""
+    """Return a line for each directory of `pattern` that this user may not search."""
     fixed = list(takewhile(lambda part: not has_magic(part), pattern.split("/")[:-1]))
     root, closed = "/".join(fixed) or (os.sep if os.path.isabs(pattern) else "."), []
     if "**" in pattern:
@@ -100,8 +99,7 @@ def _closed_directories(pattern: str) -> list[str]:
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
-    """Return `paths` sorted, one for each file: no link if there is another name, no absolute
-    path."""
+    """Return `paths` sorted, one for each file: rather no link, and no absolute path."""
 
     def is_link(path: str) -> bool:
         return os.path.realpath(path) != os.path.join(os.path.realpath("."), path)
@@ -129,8 +127,7 @@ def _no_match(pattern: str) -> str:
 
 
 def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, SplitFiles]:
-    """Return the files of each source by its name and by split. Raises MlmError with every problem
-    of all sources."""
+    """Return the files of each source by name and split. Raises MlmError with every problem."""
     files, problems = {}, []
     for name, source in corpus.sources().items():
         files[name] = {split: [] for split in SPLITS}
@@ -155,8 +152,7 @@ def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, S
 
 
 def filter_files(configuration: CorpusConfiguration) -> list[str]:
-    """Return the paths that the filters of all sources name, sorted. Raises MlmError if there is no
-    such file."""
+    """Return the paths that all filters name, sorted. Raises MlmError if there is no such file."""
     named: dict[str, str] = {}
     for source in configuration.corpus.sources().values():
         filters = source.filters

@@ -64,8 +64,7 @@ class Spool:
 
 
 def part_record(directory: Path, part: int) -> Path:
-    """Return the path of the record of `part`, beside which are its documents by split, and their
-    digests."""
+    """Return the path of the record of `part`, beside its documents by split and their digests."""
     return directory / f"read-{part:05d}.json"
 
 

@@ -1,5 +1,4 @@
-"""Words of texts and their n-grams as hashes, in NumPy, for decontamination, the overlap with train
-and near-duplicates."""
+"""Words of texts and their n-grams as hashes, for decontamination and near-duplicates."""
 
 import functools
 import sys

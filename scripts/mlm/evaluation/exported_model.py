@@ -1,5 +1,4 @@
-"""An exported model: its tokenizer, and itself, open on the devices of a framework, where it
-answers."""
+"""An exported model: its tokenizer, and itself, open on the devices of a framework."""
 
 from collections.abc import Callable
 from pathlib import Path

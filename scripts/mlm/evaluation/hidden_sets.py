@@ -31,8 +31,7 @@ def set_numbers(samples: Samples, special_ids: list[int], sets: int, seed: int) 
 
 @dataclass(frozen=True)
 class Questions:
-    """Samples of a split, and which of them at `rows` [questions] is asked with its set `sets`
-    [questions] hidden."""
+    """Samples of a split: at `rows` [questions] of them, set `sets` [questions] is hidden."""
 
     samples: Samples
     rows: np.ndarray

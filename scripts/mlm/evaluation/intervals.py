@@ -30,8 +30,7 @@ def ratio(sums: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic of sums over clusters, its variance, and the degrees of freedom of that variance,
-    0 if it is not known."""
+    """A statistic of sums over clusters, its variance, and its degrees of freedom (0: unknown)."""
 
     value: float
     variance: float
@@ -52,8 +51,7 @@ class Estimate:
         return cls(value, float(squares * (clusters - 1) / clusters), clusters - 1.0)
 
     def __sub__(self, other: Self) -> Self:
-        """The difference of estimates from independent texts, with the degrees of freedom of
-        Welch and Satterthwaite."""
+        """The difference of estimates from independent texts (Welch and Satterthwaite)."""
         variance, freedom = self.variance + other.variance, min(self.freedom, other.freedom)
         if freedom and variance:
             parts = self.variance**2 / self.freedom + other.variance**2 / other.freedom

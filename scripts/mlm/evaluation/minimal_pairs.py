@@ -100,8 +100,7 @@ def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
 def _block_scores(
     ids: np.ndarray, words: np.ndarray, scorer: Scorer, mixtures: NeighbourMixtures
 ) -> np.ndarray:
-    """Scores [sentences, 2] of the `ids` [sentences, length], NaN without a token; `words` are the
-    numbers of their words."""
+    """Scores [sentences, 2] of `ids` and `words` [sentences, length], NaN without a token."""
     sentence, place = np.nonzero(words >= 0)
     columns = np.arange(ids.shape[1])
     target = columns == place[:, np.newaxis]

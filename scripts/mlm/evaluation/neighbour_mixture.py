@@ -56,8 +56,7 @@ class _Conditionals:
         self._contexts = np.append(counted.contexts, np.iinfo(np.int64).max)
 
     def write(self, contexts: np.ndarray, shorter: np.ndarray, out: np.ndarray) -> None:
-        """Write P(w | context) for `contexts` [n] to `out`, discounted towards `shorter`, both [n,
-        vocabulary]."""
+        """Write P(w | context) for `contexts` [n] to `out`, discounted towards `shorter`."""
         rows = np.searchsorted(self._contexts, contexts)
         rows = np.where(self._contexts[rows] == contexts, rows, len(self._rest) - 1)
         self._shares[rows].toarray(out=out)

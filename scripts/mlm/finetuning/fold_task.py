@@ -251,8 +251,7 @@ def tags_of(
 
 
 def mean_loss(outputs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
-    """The loss as trained (squared error, or nats) of `outputs` [..., outputs] for `labels` [...]
-    with `weights` [...]."""
+    """The mean loss as trained (squared error, or nats), weighted, of outputs [..., outputs]."""
     outputs = outputs.astype(np.float64)
     if labels.dtype == np.float32:
         losses = (outputs[..., 0] - labels) ** 2

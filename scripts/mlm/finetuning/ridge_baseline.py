@@ -55,8 +55,7 @@ def write_baseline(
 def predict_by_ridge(
     examples: Sequence[Example], task: str, folds: int
 ) -> tuple[list[Prediction], list[BaselineChoice]]:
-    """Predict the examples of each fold by a ridge regression on the others, on which alone terms
-    and penalty are chosen."""
+    """Predict the examples of each fold by a ridge regression chosen and fitted on the others."""
     if classes := classes_of(examples, task):
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
     else:
@@ -138,8 +137,7 @@ def term_counts(texts: Sequence[str], terms_of: Callable[[str], Counter]) -> spa
 
 
 def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
-    """Vectors [texts, terms], of length one or zero, over the terms that at least two of the
-    `train` texts hold."""
+    """Vectors [texts, terms], of length 1 or 0, over terms of at least two of the `train` texts."""
     documents = np.bincount(counts[train].indices, minlength=counts.shape[-1])
     known = documents > 1
     vectors = counts[:, known]
@@ -150,7 +148,6 @@ def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
 
 
 def similarities(counts: Sequence[sparse.csr_matrix], train: np.ndarray) -> np.ndarray:
-    """Mean inner products of all texts with the `train` texts over the kinds of terms: float64
-    [texts, train]."""
+    """Mean inner products over the kinds of terms: float64 [texts, train]."""
     vectors = [tf_idf(c, train) for c in counts]
     return np.mean([(v @ v[train].T).toarray() for v in vectors], axis=0)

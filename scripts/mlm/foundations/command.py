@@ -41,8 +41,7 @@ def parser_for_run(name: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def enter_directory(options: argparse.Namespace) -> None:
-    """Make `--directory` the working directory; MlmError if there is none. `--configfile` still
-    names the same files."""
+    """Make `--directory` the working directory; `--configfile` still names the same files."""
     if options.directory != ".":
         options.configfile = [os.path.abspath(file) for file in options.configfile]
     if not os.path.isdir(options.directory):

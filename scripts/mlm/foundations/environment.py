@@ -65,8 +65,7 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def check_encoding() -> None:
-    """Raise MlmError if Python reads file names in another encoding than UTF-8, as some locales and
-    PYTHONUTF8=0 make it."""
+    """Raise MlmError if some locale or PYTHONUTF8=0 makes file names other than UTF-8."""
     if (encoding := sys.getfilesystemencoding().lower()) != "utf-8":
         raise MlmError(
             f"Python reads file names as {encoding} here; UTF-8 is expected. Put PYTHONUTF8=1 "

@@ -28,8 +28,7 @@ class _Job:
 
 
 def set_job(stream: TextIO | None, stage: str) -> None:
-    """Send lines to `stream` as well as to standard error, and name `stage` in progress, from now
-    on; None ends that."""
+    """Send lines to `stream` too, and name `stage` in progress, from now on; None ends that."""
     _Job.stream, _Job.stage = stream, stage
 
 

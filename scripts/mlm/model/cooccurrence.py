@@ -98,8 +98,7 @@ def vectors_and_frequencies(
     strengths: dict,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
-    [vocabulary]."""
+    """`word_vectors` of the split, and each log((c + 1) / (N + V)), float32 [vocabulary]."""
     samples, distances = counted_batches(shards), strengths["distances"]
     counts = count_tokens(samples, vocabulary, special_ids, len(distances))
     vectors = word_vectors(counts, columns, strengths["power"], distances, seed)

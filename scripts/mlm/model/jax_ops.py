@@ -140,8 +140,7 @@ def fused(function: Callable) -> Callable:
 
 
 def rematerialised(function: Callable, in_loop: bool = False) -> Callable:
-    """`function` of arrays, computed again for its gradient (Chen et al., 2016). In a loop
-    nothing is shared anyway."""
+    """`function` of arrays, computed again for its gradient (Chen et al., 2016)."""
     return jax.checkpoint(function, prevent_cse=not in_loop)
 
 

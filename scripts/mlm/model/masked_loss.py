@@ -35,8 +35,7 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
 
 
 def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """One class of each of the strata, int32 [classes], by the generator of the masks as a function
-    of (seed, step) alone."""
+    """One class of each stratum, int32 [classes], as a function of (seed, step) alone."""
     key = (np.array([seed], np.uint32), np.array([_EPOCH], np.uint32))
     stratum = np.arange(len(starts), dtype=np.uint32)
     bits, _ = threefry(key, (np.array([step], np.uint32), stratum))

@@ -68,8 +68,7 @@ class WarmStart:
     def over(
         self, fresh: dict[str, np.ndarray], architecture: Architecture
     ) -> tuple[dict[str, np.ndarray], Begun]:
-        """The `fresh` weights of the architecture with all that the checkpoint has. MlmError for
-        another shape."""
+        """The `fresh` weights with all that the checkpoint has. MlmError for another shape."""
         family, names = architecture.family, architecture.names
         words, bias = f"{names.words}.weight", names.decoder_bias
         stored, weights = self.checkpoint.weights, dict(fresh)

@@ -74,8 +74,7 @@ def fitting(
 
 
 def weights_beyond(stored: Iterable[str], known: Collection[str], family: str) -> list[str]:
-    """Weights of layers that the network lacks: its config.json has fewer layers than the
-    checkpoint, or other ones."""
+    """Weights of layers that the network lacks: its config.json has fewer or other layers."""
     prefix = re.escape(FAMILIES[family].encoder_prefix)
     in_layer = re.compile(prefix + r"(.*\.)?\d+\..*(weight|bias)$")
     return sorted(name for name in stored if name not in known and in_layer.match(name))

@@ -85,8 +85,7 @@ class ForwardReport:
 
 @dataclass
 class Target:
-    """Preflight's answer for one target; None if unknown. `forward` has the steps of validation
-    and evaluation."""
+    """Preflight's answer for one target, None if unknown; `forward` is validation and evaluation."""
 
     target: str
     outcome: str
@@ -107,8 +106,7 @@ class Target:
 
 @dataclass(frozen=True)
 class PreflightVerdict(Artefact):
-    """The verdict on a run's steps: `notes` say how to read the figures, `unseen` what no compiler
-    sees."""
+    """The verdict on a run's steps; `notes` explain figures, `unseen` is what no compiler sees."""
 
     run: str
     passed: bool

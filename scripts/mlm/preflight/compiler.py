@@ -152,8 +152,7 @@ def compiler_versions() -> dict[str, str]:
 
 
 def require_compilers(targets: Iterable[str]) -> None:
-    """Raise MlmError, with the command that installs it, if a compiler that `targets` need is
-    missing or unfit."""
+    """Raise MlmError, with the command that installs it, if a compiler for `targets` is missing."""
     for_gpus = {is_gpu(target) for target in targets}
     missing = [package for package in GPU_COMPILER if installed_version(package) is None]
     if True in for_gpus and missing:

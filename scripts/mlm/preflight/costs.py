@@ -47,8 +47,7 @@ def _rounded(seconds: float) -> float:
 
 
 def product_flops(jaxpr: Any) -> int:
-    """The FLOPs of `jaxpr` on all devices, with loops as often as they run; those whose number data
-    decides count once."""
+    """The FLOPs of `jaxpr` on all devices; loops whose length data decides count once."""
     return sum(map(_of_equation, jaxpr.eqns))
 
 

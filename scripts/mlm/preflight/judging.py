@@ -146,8 +146,7 @@ def _timed(what: str, compile_step: Callable, *arguments: Any, **options: Any) -
 
 
 def xla_refusal_of(run: Run, devices: Devices) -> str | None:
-    """XLA's words if it cannot compile TensorFlow's train step of `run`, that of one replica, else
-    None."""
+    """XLA's words if it cannot compile TensorFlow's train step of one replica of `run`, or None."""
     from mlm.training.in_tensorflow.engine import TensorFlowEngine
 
     steps = TensorFlowEngine(run, devices).steps_and_batches()

@@ -147,8 +147,7 @@ def _recorded(
 
 
 def _checked(files: Mapping[str, tuple[Path, str | None]], maker: str | Path) -> dict[str, Upload]:
-    """The files by their paths in the repository. MlmError for those whose sha256 is not the one
-    that `maker` recorded."""
+    """The files by path in the repository. MlmError unless `maker` recorded their sha256."""
     uploads, problems = {}, {}
     for name, (path, expected) in files.items():
         uploads[name] = Upload(path, digest := file_sha256(path))
@@ -203,8 +202,7 @@ def _http_client() -> httpx2.Client:
 
 @contextlib.contextmanager
 def hub_client(token: str) -> Iterator[HfApi]:
-    """The client for HF_ENDPOINT (else huggingface.co) with `token`. MlmError if the environment
-    does not allow it."""
+    """The client for HF_ENDPOINT (else huggingface.co) with `token`."""
     if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise MlmError("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. Unset it to publish")
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")

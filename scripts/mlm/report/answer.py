@@ -73,8 +73,7 @@ def answer(results: Results) -> Answer:
 
 
 def _of_training(run: RunResults, far: bool, ahead: bool) -> Iterator[str]:
-    """Yield what would give a better model than that of `run`, which is `ahead` of counting or
-    `far` behind."""
+    """Yield what would improve the model of `run`, which is `ahead` of counting or `far` behind."""
     test, train, gap = run.evaluation.test, run.evaluation.train, run.evaluation.gap_to_train
     unknown = max(test.unknown_share, train.unknown_share)
     if unknown > _UNKNOWN:

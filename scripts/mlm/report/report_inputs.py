@@ -42,8 +42,7 @@ class EvaluatedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResults(EvaluatedRun):
-    """The results of a run of this directory; None is what was not made. `curves` holds a row by
-    logged step."""
+    """The results of a run; None is what was not made. `curves` holds a row by logged step."""
 
     overrides: dict
     curves: list[dict[str, float | None]]

@@ -46,8 +46,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest(Artefact):
-    """Shards of a split, in order, the `documents` in them and totals; `group_by` is None if there
-    are no groups."""
+    """Shards of a split, in order, its `documents` and totals; `group_by` may be None."""
 
     split: str
     sequence_length: int

@@ -74,8 +74,7 @@ class ShardFiles:
         return np.cumsum([0, *(len(shard.block_offsets) for shard in self.shards)])
 
     def read(self, block: int) -> np.ndarray:
-        """The rows of a block of the split, each a record or a tuple of them; MlmError as for
-        `read_block`."""
+        """The rows of a block, each a record or a tuple of them; MlmError as for `read_block`."""
         shard = int(np.searchsorted(self._first_blocks, block, "right")) - 1
         number, size = block - int(self._first_blocks[shard]), self.row_samples
         records = read_block(self.shards[shard], number, self.root)
@@ -109,8 +108,7 @@ class ShardFiles:
 
 
 def read_block(shard: Shard, number: int, root: Path = Path()) -> list[bytes]:
-    """The records of block `number` of a shard below `root`; MlmError if it is damaged or cannot be
-    read."""
+    """The records of block `number` of a shard below `root`; MlmError if it is damaged."""
     start, *end = shard.block_offsets[number : number + 2]
     name = f"{shard.path}: block {number}, from byte {start} on"
     try:

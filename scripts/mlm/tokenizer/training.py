@@ -121,8 +121,7 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
 
 
 def _train_unigram(text: TrainingText, section: Tokenizer, size: int) -> Any:
-    """Train special tokens, bytes, pieces with the most probable first, and the boundaries that
-    occur."""
+    """Train special tokens, bytes, pieces by descending probability, and occurring boundaries."""
     from tokenizers import models
 
     model = sentencepiece_model(text, section, size)
@@ -280,8 +279,7 @@ def _merges(
     prefix: Mapping[str, Any] = MappingProxyType({}),
     **steps: Any,
 ) -> dict:
-    """Train, and return the model in the JSON of `tokenizers`; `steps` are normalizer and
-    pre-tokenizer."""
+    """Train, and return the model in the JSON of `tokenizers`."""
     import tokenizers
     from tokenizers import models, trainers
 

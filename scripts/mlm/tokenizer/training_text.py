@@ -80,8 +80,7 @@ def _broken(text: str, section: Tokenizer) -> str:
 
 
 def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
-    """Yield `line` in stretches of at most `longest` characters, ended at a space (left out) if
-    there is one."""
+    """Yield `line` in stretches of at most `longest` characters, ended at a space if possible."""
     start = 0
     while len(line) - start > longest:
         space = line.rfind(" ", start + 1, start + longest + 1)

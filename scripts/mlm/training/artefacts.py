@@ -115,8 +115,7 @@ class Training(Artefact):
 
     @property
     def without_slot(self) -> str | None:
-        """Which share of the chosen tokens found no prediction slot, and what helps; None if all
-        found one."""
+        """The share of chosen tokens without a prediction slot, and what helps; None of none."""
         if not self.overflow:
             return None
         share = self.overflow / (self.overflow + self.predictions)

@@ -60,8 +60,7 @@ def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
-    """Whether every processor has instructions for products of bfloat16 (not known on macOS:
-    False); `root` holds `proc`."""
+    """Whether every processor has products of bfloat16 (False on macOS); `root` holds `proc`."""
     lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
     flags = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
     return bool(flags) and all(_BFLOAT16_FLAGS & set(line.split()) for line in flags)

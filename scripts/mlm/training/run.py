@@ -278,8 +278,7 @@ def run_of(
 
 
 def check_validation(run: Run) -> None:
-    """Raise MlmError unless a validation of `run` predicts a token, as nearly every text has one in
-    the first batch."""
+    """Raise MlmError unless a validation of `run` predicts a token."""
     shards, count = run.validation, run.validation_rows
     for index, records in validation_samples(shards, run.validation_batch_size, count):
         stored = *shards.decoded(index, records), np.maximum(index, 0)

@@ -1,5 +1,4 @@
-"""Files of saved states, here or under gs:// in Google Cloud Storage, and the lock of who writes
-them here."""
+"""Files of saved states, here or under gs://, and the lock of who writes them here."""
 
 import fcntl
 import hashlib

@@ -59,8 +59,7 @@ class StateDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the directory and, if it is local, lock it; MlmError if another process holds it or
-        it is read-only."""
+        """Make the directory and, if local, lock it; MlmError if it is locked or read-only."""
         with ExitStack() as locked:
             if self.is_rank0:
                 self._acquire(locked)

@@ -26,8 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
-    """The mesh that `settings` name, over several processes if they train `together`; MlmError if
-    there is no such device."""
+    """The mesh that `settings` name, over processes `together`; MlmError without such a device."""
     how = settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     prepare_jax(settings.kind, *how)
     group = join(settings) if together else Peers()

@@ -41,8 +41,7 @@ class MeshEngine(Engine):
 
     @abstractmethod
     def _training_batches(self) -> Iterator[dict]:
-        """The rows on the devices of this process of each batch from update `step` on, and what
-        the step needs beside."""
+        """The rows of each batch from update `step` on, and what the step needs beside."""
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:

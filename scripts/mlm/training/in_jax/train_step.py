@@ -28,8 +28,7 @@ _WIDEST_HEAD, _AMPERE = 128, 8.0
 
 
 def packed(input_ids: np.ndarray, attention_mask: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Ids with the highest bit set where a token is padding: uint16 [batch, sequence] for at most
-    32,768 ids, else uint32."""
+    """Ids with the highest bit set at padding: uint16 or uint32 [batch, sequence]."""
     kind = token_type(vocabulary)
     return input_ids.astype(kind) | (attention_mask == 0).astype(kind) << kind(_flag(kind))
 
@@ -133,8 +132,7 @@ def has_cudnn_attention(card) -> bool:
 
 
 def reason_for_xla(settings: Accelerator, kind: str, run: Run) -> str | None:
-    """Why XLA computes attention to whole rows on a device of `kind`; None if cuDNN does. A GPU
-    counts as Ampere."""
+    """Why XLA computes attention to whole rows on a device of `kind`; None if cuDNN does."""
     architecture = Architecture.of(run.model_config.to_dict())
     head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
     if kind != "gpu":

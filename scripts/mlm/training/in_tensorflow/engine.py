@@ -1,5 +1,4 @@
-"""The engine of a run in TensorFlow: its variables, batches and steps, on a distribution
-strategy."""
+"""The engine of a run in TensorFlow: variables, batches and steps on a distribution strategy."""
 
 import numpy as np
 
