@@ -85,7 +85,7 @@ class ForwardReport:
 
 @dataclass
 class Target:
-    """Preflight's answer for one target, None if unknown; `forward` is validation and evaluation."""
+    """Preflight's answer for one target (None: unknown); `forward` is validation and evaluation."""
 
     target: str
     outcome: str

@@ -89,7 +89,7 @@ class Encoder:
         return [first, *encoding.ids, last], [(0, 0), *offsets, (0, 0)]
 
     def unknown_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of tokens of each text, and its unknown parts but the unknown literal."""
+        """Yield the number of tokens of each text, and its unknown parts but unknown literals."""
         unknown = self.special_ids.unk
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         for text, encoding in zip(texts, encodings, strict=True):
