@@ -20,8 +20,7 @@ def predict_by_counting(job: Any):
     from mlm.finetuning.ridge_baseline import write_baseline
 
     output, params = job.output, job.params
-    tables = job.input.table, output.predictions, output.record
-    write_baseline(*tables, params.task, params.folds)
+    write_baseline(job.input.table, output.predictions, output.record, params.task, params.folds)
 
 
 @run_as_job("finetune_fold", "finetune_published", "finetune_model")
@@ -58,8 +57,7 @@ def merge_folds(job: Any):
     starts = *STARTS, *params.also
     folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
     section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
-    tables = inputs.table, inputs.baseline
-    metrics = write_results(run, section, *tables, folds, directory)
+    metrics = write_results(run, section, inputs.table, inputs.baseline, folds, directory)
     scores = (f"{name} {model.all.score:.3f}" for name, model in metrics.models.items())
     metric = metric_of(metrics.task, list(metrics.data.classes or ()))
     return Done(f"{metric.unit}: {', '.join(scores)}")

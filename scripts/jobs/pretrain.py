@@ -71,8 +71,7 @@ def keep_model(job: Any):
                 shutil.copyfile(job.input[name], temporary)
     trained = Training.read(job.input.summary)
     # Without the training's record: a kill before the copy's own is written leaves none.
-    copied = replace(trained, code=trained.made_from.code, made_from=MadeFrom())
-    copied.write(job.output.summary)
+    replace(trained, code=trained.made_from.code, made_from=MadeFrom()).write(job.output.summary)
 
 
 if __name__ == "__main__" and "snakemake" not in globals():

@@ -56,6 +56,5 @@ def decode_masked_samples(job: Any):
     shards = ShardFiles.of(manifest)
     order = BatchOrder(job.params.seed, 1, section.shuffle_window, 0, 1).of_samples(shards)
     decoder = transformers.PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent)
-    root = project_root(job.input.train)
-    samples = preview_samples(manifest, plan, order, decoder, 5, root)
+    samples = preview_samples(manifest, plan, order, decoder, 5, project_root(job.input.train))
     Preview(job.wildcards.run, samples).write(job.output[0])

@@ -196,5 +196,4 @@ def best_stretch(
         return 0, 0, 0, 0.0
     end = min(start + len(wanted), len(items))
     common = [place for place in range(start, end) if items[place] in counts]
-    shared = (Counter(items[start:end]) & counts).total()
-    return common[0], common[-1] + 1, shared, best
+    return common[0], common[-1] + 1, (Counter(items[start:end]) & counts).total(), best

@@ -65,8 +65,7 @@ class Record:
     def of_todays_code(self, memory: FileMemory) -> bool:
         """Whether it was trained with the code of today, as far as it says."""
         if isinstance(self.code, dict):
-            today = code_digests(SCRIPTS, sorted(self.code), memory)
-            return self.code.items() <= today.items()
+            return self.code.items() <= code_digests(SCRIPTS, sorted(self.code), memory).items()
         return self.code in (None, value_sha256(training_code(memory)))
 
 

@@ -233,8 +233,7 @@ def stages_of_run(
     disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
     begun = run.operation.continue_from.step or 0
     seconds, first = _START_PRETRAIN + steps.begun, begun
-    ends = section.ends(begun + number)
-    for phase, end, row in zip(run.phases, ends, steps.rows, strict=True):
+    for phase, end, row in zip(run.phases, section.ends(begun + number), steps.rows, strict=True):
         updates = max(0, end - first)
         seconds += size * row * updates * section.batch_on(1, phase).samples
         first += updates

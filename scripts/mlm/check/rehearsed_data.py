@@ -134,12 +134,10 @@ def _stages_of_data(
     times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
     section, text = settings.tokenizer, sizes["train"].text
     # The trainers see each word once: new ones become rarer (Heaps' law).
-    trained_on = min(text, section.max_training_bytes)
-    words = max(1.0, trained_on / made["train"].bytes) ** 0.6
+    words = max(1.0, min(text, section.max_training_bytes) / made["train"].bytes) ** 0.6
     read = sum(file.bytes for split in made.values() for file in split.files)
     packed = sum(s.num_bytes for manifest in manifests.values() for s in manifest.shards)
-    count = settings.shards.count
-    beside = min(usable_cores(), sum(getattr(count, split) for split in SPLITS))
+    beside = min(usable_cores(), sum(getattr(settings.shards.count, split) for split in SPLITS))
     return [
         Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
         Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),
@@ -149,8 +147,7 @@ def _stages_of_data(
 
 def usable_cores() -> int:
     """Cores that this process may use; all where the system does not say which (macOS)."""
-    named = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if named else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sample_of(

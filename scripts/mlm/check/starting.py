@@ -137,8 +137,7 @@ def _lines(path: Path) -> list[str]:
 def _document_per(paths: Sequence[Path]) -> str:
     """What one document of .txt files is: a paragraph if blank lines separate some, else a line."""
     lines = [line.strip() for path in paths[:_FILES] for line in _lines(path)]
-    blank = sum(not line for line in lines) / max(1, len(lines))
-    return "paragraph" if blank > 0.05 else "line"
+    return "paragraph" if sum(not line for line in lines) / max(1, len(lines)) > 0.05 else "line"
 
 
 def text_column(path: Path, kind: str) -> str | None:
@@ -239,8 +238,7 @@ def prompts_from(documents: Sequence[str], count: int = 3) -> list[str]:
                 words[place] = words[place].replace(bare, _MASK) if bare else _MASK
                 prompts.append(" ".join(words))
                 break
-    chosen = prompts[:: max(1, len(prompts) // count)][:count]
-    return chosen or [_without_spaces(documents)]
+    return prompts[:: max(1, len(prompts) // count)][:count] or [_without_spaces(documents)]
 
 
 def _without_spaces(documents: Sequence[str]) -> str:
@@ -298,8 +296,7 @@ def steps_within(seconds: float, stages: Sequence[Stage], total: Stage, epoch_st
             f"{others / 60:.0f} minutes, and 100 steps {training / _STEPS_TRIED * 100 / 60:.1f}. "
             f"Expected at least {math.ceil((others + training / 20) / _PLANNED / 60)}"
         )
-    most = max(100, int(_EPOCHS * epoch_steps))
-    return max(100, min(steps, most) // 50 * 50)
+    return max(100, min(steps, max(100, int(_EPOCHS * epoch_steps))) // 50 * 50)
 
 
 def commented(overlay: dict[str, Any], files: TextFiles) -> str:

@@ -231,8 +231,7 @@ def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
         finetuning_file=data.file if has_table else None,
         finetuning_column=data.text_column if has_table else "text",
     )
-    is_seeded = corpus.source == "mix" or corpus.carved
-    seed = configuration.seed if is_seeded else 0
+    seed = configuration.seed if corpus.source == "mix" or corpus.carved else 0
     return CorpusConfiguration(corpus=corpus, seed=seed, texts=texts)
 
 

@@ -256,8 +256,7 @@ def _roberta_sequence_head(prefix: str, **others: Any) -> SequenceHead:
 
 
 def _roberta(prefix: str) -> Family:
-    names = _bert_names("roberta", _ROBERTA_HEAD)
-    return Family(names, _ROBERTA, _roberta_sequence_head(prefix))
+    return Family(_bert_names("roberta", _ROBERTA_HEAD), _ROBERTA, _roberta_sequence_head(prefix))
 
 
 #: By model_type of transformers.

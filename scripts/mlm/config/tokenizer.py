@@ -47,8 +47,7 @@ class SpecialTokens(Section):
         return tuple(self.model_dump().values())
 
     def contradictions(self) -> Iterator[str]:
-        tokens = self.model_dump()
-        for name, text in tokens.items():
+        for name, text in self.model_dump().items():
             if len(text) < 3 or text[0].isalnum() or text[-1].isalnum() or len(text.split()) != 1:
                 yield (
                     f"{name}: {text!r} is ordinary text, or holds white space; put it between "

@@ -171,8 +171,7 @@ def _documents_by_reason(
     for number, part in enumerate(corpus.parts):
         filters = part.splits[split].filters
         counts.update(filters if number in numbers else dict.fromkeys(filters, 0))
-    removed = corpus.removed(split)[numbers].sum(axis=0).tolist()
-    by_pass = dict(zip(REASONS, removed, strict=True))
+    by_pass = dict(zip(REASONS, corpus.removed(split)[numbers].sum(axis=0).tolist(), strict=True))
     if corpus.near is None:
         del by_pass["near_duplicate"], by_pass["near_leaked"]
     if not corpus.is_decontaminated:

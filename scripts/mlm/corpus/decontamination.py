@@ -115,8 +115,7 @@ def decontaminate(
                     taken = TakenByRule.of_one(len(documents[index]), ngram)
                     add_taken(counts, {rule: taken})
                 indices = indices[len(documents) :]
-    span = numbers.start, numbers.stop
-    PassRecord(len(corpus.parts), span, counts).write(record)
+    PassRecord(len(corpus.parts), (numbers.start, numbers.stop), counts).write(record)
 
 
 def _judging_texts(
@@ -124,8 +123,7 @@ def _judging_texts(
 ) -> Decontamination:
     """Index the texts of files, of the configuration and of held-out splits, in this order."""
     judging, mixed, texts = Decontamination(), corpus.parts[part].mixed, configuration.texts
-    source = configuration.corpus.sources()[mixed.name if mixed else ""]
-    section = source.filters.decontamination
+    section = configuration.corpus.sources()[mixed.name if mixed else ""].filters.decontamination
     also = section.also or ()
     for path in section.against:
         judging.add(path, _texts(path, section.text_column), section.words)

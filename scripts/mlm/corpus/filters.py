@@ -184,8 +184,7 @@ class _Page:
         return sum(map(len, self.words)) / len(self.words)
 
     def symbols_per_word(self) -> float:
-        ellipses = sum(map(self.text.count, _ELLIPSES))
-        return max(self.text.count("#"), ellipses) / len(self.words)
+        return max(self.text.count("#"), sum(map(self.text.count, _ELLIPSES))) / len(self.words)
 
     def words_with_letter(self) -> float:
         # Most words are letters alone, which is known at once.

@@ -99,8 +99,7 @@ def _embedded(corpus: Corpus, seed: int) -> _Opened:
 def _of_files(corpus: Corpus, files: SplitFiles) -> _Opened:
     @cache
     def identity(path: str) -> SourceFile:
-        size = Path(path).stat().st_size
-        return SourceFile(recorded_path(path), size, file_sha256(path))
+        return SourceFile(recorded_path(path), Path(path).stat().st_size, file_sha256(path))
 
     def stream(paths: Sequence[str]) -> Iterator[Document]:
         for path in paths:

@@ -25,8 +25,7 @@ def set_numbers(samples: Samples, special_ids: list[int], sets: int, seed: int) 
     score, _ = threefry(key, (index, 2 * position))
     text = samples.attention_mask & ~np.isin(samples.input_ids, special_ids)
     order = np.argsort(np.where(text, score.astype(np.int64), 2**32), axis=1, kind="stable")
-    rank = np.argsort(order, axis=1)
-    return np.where(text, rank % sets, -1).astype(np.int32)
+    return np.where(text, np.argsort(order, axis=1) % sets, -1).astype(np.int32)
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,7 @@ class NeighbourMixtures:
             for table in (counts.beside, counts.beside_two)
             if table
         ]
-        text = self.unigram > 0
-        self._inverse = np.divide(1, self.unigram, out=np.zeros(vocabulary), where=text)
+        self._inverse = np.divide(1, self.unigram, out=np.zeros(vocabulary), where=self.unigram > 0)
         self.weights = {
             name: np.full(len(parts), 1 / len(parts))
             for name, parts in list(COMPONENTS.items())[: len(self._tables)]

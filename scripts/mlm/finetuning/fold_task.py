@@ -143,8 +143,7 @@ class FoldEngine(MeshEngine):
 def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, dict, int], np.ndarray]:
     """The function of weights, arrays of rows, and the size of a batch that gives their logits."""
     whole, divided = shardings(mesh)
-    in_shardings = whole, divided, divided
-    logits = jax.jit(model.logits, in_shardings=in_shardings, out_shardings=whole)
+    logits = jax.jit(model.logits, in_shardings=(whole, divided, divided), out_shardings=whole)
 
     def of_rows(weights: Parameters, arrays: dict[str, np.ndarray], size: int) -> np.ndarray:
         count, parts = len(arrays["input_ids"]), []

@@ -191,8 +191,7 @@ def _scores_of_rates(
 def _trained(engine: FoldEngine, fold: Fold, training: int, basis: dict, state: str) -> TrainingLog:
     """Make a training of the fold, from its newest whole state if there is one."""
     number = basis["fold"][1]
-    key = [fold.seed, _ALL if number is None else number, training]
-    seeds = np.random.SeedSequence(key)
+    seeds = np.random.SeedSequence([fold.seed, _ALL if number is None else number, training])
     name, seed = f"{fold.name}, seed {training}", int(seeds.generate_state(1)[0]) >> 1
     engine.begin(replace(fold, name=name, seed=seed))
     schedule, log = engine.fold.schedule, TrainingLog()

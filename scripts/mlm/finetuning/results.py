@@ -199,8 +199,7 @@ class Comparison:
         """Return a model's score, or how much higher it is than that of the model `beside`."""
 
         def score(sums: np.ndarray) -> np.ndarray:
-            pairs = sums[..., :-1].reshape(*sums.shape[:-1], -1, 2)
-            scores = self._metric.score(pairs)
+            scores = self._metric.score(sums[..., :-1].reshape(*sums.shape[:-1], -1, 2))
             other = 0 if beside is None else scores[..., self._names.index(beside)]
             return scores[..., self._names.index(name)] - other
 

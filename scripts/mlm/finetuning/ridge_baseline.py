@@ -104,8 +104,7 @@ def ridge(
     texts, bool [texts]."""
     centre = targets[known].mean(axis=0)
     penalised = kernel[np.ix_(known, known)] + penalty * np.eye(known.sum())
-    weights = solve(penalised, targets[known] - centre, assume_a="pos")
-    return new[:, known] @ weights + centre
+    return new[:, known] @ solve(penalised, targets[known] - centre, assume_a="pos") + centre
 
 
 def word_terms(text: str) -> Counter:

@@ -250,17 +250,9 @@ def record_job(
     """
     outputs = list(outputs)
     artefacts = [path for path in outputs if is_artefact(path)]
-    others = (
-        {}
-        if not artefacts
-        else {
-            portable(path): known.get(path) or result_sha256(path)
-            for path in outputs
-            if path not in artefacts
-        }
-    )
-    record = MadeFrom(
-        rule, value_sha256(params.get("code", {})), settings_digests(params), dict(inputs), others
-    )
+    others = [path for path in outputs if path not in artefacts] if artefacts else []
+    digests = {portable(path): known.get(path) or result_sha256(path) for path in others}
+    code, settings = value_sha256(params.get("code", {})), settings_digests(params)
+    record = MadeFrom(rule, code, settings, dict(inputs), digests)
     for path in artefacts:
         write_artefact(path, read_artefact(path) | {_MADE_FROM: as_json(record)})

@@ -32,8 +32,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 def canonical_json(value: Any) -> str:
     """`value` as JSON that depends on nothing else: sorted keys, UTF-8, two spaces. Raises
     ValueError for NaN and infinities."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
-    return text + "\n"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:

@@ -20,10 +20,6 @@ PACKAGES = (
     *("numpy", "orjson", "pandas", "pyarrow", "safetensors", "scipy", "sentencepiece"),
     *("tokenizers", "transformers", "zstandard"),
 )
-NO_JAX = (
-    "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. Install the "
-    "packages of envs/requirements-jax.txt"
-)
 NO_TENSORFLOW = (
     "TensorFlow is not installed here, which pretraining.engine: tensorflow needs. It comes with "
     "envs/requirements.txt; or set engine: jax"

@@ -125,8 +125,7 @@ class Architecture:
 
     def layer_prefix(self, layer: int) -> str:
         """How the names of a layer's weights begin."""
-        own = "" if self._family.shared_layers else f"{layer}."
-        return self.names.layer + own
+        return self.names.layer + ("" if self._family.shared_layers else f"{layer}.")
 
 
 def parameter_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

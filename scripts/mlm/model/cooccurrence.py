@@ -108,8 +108,7 @@ def vectors_and_frequencies(
 
 def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
-    length = shards.sequence_length
-    every = counted_samples(shards.num_samples, shards.num_samples * length).step
+    every = counted_samples(shards.num_samples, shards.num_samples * shards.sequence_length).step
     progress = Progress("counting neighbours", shards.num_samples, "samples")
     blocks = samples_in_order(shards, np.arange(0, shards.num_samples, every))
     # So many blocks have as many of the samples as one block has of all.
@@ -133,8 +132,7 @@ def word_vectors(
     found[:, : len(values)] = vectors * values**power
     found[sum(part.sum(axis=0) for part in parts) == 0] = 0
     random = np.random.Generator(np.random.Philox(key=seed))
-    rotation = np.linalg.qr(random.normal(size=(columns, columns)))[0]
-    found = found @ rotation
+    found = found @ np.linalg.qr(random.normal(size=(columns, columns)))[0]
     norms = np.linalg.norm(found, axis=1, keepdims=True)
     if not norms.any():
         return found.astype(np.float32)

@@ -130,8 +130,7 @@ def positions_apart_from_words(weights: StartingWeights, seed: int) -> int | Non
 
 def columns_of_words(architecture: Architecture) -> int:
     """So many of the last columns of the word embeddings tell words apart, the others positions."""
-    placed = 1 if architecture.thetas else 2 * position_pairs(architecture)
-    return architecture.width - placed
+    return architecture.width - (1 if architecture.thetas else 2 * position_pairs(architecture))
 
 
 def _unfit(architecture: Architecture) -> str | None:
@@ -149,8 +148,7 @@ def _set_embeddings(weights: StartingWeights, random) -> np.ndarray:
         words[a.padding] = 0
     weights.set_table("words", words)
     table = random.normal(0, _NOISE * _WORD_DEVIATION, shape)
-    waves = position_waves(len(table), frequencies)
-    table[:, :placed] += _POSITION_AMPLITUDE * waves
+    table[:, :placed] += _POSITION_AMPLITUDE * position_waves(len(table), frequencies)
     weights.set_table("positions", table)
     return frequencies
 

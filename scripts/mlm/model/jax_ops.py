@@ -67,8 +67,7 @@ def rows_summed(count: int, ids, rows, more_ids, more_rows):
 def positions_of(x, positions):
     """[1 or batch, sequence, ...] at `positions` [batch, slots]: [batch, slots, ...]."""
     x = jnp.broadcast_to(x, (positions.shape[0], *x.shape[1:]))
-    index = positions.reshape(*positions.shape, *[1] * (x.ndim - 2))
-    return jnp.take_along_axis(x, index, axis=1)
+    return jnp.take_along_axis(x, positions.reshape(*positions.shape, *[1] * (x.ndim - 2)), axis=1)
 
 
 def places(shape):
@@ -82,8 +81,7 @@ def places(shape):
 def product(x, y, x_transposed: bool = False, y_transposed: bool = False):
     """x · y of matrices or stacks of them, added up and returned in float32."""
     x = x.T if x_transposed else x
-    y = y.T if y_transposed else y
-    return jnp.matmul(x, y, preferred_element_type=jnp.float32)
+    return jnp.matmul(x, y.T if y_transposed else y, preferred_element_type=jnp.float32)
 
 
 @jax.custom_vjp
@@ -168,8 +166,7 @@ def sum_in_turn(function: Callable, parts: tuple, parameters: dict):
     def add(sums, part):
         return jax.tree.map(jnp.add, sums, function(*part)), None
 
-    nothing = jax.tree.map(jnp.zeros_like, parameters)
-    begin = ((jnp.float32(0), jnp.float32(0)), nothing)
+    begin = ((jnp.float32(0), jnp.float32(0)), jax.tree.map(jnp.zeros_like, parameters))
     return lax.scan(add, begin, parts)[0]
 
 

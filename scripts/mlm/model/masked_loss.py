@@ -30,8 +30,7 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
         # Of `n` single ids, the more the more strata: at most `classes` in all.
         n = bisect_right(range(1, classes), classes, key=lambda n: len(_starts(vocabulary, n)))
         starts = _starts(vocabulary, max(n, 1))
-    sizes = np.diff(np.array([*starts, vocabulary]))
-    return np.array(starts, np.int32), sizes.astype(np.float32)
+    return np.array(starts, np.int32), np.diff(np.array([*starts, vocabulary])).astype(np.float32)
 
 
 def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -86,8 +85,7 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
     def forward(states, table, bias, labels, weights, *drawn):
         return _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn)
 
-    function = ops.with_gradients(value, forward)
-    return function(states, table, bias, labels, weights, *(drawn or ()))
+    return ops.with_gradients(value, forward)(states, table, bias, labels, weights, *(drawn or ()))
 
 
 def _head(ops, table, bias, dtype, drawn):
@@ -118,12 +116,10 @@ def _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn):
         grad_table = ops.product(scaled, exponentials, x_transposed=True)
         grad_bias = ops.product(ops.cast(scale, dtype), exponentials)
         added = ops.dot(losses, share), ops.dot(right, share), grad_table, grad_bias
-        sums = tuple(a + b for a, b in zip(sums, added, strict=True))
-        return sums, (grad_states, grad_labels)
+        return tuple(a + b for a, b in zip(sums, added, strict=True)), (grad_states, grad_labels)
 
     head = rows, _, classes, _, every_row, _ = _head(ops, table, bias, dtype, drawn)
-    shapes = ((), (), rows.shape[::-1], classes.shape)
-    sums = tuple(ops.zeros(shape) for shape in shapes)
+    sums = tuple(ops.zeros(shape) for shape in ((), (), rows.shape[::-1], classes.shape))
     sums, each = ops.scan(add, sums, _blocks(ops, states, labels, weights))
     count = labels.shape[0]
     grad_states, grad_labels = (ops.reshape(x, (-1, *x.shape[2:]))[:count] for x in each)

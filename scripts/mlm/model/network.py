@@ -110,8 +110,7 @@ class Network:
         if a.projects_embeddings:
             hidden = self.dense(parameters, names.embedding_projection, hidden)
             hidden = ops.cast(hidden, "float32")
-        place = ops.reshape(ops.arange(length), (1, length))
-        tokens = Tokens(place, attention_mask > 0, documents)
+        tokens = Tokens(ops.reshape(ops.arange(length), (1, length)), attention_mask > 0, documents)
         rotations = [self._rotation(position_ids, theta) for theta in a.thetas]
         for index in range(a.layers):
             prefix = a.layer_prefix(index)
@@ -281,8 +280,7 @@ class Network:
         """Softmax attention [batch, queries, heads, width] to the whole of `key`."""
         ops = self.ops
         shares = ops.attention_shares(query, key, _mask(ops, queries, keys, half_window))
-        shares = ops.cast(drop(shares), self.dtype)
-        return ops.attended(shares, value)
+        return ops.attended(ops.cast(drop(shares), self.dtype), value)
 
     def _attention_by_cudnn(self, query, key, value, queries, keys, half_window):
         """`_attention` by a kernel that keeps no scores; padding is at the end of a row."""

@@ -62,8 +62,7 @@ class WarmStart:
             )
         # Of a directory, the place is nobody's business.
         place = Path(model.start_from)
-        name = place.name if place.is_dir() else model.start_from
-        return cls(name, checkpoint)
+        return cls(place.name if place.is_dir() else model.start_from, checkpoint)
 
     def over(
         self, fresh: dict[str, np.ndarray], architecture: Architecture

@@ -32,8 +32,7 @@ def ranked(results: Results) -> list[tuple[int, EvaluatedRun, Standing]]:
     """Number, run and Standing: the lowest validation loss first, other directories last."""
     here, standing = len(results.runs), standings(results)
     rows = list(zip(range(len(standing)), [*results.runs, *results.also], standing, strict=True))
-    by_loss = sorted(rows[:here], key=lambda row: row[1].training.final.validation_loss)
-    return by_loss + rows[here:]
+    return sorted(rows[:here], key=lambda row: row[1].training.final.validation_loss) + rows[here:]
 
 
 def setting_rows(columns: Sequence[dict]) -> Iterator[tuple[str, list[str]]]:

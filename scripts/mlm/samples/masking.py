@@ -161,8 +161,7 @@ def _replacements(xp: Any, input_ids: Array, kind: Array, token: Array, plan: Ma
     """What the model sees at each place if it is chosen, [batch, sequence] int32."""
     kind, ordinary = _uniform(kind), plan.ordinary_ids
     random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
-    as_random = kind < _parts(plan.mask_token + plan.random_token)
-    shown = xp.where(as_random, random_ids, input_ids)
+    shown = xp.where(kind < _parts(plan.mask_token + plan.random_token), random_ids, input_ids)
     return xp.where(kind < _parts(plan.mask_token), xp.int32(plan.mask_id), shown)
 
 
@@ -194,8 +193,7 @@ def _whole_words(
     parts = 30 - length.bit_length()
     point, start = (_uniform(rounding[:, i : i + 1], parts).astype(xp.int32) for i in (0, 1))
     starts = xp.asarray(plan.word_starts)[input_ids]
-    places = xp.arange(length, dtype=xp.int32)[None]
-    word = _running_maximum(xp, xp.where(starts, places, 0))
+    word = _running_maximum(xp, xp.where(starts, xp.arange(length, dtype=xp.int32)[None], 0))
     last_of_all = xp.int32(2**31 - 1)
     score = xp.take_along_axis(_uniform(score).astype(xp.int32), word, axis=1)
     order, first, last = _runs_of_words(xp, xp.where(eligible, score, last_of_all), word, eligible)
@@ -225,8 +223,7 @@ def _runs_of_words(
     begins, ends = xp.concat([edge, change], axis=1), xp.concat([change, edge], axis=1)
     first = _running_maximum(xp, xp.where(begins, ranks, 0))
     from_the_end = xp.flip(xp.where(ends, length - 1 - ranks, 0), axis=1)
-    last = length - 1 - xp.flip(_running_maximum(xp, from_the_end), axis=1)
-    return order, first, last
+    return order, first, length - 1 - xp.flip(_running_maximum(xp, from_the_end), axis=1)
 
 
 def _running_maximum(xp: Any, x: Array) -> Array:

@@ -27,8 +27,7 @@ class ContextCounts:
         """From ascending keys, context · vocabulary + token."""
         contexts, tokens = np.divmod(keys, vocabulary)
         contexts, starts = np.unique(contexts, return_index=True)
-        starts = np.append(starts, len(keys))
-        return cls(contexts, starts, tokens.astype(np.int32), counts)
+        return cls(contexts, np.append(starts, len(keys)), tokens.astype(np.int32), counts)
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,7 @@ class Engine(ABC):
         """Take the state from there, read by rank 0."""
         from safetensors.numpy import load
 
-        is_rank0 = self.devices.group.is_rank0
-        self._put(load(read_bytes(f"{place}/{_FILE}")) if is_rank0 else None)
+        self._put(load(read_bytes(f"{place}/{_FILE}")) if self.devices.group.is_rank0 else None)
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
         """Begin at these, those of rank 0: another's processor may have rounded otherwise."""

@@ -7,7 +7,7 @@ from huggingface_hub import CardData, EvalResult, ModelCardData
 
 from mlm.config.fields import hub_id
 from mlm.samples.masking import VALIDATION_MASKING
-from mlm.training.artefacts import ACCURACY, LOSS, Training, WarmStartFigures
+from mlm.training.artefacts import ACCURACY, LOSS, Training
 
 #: The corpus on a card if the configuration names no more than its kind.
 SOURCES = {
@@ -75,7 +75,8 @@ def model_card(
     beginning = "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
     has_seen = "only its corpus"
     if start:
-        beginning = _base_in_words(start)
+        licence = f"licence {start.licence}" if start.licence else "whose files name no licence"
+        beginning = f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…)"
         has_seen = "only its corpus and what its base model has seen"
     elif training.initialisation["embeddings"] == "random":
         beginning = "random weights"
@@ -151,8 +152,3 @@ def _settings(training: Training) -> list[tuple[str, Any]]:
         ("Tokens masked", f"{training.masking['mlm_probability']:.0%}"),
         ("Peak learning rate", f"{training.optimizer['learning_rate']:g}"),
     ]
-
-
-def _base_in_words(start: WarmStartFigures) -> str:
-    licence = f"licence {start.licence}" if start.licence else "whose files name no licence"
-    return f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…)"

@@ -98,8 +98,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
 
         devices = with_attention(devices, config.accelerator, run)
     basis = state_basis(run, files, devices)
-    code = basis["code"] | training_code()
-    parts = basis | {"configuration": config.model_dump(), "code": code}
+    parts = basis | {"configuration": config.model_dump(), "code": basis["code"] | training_code()}
     with devices.group.watched():
         devices.group.assert_same_config(parts)
     branch, operation = None, config.operation
@@ -194,8 +193,7 @@ def _write_results(
     config, files = prepared.config, prepared.files
     directory = Path(results.model_directory)
     exported.write(directory)
-    tokenizer = Path(files.tokenizer).parent
-    copy_tokenizer(tokenizer, directory, model_max_length=config.longest_row)
+    copy_tokenizer(Path(files.tokenizer).parent, directory, model_max_length=config.longest_row)
     summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
     if summary.without_slot:
         show(f"Warning: {summary.without_slot}")

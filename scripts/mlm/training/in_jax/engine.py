@@ -23,8 +23,7 @@ class MeshEngine(Engine):
     """A task in JAX, which says what its batches are; they are masked on the device by a `plan`."""
 
     def __init__(self, task: Task, devices: Devices, plan: MaskingPlan | None = None):
-        mesh = devices.strategy
-        self._whole, self._divided = shardings(mesh)
+        self._whole, self._divided = shardings(devices.strategy)
         super().__init__(task, devices)
         self._train = self._compiled(plan, task.seed)
         self._finite = jax.jit(_all_finite)
@@ -90,7 +89,6 @@ class MeshEngine(Engine):
 
     def _ahead(self, batches: Iterator[dict]) -> Iterator[dict]:
         """Each batch, of which `batches` have the own rows, over all devices, read one ahead."""
-
         replicas = self.devices.replicas
         processes = replicas // len(self._own_rows(replicas))
 

@@ -36,8 +36,7 @@ def packed(input_ids: np.ndarray, attention_mask: np.ndarray, vocabulary: int) -
 def unpacked(tokens, vocabulary: int):
     """`input_ids` and `attention_mask`, int32 [batch, sequence] of JAX, from `packed` ones."""
     flag = _flag(token_type(vocabulary))
-    ids = tokens & ((1 << flag) - 1)
-    return ids.astype(jnp.int32), (tokens >> flag == 0).astype(jnp.int32)
+    return (tokens & ((1 << flag) - 1)).astype(jnp.int32), (tokens >> flag == 0).astype(jnp.int32)
 
 
 def token_type(vocabulary: int) -> type:
