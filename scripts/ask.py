@@ -7,20 +7,10 @@ Takes the configuration as snakemake does. Nothing is written.
 
 import argparse
 import shlex
-from pathlib import Path
 
 from mlm.foundations.artefacts import as_json
-from mlm.foundations.command import (
-    chosen_run,
-    enter_directory,
-    parser_for_run,
-    print_json,
-    run_command,
-    text_argument,
-)
+from mlm.foundations.command import parser_for_run, print_json, run_command, text_argument
 from mlm.foundations.errors import SAME_COMMAND, MlmError, printable
-
-BASE = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str]) -> None:
@@ -34,13 +24,10 @@ def main(arguments: list[str]) -> None:
     # Imported late, so that a wrong option is refused at once.
     from mlm.asking.answer import ask
     from mlm.asking.in_words import in_words
-    from mlm.config.resolution import read_settings
+    from mlm.config.resolution import settings_and_run
 
     try:
-        enter_directory(options)
-        settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
-        run = chosen_run(settings.runs, options.run)
-        answer = ask(options.sentence, settings, run, options.most)
+        answer = ask(options.sentence, *settings_and_run(options), options.most)
     except MlmError as error:
         # A remedy knows of no command but the last one of Snakemake.
         raise MlmError(str(error).replace(SAME_COMMAND, _snakemake(options))) from None

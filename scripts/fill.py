@@ -9,8 +9,6 @@ import argparse
 from pathlib import Path
 
 from mlm.foundations.command import (
-    chosen_run,
-    enter_directory,
     parser_for_run,
     print_json,
     run_command,
@@ -19,19 +17,15 @@ from mlm.foundations.command import (
 )
 from mlm.foundations.errors import MlmError, printable
 
-BASE = Path(__file__).resolve().parents[1]
-
 
 def main(arguments: list[str]) -> None:
     """Print the answers."""
     # First, so that a wrong option is refused at once.
     options = _parsed(arguments)
-    from mlm.config.resolution import read_settings
+    from mlm.config.resolution import settings_and_run
     from mlm.foundations.artefacts import check_inputs
 
-    enter_directory(options)
-    settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
-    run = chosen_run(settings.runs, options.run)
+    settings, run = settings_and_run(options)
     results = Path("results", "runs", run)
     model, record = results / "model", results / "training.json"
     if not (record.is_file() and (model / "model.safetensors").is_file()):

@@ -9,27 +9,17 @@ classification, `label` and the probability of each class; of a regression, `val
 import argparse
 from pathlib import Path
 
-from mlm.foundations.command import (
-    chosen_run,
-    enter_directory,
-    parser_for_run,
-    run_command,
-    trained_here,
-)
+from mlm.foundations.command import parser_for_run, run_command, trained_here
 from mlm.foundations.errors import MlmError
-
-BASE = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str]) -> None:
     """Write the predictions."""
     options = _parsed(arguments)
-    from mlm.config.resolution import read_settings
+    from mlm.config.resolution import settings_and_run
     from mlm.foundations.artefacts import check_inputs
 
-    enter_directory(options)
-    settings = read_settings(BASE / "config.yaml", options.configfile, options.config)
-    run = chosen_run(settings.runs, options.run)
+    settings, run = settings_and_run(options)
     model = Path("results", "runs", run, "finetune", "model")
     files = [model.with_name("fold.json"), model / "model.safetensors", model / "config.json"]
     if not all(file.is_file() for file in files):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import reduce
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 
 from mlm.config.configuration import Configuration, Overrides
 from mlm.config.fields import checked, differing, merged
+from mlm.foundations.command import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
 try:
@@ -21,6 +23,7 @@ try:
 except ImportError:
     from yaml import SafeLoader
 
+_DEFAULTS = Path(__file__).resolve().parents[3] / "config.yaml"
 #: Sections that all runs of a working directory share.
 #: The key of --config that lets results of other overlays be replaced; no setting.
 REPLACE = "replace"
@@ -54,6 +57,13 @@ def read_settings(
             raise MlmError(f"--config {assignment}: expected KEY=VALUE")
         assigned.append({key: _read_yaml(value, f"--config {assignment}")})
     return laid_over(read_overlay(defaults), [*map(read_overlay, overlays), *assigned])
+
+
+def settings_and_run(options: Namespace) -> tuple[Configuration, str]:
+    """Enter `--directory`, and return the resolved configuration there and the run's name."""
+    enter_directory(options)
+    settings = read_settings(_DEFAULTS, options.configfile, options.config)
+    return settings, chosen_run(settings.runs, options.run)
 
 
 def settings_of(workflow: Any, config: Mapping[str, Any]) -> Configuration:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
-from mlm.corpus.formats import not_fetched
 from mlm.corpus.separated_values import table_rows
 from mlm.finetuning.artefacts import (
     Example,
@@ -28,7 +27,7 @@ from mlm.finetuning.artefacts import (
     write_examples,
 )
 from mlm.finetuning.splitting import assign_folds
-from mlm.finetuning.tagged_words import read_tagged
+from mlm.finetuning.tagged_words import read_tagged, read_utf8, refuse
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 
@@ -36,8 +35,6 @@ from mlm.foundations.errors import MlmError, listed
 _LARGEST_TARGET = 9.0e18
 #: Words of an embedded passage at most.
 _PASSAGE_WORDS = 100
-#: Problems of a file that a message lists at most.
-_SHOWN = 10
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 
 
@@ -62,9 +59,8 @@ def write_data(
     write_examples(table, [replace(e, fold=f) for e, f in zip(examples, folds, strict=True)])
     target = classes = None
     if task != "regression":
-        classes = dict(
-            sorted(Counter(n for e in examples for n in names_in(e.target, task)).items())
-        )
+        names = Counter(n for e in examples for n in names_in(e.target, task))
+        classes = dict(sorted(names.items()))
     else:
         targets = [float(e.target) for e in examples]
         mean, deviation = statistics.fmean(targets), statistics.pstdev(targets)
@@ -171,12 +167,7 @@ def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]
         row_of[name] = number
         group = cells.get("group_column", "")
         examples.append(Example(name, cells["text_column"], target, group))
-    if problems:
-        more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise MlmError(
-            f"{len(problems)} problems in {file}. Correct the rows or drop them:\n"
-            f"{listed(problems[:_SHOWN])}{more}"
-        )
+    refuse(problems, file, "Correct the rows or drop them")
     if not examples:
         raise MlmError(f"{file}: no row below the header")
     return examples
@@ -184,17 +175,11 @@ def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]
 
 def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
     """The rows that are not empty, the header first, each with its place in words."""
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise MlmError(f"finetune.data.file: {file} does not exist") from None
-    except UnicodeDecodeError as error:
-        raise MlmError(
-            f"{file}: byte {error.start} is not UTF-8; save the table as CSV in UTF-8. One that is "
-            "compressed (gzip, .xlsx, .parquet) is not read: decompress or convert it"
-        ) from None
-    if problem := not_fetched(file):
-        raise MlmError(f"finetune.data.file: {problem}")
+    remedy = (
+        "save the table as CSV in UTF-8. One that is compressed (gzip, .xlsx, .parquet) is not "
+        "read: decompress or convert it"
+    )
+    text = read_utf8(file, remedy)
     rows = table_rows(enumerate(io.StringIO(text, newline=""), 1), file, ",")
     for number, (line, row) in enumerate(rows):
         yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row

@@ -58,19 +58,13 @@ def _entities_in_common(target: str, prediction: str) -> tuple[float, float]:
     return 2 * len(true & predicted), len(true) + len(predicted)
 
 
-def _squared_error(target: str, prediction: str) -> tuple[float, float]:
-    return (float(prediction) - float(target)) ** 2, 1
-
-
-def _right(target: str, prediction: str) -> tuple[float, float]:
-    return float(prediction == target), 1
-
-
 _ENTITIES = Metric("f1", "entity F1", False, _entities_in_common)
 #: By task.
 METRICS = {
-    "regression": Metric("rmse", "RMSE", True, _squared_error, np.sqrt),
-    "classification": Metric("accuracy", "accuracy", False, _right),
+    "regression": Metric(
+        "rmse", "RMSE", True, lambda t, p: ((float(p) - float(t)) ** 2, 1), np.sqrt
+    ),
+    "classification": Metric("accuracy", "accuracy", False, lambda t, p: (float(p == t), 1)),
     "token_classification": Metric("accuracy", "accuracy of words", False, _right_words),
 }
 

@@ -29,30 +29,38 @@ _DOCUMENT = "-DOCSTART-"
 def read_tagged(file: str, data: FinetuneData) -> list[Example]:
     """Return the sentences of `file`, CoNLL or JSONL as `data.source` says. Raises MlmError with
     the lines that cannot be used."""
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise MlmError(f"finetune.data.file: {file} does not exist") from None
-    except UnicodeDecodeError as error:
-        raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    if problem := not_fetched(file):
-        raise MlmError(f"finetune.data.file: {problem}")
-    lines, problems = text.splitlines(), []
+    lines, problems = read_utf8(file, "save the file as UTF-8").splitlines(), []
     read = _conll if data.source == "conll" else _jsonl
     examples = list(read(lines, data, problems))
     if not problems:
         problems = [*_swapped(examples)]
     if not problems and any(t[:2] in ("B-", "I-") for e in examples for t in e.target.split(" ")):
         problems = [problem for example in examples for problem in _not_iob2(example)]
-    if problems:
-        more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise MlmError(
-            f"{len(problems)} problems in {file}. Correct the lines or drop the sentences:\n"
-            f"{listed(problems[:_SHOWN])}{more}"
-        )
+    refuse(problems, file, "Correct the lines or drop the sentences")
     if not examples:
         raise MlmError(f"{file}: no sentence is in it")
     return examples
+
+
+def read_utf8(file: str, remedy: str) -> str:
+    """Return the text of `finetune.data.file`. Raises MlmError if it is not there, or not UTF-8."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise MlmError(f"finetune.data.file: {file} does not exist") from None
+    except UnicodeDecodeError as error:
+        raise MlmError(f"{file}: byte {error.start} is not UTF-8; {remedy}") from None
+    if problem := not_fetched(file):
+        raise MlmError(f"finetune.data.file: {problem}")
+    return text
+
+
+def refuse(problems: Sequence[str], file: str, remedy: str) -> None:
+    """Raise MlmError with the first `problems` of a file, if there are any."""
+    if problems:
+        more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        shown = f"{listed(problems[:_SHOWN])}{more}"
+        raise MlmError(f"{len(problems)} problems in {file}. {remedy}:\n{shown}")
 
 
 def _conll(lines: Sequence[str], data: FinetuneData, problems: list[str]) -> Iterator[Example]:
