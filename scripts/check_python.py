@@ -15,7 +15,6 @@ import sysconfig
 #: The Pythons that the pinned packages are for.
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 PLATFORMS = (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64"))
-
 UV = "curl -LsSf https://astral.sh/uv/install.sh | sh && ~/.local/bin/uv python install 3.13"
 
 

@@ -23,7 +23,6 @@ from mlm.foundations.digests import ABSENT, differing_leaves
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
-
 _PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
 #: Of a module's meaning or a file: see mlm.foundations.digests.
 _DIGEST = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}|\d+ bytes of \d+")

@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from mlm.foundations.job import Done, Job
 
 __all__ = ["Done", "limit_tokenizer_threads", "run_as_job"]
-
 _snakemake = vars(sys.modules["__main__"]).get("snakemake")
 _job = Job(_snakemake) if _snakemake else None
 if _job:

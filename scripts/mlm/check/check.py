@@ -41,7 +41,6 @@ _START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8
 _COUNTED, _BASELINES, _FITTED, _IDS = 1.2e-7, 1.3e-8, 20_000, 30_000
 #: Bytes of a report with its figures, and of the small files of a run.
 _REPORT, _FILES_OF_RUN = 570_000, 330_000
-
 #: A fold is trained from the run's weights and from random ones. Classes that are named, and about
 #: how many of the examples are divided into tokens.
 _STARTS, _CLASSES, _ENCODED = 2, 5, 10_000

@@ -97,7 +97,6 @@ Text = Annotated[str, Field(min_length=1)]
 #: A name of a file or a directory that Snakemake and records can hold.
 FilePath = Annotated[Text, AfterValidator(_usable_name)]
 Distinct = AfterValidator(_distinct)
-
 _BOUNDS = {"ge": " from {}", "gt": " above {}", "le": " to {}", "lt": " to below {}"}
 
 

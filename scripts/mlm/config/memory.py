@@ -12,7 +12,6 @@ from mlm.config.tokenizer import Tokenizer
 
 #: Parameters and ids of a model whose sizes are not known: more than published encoders have.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
-
 #: The least that is asked for, and what Python and the frameworks take.
 _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
 #: Bytes of a parameter in training, in float32: weight, gradient, what an update holds beside them,

@@ -19,7 +19,6 @@ from mlm.evaluation.artefacts import Difference, Interval
 
 #: The probability with which an interval covers the truth.
 CONFIDENCE = 0.95
-
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 

@@ -8,7 +8,6 @@ from mlm.samples.split_samples import Rows
 
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1
-
 #: Number of neighbours known on either side.
 REACH = 2
 

@@ -20,7 +20,6 @@ from mlm.samples.split_samples import Samples, joined
 _LARGEST_LOGITS = 2**26
 #: The arrays of a masked batch that the model needs.
 MODEL_INPUTS = ("input_ids", "attention_mask", "positions", "labels")
-
 Batch = dict[str, np.ndarray]
 
 

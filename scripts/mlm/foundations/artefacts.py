@@ -26,18 +26,14 @@ from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, remedy
 
 _SEAL, _MADE_FROM = "seal", "made_from"
-
 #: JSON files in layouts of others, which have no place for a seal.
 _UNSEALED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-
 #: Columns of tables that hold seconds or speeds.
 _TIMED = ("initialisation_seconds", "tokens_per_second")
 _NUMBER = re.compile(r"[0-9.e+-]*")
-
 #: The type of a param that changes no byte: no record names it, and Snakemake, which compares plain
 #: values alone, does not see it change.
 NotCompared = SimpleNamespace
-
 #: Metadata of a field that the file leaves out where it has its default.
 OPTIONAL = {"optional": True}
 

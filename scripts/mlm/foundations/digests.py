@@ -13,11 +13,9 @@ from mlm.foundations.atomic import canonical_json, write_text
 
 #: Source files up to this size are told apart by their content; larger ones by size and date.
 LARGEST_READ = 1_000_000_000
-
 #: A file changed less than this many seconds ago is not remembered: a second change might leave
 #: its dates as they are, as far as the file system's clock can tell.
 _SETTLED_SECONDS = 2.0
-
 #: In the place of a value that one of two nested values lacks.
 ABSENT = "(absent)"
 

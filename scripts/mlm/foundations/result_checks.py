@@ -35,7 +35,6 @@ from mlm.foundations.errors import MlmError, remedy
 _NOTES = Path(".snakemake/metadata")
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
-
 #: From the path of a result to the params with which a job would make it now; None if none would.
 Params = Callable[[str], Mapping[str, Any] | None]
 

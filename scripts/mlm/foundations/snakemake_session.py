@@ -24,7 +24,6 @@ from mlm.foundations.errors import MlmError
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
-
 #: Open as long as this process lives, which keeps the kernel's lock.
 _HELD: list[TextIO] = []
 

@@ -32,7 +32,6 @@ with _as_if_missing("jax", "pandas", "scipy"):
 tf.get_logger().setLevel("ERROR")
 
 __all__ = ["as_written", "in_one_pass", "tf"]
-
 #: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
 #: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
 as_written = tf.autograph.experimental.do_not_convert

@@ -12,7 +12,6 @@ framework = "jax"
 scans_blocks = True
 #: What stands for the logit of a class that is left out.
 left_out = -math.inf
-
 absolute, arange, bitwise_xor, broadcast_to = jnp.abs, jnp.arange, jnp.bitwise_xor, jnp.broadcast_to
 constant = jnp.asarray
 concatenate, cos, cumsum, dot = jnp.concatenate, jnp.cos, jnp.cumsum, jnp.dot

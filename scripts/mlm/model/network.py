@@ -14,7 +14,6 @@ from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 
 Parameters = Mapping[str, Any]
-
 #: From so many queries on, attention is computed for `_QUERIES` of them at a time, and again for
 #: the gradient: the scores of shorter rows take less room than the rest of a layer.
 LONG = 512

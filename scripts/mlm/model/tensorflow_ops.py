@@ -16,7 +16,6 @@ scans_blocks = False
 left_out = tf.float32.min
 #: There is no loop over blocks of queries.
 map_blocks = None
-
 absolute, cos, erf, exp = tf.abs, tf.cos, tf.math.erf, tf.exp
 largest, log, log_softmax, matmul = tf.reduce_max, tf.math.log, tf.nn.log_softmax, tf.matmul
 maximum, minimum, ones, ones_like, pad = tf.maximum, tf.minimum, tf.ones, tf.ones_like, tf.pad

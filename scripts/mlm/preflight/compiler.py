@@ -52,11 +52,9 @@ ENVIRONMENT = {
 _GPU_FLAGS = (
     "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
 )
-
 #: How a compilation can end.
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
 UNKNOWN_TARGET, HOST_MEMORY = "unknown_target", "out_of_host_memory"
-
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)
 
@@ -69,10 +67,8 @@ _NO_HOST_MEMORY = re.compile(
 
 #: Lines that say nothing about a compilation.
 _NOISE = re.compile(r"I\d{4} |WARNING: All log messages before")
-
 #: Begins a line of a compiling process that is an answer.
 _ANSWER = "answer: "
-
 #: The locks that have the compilers.
 _LOCK, _GPU_LOCK = "requirements-tpu.txt", "requirements-preflight-gpu.txt"
 #: The packages of the GPU's: XLA's backend, ptxas and the library of its attention.

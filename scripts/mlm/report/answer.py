@@ -17,7 +17,6 @@ _FAR = 0.1
 _UNKNOWN = 0.01
 #: With so much of the test text in train, its figures are worth little.
 _MUCH = 10 * SEEN
-
 _GO_ON = (
     "Nothing here asks for a remedy: try it on a task (snakemake finetune), or train a larger "
     "model (model.config)."

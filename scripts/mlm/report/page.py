@@ -26,7 +26,6 @@ from mlm.report.visible_text import plain
 
 #: The version of report.json's format.
 FORMAT_VERSION = 5
-
 _TEMPLATES = Path(__file__).parents[3] / "report"
 #: What templates call, as functions or filters: all functions of some modules, and these.
 _MODULES = (run_comparison, sections, template_filters, visible_text)

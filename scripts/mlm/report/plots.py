@@ -40,12 +40,10 @@ SERIES = ("#0969b0", "#b84a00", "#00785a", "#a3407f", "#8a6d00", "#3d7ea6", "#6b
 _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumerate(SERIES)}
 _LINES = "stroke-linejoin: round; stroke-linecap: butt"
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
-
 #: Marks at the edge of the axes are whole.
 _MARKED: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.6, "clip_on": False}
 #: In inches, and of a legend.
 _SIZE, _COLUMNS = (5.0, 3.3), 2
-
 _STYLE = Path(__file__).parents[3] / "report" / "figures.mplstyle"
 
 

@@ -28,7 +28,6 @@ VALIDATION_SEED = 0
 VALIDATION_MASKING = Masking(mlm_probability=0.15)
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
-
 #: Shares are in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
 _SHARE_BITS = 24
 #: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English

@@ -7,7 +7,6 @@ from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 #: What loss and accuracy are called on a model's card.
 LOSS, ACCURACY = "Masked cross-entropy, nats", "Masked accuracy"
-
 #: So small a share of the chosen tokens without a slot needs no remedy in whole-word masking.
 _FEW = 0.01
 #: Settings by name, as they were in force.

@@ -19,7 +19,6 @@ from mlm.model.architecture import Architecture
 _COEFFICIENTS, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 #: Root mean square of Muon's update at a rate of 1, about AdamW's (Liu et al., section 2.2).
 _RMS = 0.2
-
 Weights = dict[str, Any]
 
 
