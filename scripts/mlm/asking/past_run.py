@@ -71,9 +71,8 @@ class Record:
 
 @dataclass(frozen=True)
 class PastRun:
-    """The resolved run with its data (`manifests` of the splits that are packed), how far its
-    training came, the records of its saved states, newest first, and sentences on what is not
-    known."""
+    """The resolved run with its data (`manifests` of the packed splits), how far its training came,
+    the records of its saved states, newest first, and sentences on what is not known."""
 
     run: Run
     operation: Operation

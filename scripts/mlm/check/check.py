@@ -167,8 +167,7 @@ def _examples_of(settings: Configuration, directory: Path) -> tuple[list[Example
 
 
 def truncated_in_words(lengths: Sequence[int], longest: int, section: Finetune) -> str:
-    """Which share of texts of so many tokens is longer than the `longest` that is read, and the key
-    that says so; nothing if none is."""
+    """The share of texts longer than the `longest` that is read, and its key; empty for none."""
     cut = sum(length > longest for length in lengths) / len(lengths)
     key = "finetune.max_length" if longest == section.max_length else "shards.sequence_length"
     of_them = f"{100 * cut:.2g} % of the examples are longer than {longest} tokens ({key})"
@@ -197,8 +196,7 @@ def stage_of_finetuning(
 
 
 def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) -> int:
-    """Updates that `run` makes, less those that another run has made for it. MlmError if the split
-    has too few samples for one."""
+    """Updates that `run` itself makes. MlmError if the split has too few samples for one."""
     section, batch = run.pretraining, run.pretraining.batch_on(replicas)
     samples = sizes["train"].samples
     if problem := batch.unfilled(samples, has="will have about"):

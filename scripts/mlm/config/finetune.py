@@ -126,7 +126,6 @@ class Finetune(Section):
 
 
 def label_of(place: str) -> str:
-    """What results call the published encoder `place`: the name of a directory, or a Hub id with
-    the first digits of its commit."""
+    """The name of the published encoder `place`: its directory's, or a Hub id and its commit."""
     name, at, commit = place.partition("@")
     return f"{name}@{commit[:8]}" if at and not Path(place).is_dir() else Path(place).name

@@ -105,8 +105,7 @@ def in_numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layers_between(types: Any, stored: int | None) -> int:
-    """That n for which each n-th of a ModernBERT's layers is global, `stored` if it is one. Raises
-    ValueError if there is none."""
+    """The n for which each n-th layer of a ModernBERT is global. Raises ValueError for none."""
     layers = range(len(types) if isinstance(types, list) else 0)
     for every in filter(None, (stored, *(n + 1 for n in layers))):
         if types == ["sliding_attention" if n % every else "full_attention" for n in layers]:

@@ -1,5 +1,4 @@
-"""Section `pretraining`: masks, length, optimizer, and what is saved on the way; and with it all
-that a training depends on."""
+"""Section `pretraining`: masks, length, optimizer and states; and all that a training needs."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -32,9 +32,8 @@ _IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def resolve(values: Mapping[str, Any]) -> Configuration:
-    """The configuration with every default filled in, and a sweep's runs in the place of the sweep.
-    Every one of `values` counts as set even if it equals a default. Raises ConfigError with every
-    problem."""
+    """The configuration with every default filled in and a sweep's runs in its place. Every one of
+    `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
     values, wrong = swept(values)
     configuration, mistyped = checked(Configuration, values)
     problems = [*wrong, *mistyped, *configuration.problems()]
@@ -48,8 +47,7 @@ def read_settings(
     defaults: Path, overlays: Iterable[str | Path], assignments: Iterable[str] = ()
 ) -> Configuration:
     """The resolved configuration of config.yaml, at `defaults`, `overlays` and `assignments`, each
-    KEY=VALUE. Raises MlmError for a file that cannot be read, and ConfigError with every
-    problem."""
+    KEY=VALUE. Raises MlmError for an unreadable file, and ConfigError with every problem."""
     assigned = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -96,8 +94,7 @@ def laid_over(config_yaml: dict[str, Any], layers: Iterable[dict[str, Any]]) -> 
 
 
 def check_repeated(arguments: Collection[str]) -> None:
-    """Raise MlmError if Snakemake's `arguments` have `--configfile` or `--config` twice: of each it
-    would read the last alone."""
+    """Raise MlmError if Snakemake's `arguments` repeat `--configfile` or `--config`."""
     options = (
         ("--configfile", r"--configfiles?(=|$)", "a.yaml b.yaml"),
         ("--config", r"--config(=|$)|-C", "seed=1 'report={title: Mine}'"),

@@ -113,8 +113,7 @@ def build_corpus(
     described: Mapping[str, str],
 ) -> dict[str, CorpusSplit]:
     """Write the corpus of `files` to `parquet` and `described`, all by split, and return the
-    descriptions. All outputs appear together, or none. Raises MlmError for bad input and empty
-    splits."""
+    descriptions: all outputs, or none. Raises MlmError for bad input and empty splits."""
     # A fixed name, so that the next run removes what a kill has left behind.
     scratch = Path(parquet["train"][0]).parent / ".corpus-in-progress"
     shutil.rmtree(scratch, ignore_errors=True)

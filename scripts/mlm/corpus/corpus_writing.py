@@ -1,5 +1,4 @@
-"""The Parquet files of a split, of the documents that remain, and its description; empty splits and
-useless groups are refused."""
+"""The Parquet files of a split and its description; empty splits are refused."""
 
 import functools
 import sys

@@ -112,9 +112,8 @@ def prepared(text: str, normalisation: Normalisation) -> tuple[str, Encoding]:
 
 
 class Language:
-    """The rules of `corpus.filters.language`, by a model in fastText's format (Joulin et al., 2016,
-    arXiv 1607.01759) such as lid.176.ftz. Raises MlmError if the library, a language or the model
-    is missing."""
+    """The rules of `corpus.filters.language`, by a fastText model (Joulin et al., 2016, arXiv
+    1607.01759) such as lid.176.ftz. Raises MlmError if library, language or model is missing."""
 
     def __init__(self, section: LanguageFilter):
         self.rules: list[str] = []

@@ -35,8 +35,7 @@ def file_format(path: str) -> tuple[str, str | None]:
 
 
 def unreadable(path: str) -> str | None:
-    """Return a sentence, with the remedy, if the file `path` was not fetched or is of an unknown
-    format; None if it can be read."""
+    """Return why the file `path` cannot be read, with the remedy; None if it can be."""
     if problem := not_fetched(path):
         return problem
     try:
@@ -47,8 +46,7 @@ def unreadable(path: str) -> str | None:
 
 
 def not_fetched(path: str) -> str | None:
-    """Return a sentence, with the remedy, if a file is a pointer or an error page in place of the
-    one that was meant; None if not."""
+    """Return why a file is a pointer or an error page, with the remedy; None if it is not."""
     with open(path, "rb") as file:
         beginning = file.read(512).removeprefix(b"\xef\xbb\xbf")
     name = printable_path(path)

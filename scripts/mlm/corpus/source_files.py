@@ -194,9 +194,8 @@ def planned_parts(
     note: Callable[[str], None],
     in_bucket: bool = False,
 ) -> list[Part]:
-    """Return at most `corpus.parts` parts of each source, with its `files` by its name. `note`
-    gets a line for each source with fewer. Raises MlmError for more than one part of results
-    `in_bucket`."""
+    """Return at most `corpus.parts` parts of each source, with its `files` by name. `note` gets a
+    line for each with fewer. Raises MlmError for several parts of results `in_bucket`."""
     is_mix, count, parts = corpus.source == "mix", corpus.parts, []
     if in_bucket and (is_mix or count > 1):
         raise MlmError(

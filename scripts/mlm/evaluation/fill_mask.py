@@ -17,8 +17,7 @@ from mlm.model.weights import read_exported
 
 
 def use_cpu(threads: int) -> None:
-    """Compute on `threads` threads of the CPU, for the same digits at any --cores; call before any
-    other TensorFlow or JAX."""
+    """Compute on `threads` threads of the CPU, for the same digits; call before all TensorFlow."""
     if engine_for("auto") == "jax":
         from mlm.training.in_jax.devices import prepare_jax
 

@@ -86,9 +86,8 @@ def _words(encoding: Any, tokenizer: Any) -> list[int]:
 
 
 def _blocks(sizes: list[int], longest: int) -> Iterator[tuple[list[int], int]]:
-    """Numbers of sentences of `sizes` tokens, up to `longest`, that are padded to one length, and
-    that length, a power of two: few shapes to compile. Masked rows of a block hold about `_CELLS`
-    ids."""
+    """Numbers of sentences of `sizes` tokens, up to `longest`, that are padded to one length, a
+    power of two: few shapes to compile. Masked rows of a block hold about `_CELLS` ids."""
     padded = np.array([min(max(8, 1 << (size - 1).bit_length()), longest) for size in sizes])
     padded[np.array(sizes) > longest] = 0
     for length in np.unique(padded[padded > 0]).tolist():

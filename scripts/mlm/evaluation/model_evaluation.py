@@ -143,8 +143,7 @@ def evaluate(
 
 
 def baselines(mixtures: NeighbourMixtures, test: ScoredSplit) -> dict[str, Baseline]:
-    """The unigram, the bigram and the trigram at the model's positions. The mask token was never
-    counted, so it says nothing."""
+    """The unigram, the bigram and the trigram at the model's positions."""
     clusters, answers = test.clusters.of_predictions, {"unigram": test.unigram}
     answers |= mixtures.scores(test.positions, "baselines")
     compared = {}

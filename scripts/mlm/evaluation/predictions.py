@@ -56,8 +56,7 @@ def positions_of(
     group: np.ndarray | None = None,
 ) -> Positions:
     """The Positions at the `chosen` places of a batch whose model sees `shown_ids`, all [batch,
-    sequence]. Without `index` [batch] samples count from 0; without `group` [batch, sequence] each
-    is one."""
+    sequence]. Without `index` [batch] samples count from 0; without `group` each is one."""
     row, column = np.nonzero(chosen)
     sample = (row if index is None else index[row]).astype(np.int64)
     ids = np.where(attention_mask.astype(bool), shown_ids, NO_NEIGHBOUR)

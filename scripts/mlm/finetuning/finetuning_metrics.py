@@ -73,8 +73,7 @@ class PartSize:
 
 @dataclass(frozen=True)
 class ShownPredictions:
-    """Of the pretrained model, for a plot: values `predicted` beside the `true` ones, or `counts`
-    by true and predicted class."""
+    """For a plot: values `predicted` and `true`, or `counts` by true and predicted class."""
 
     true: list[float] | None = field(default=None, metadata=OPTIONAL)
     predicted: list[float] | None = field(default=None, metadata=OPTIONAL)

@@ -36,8 +36,7 @@ class Metric:
 
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """First word, end and type of the entities of IOB2 `tags`, read strictly: each begins with B,
-    and goes on with I of the same type."""
+    """First word, end and type of the entities of IOB2 `tags`, read strictly."""
     found, start, kind = set(), 0, None
     for place, tag in enumerate([*tags, "O"]):
         if kind is not None and tag != f"I-{kind}":

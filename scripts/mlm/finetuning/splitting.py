@@ -33,8 +33,7 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
 
 
 def validation_part(examples: Sequence[Example], task: str) -> np.ndarray:
-    """Whether each of the training `examples` is in the part on which settings are chosen: about a
-    fifth of the units, bool [examples]."""
+    """Whether each of the training `examples` is in the validation part, a fifth of the units."""
     part_of = _dealt(examples, task, _VALIDATION_SHARE, seed=0)
     return np.array([part_of[e.unit] == 0 for e in examples])
 

@@ -27,8 +27,7 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def read_tagged(file: str, data: FinetuneData) -> list[Example]:
-    """Return the sentences of `file`, CoNLL or JSONL as `data.source` says. Raises MlmError with
-    the lines that cannot be used."""
+    """Return the sentences of `file`, CoNLL or JSONL. Raises MlmError with the unusable lines."""
     lines, problems = read_utf8(file, "save the file as UTF-8").splitlines(), []
     read = _conll if data.source == "conll" else _jsonl
     examples = list(read(lines, data, problems))

@@ -1,5 +1,4 @@
-"""The frame around each job: its log, its inputs' check, errors in words, and the record in its
-outputs of what they were made from."""
+"""The frame around each job: its log, the check of its inputs, errors, and its record."""
 
 import os
 import sys

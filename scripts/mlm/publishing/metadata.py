@@ -45,8 +45,7 @@ def published_source(publish: Publish, corpus: Corpus) -> str:
 def tokenizer_card(
     publish: Publish, source: str, tokens: dict[str, str], stats: TokenizerStatistics
 ) -> str:
-    """README.md of the tokenizer with its special tokens `tokens` by name; `stats` has figures of
-    the text that it was made for."""
+    """README.md of the tokenizer, with its special `tokens` by name and figures from `stats`."""
     special = [
         (name, f"`{text}`") for name, text in sorted(tokens.items()) if isinstance(text, str)
     ]

@@ -111,8 +111,7 @@ def publish_model(
     evaluation: str | Path,
     prompt: str | None,
 ) -> PublishRecord:
-    """Publish the model in `directory` with its training.json and evaluation.json; `prompt` is the
-    card's example, if it has one."""
+    """Publish the model in `directory` with its records; `prompt` is the card's example."""
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
     test, in_papers = (
         {key: (m.card, getattr(figures, key)) for key, m in METRICS.items() if m.card}

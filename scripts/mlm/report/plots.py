@@ -113,8 +113,7 @@ def _svg(name: str, draw: Callable[..., str], *data) -> str:
 
 
 def _legend_below(figure: MatplotlibFigure) -> None:
-    """One legend under the axes, in as many columns as fit; the figure grows by its height, so that
-    the plot does not shrink."""
+    """One legend under the axes, by whose height the figure grows."""
     labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
     look = {"loc": "outside lower left", "handlelength": 2.6, "columnspacing": 1.6}
     for columns in range(_COLUMNS if labels else 0, 0, -1):

@@ -164,8 +164,7 @@ def _read_curves(path: str | Path) -> list[dict[str, float | None]]:
 
 
 def read_other_run(name: str, directory: str) -> EvaluatedRun:
-    """The run in another `directory`, which `report.also` calls `name`; MlmError for damaged files
-    and those of another version."""
+    """The run in another `directory`, which `report.also` calls `name`; MlmError if it is unfit."""
     files = [Path(directory) / f"{stage}.json" for stage in OF_OTHER_RUNS]
     try:
         training, evaluation = Training.read(files[0]), EvaluationFigures.read(files[1])

@@ -63,8 +63,7 @@ def plain(text: object) -> str:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A run of text of one kind: its `state` is plain, special, masked, random or kept, and `shown`
-    what the model saw in its place."""
+    """A run of text; its `state` is plain, special, masked, random or kept."""
 
     text: str
     state: str = "plain"
@@ -73,9 +72,8 @@ class TextPiece:
 
 
 def pieces_of(sample: PreviewSample, special: dict[str, str]) -> tuple[TextPiece, ...]:
-    """A sample's text without padding: each chosen token with what the model was shown in its
-    place; neighbours that are plain are one piece. `special` has the texts of the special tokens by
-    name."""
+    """A sample's text without padding: each chosen token with what the model was shown; plain
+    neighbours are one piece. `special` has the texts of the special tokens by name."""
     tokens = list(sample.tokens)
     while tokens and tokens[-1].text == special["pad"]:
         tokens.pop()

@@ -77,8 +77,7 @@ class Manifest(Artefact):
 
 
 def project_root(path: str | os.PathLike) -> Path:
-    """The directory above `results/manifests/`, also of fetched results, which paths are relative
-    to; "." for a manifest elsewhere."""
+    """The directory above `results/manifests/`, also of fetched results; "." for others."""
     place = Path(path)
     return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
 

@@ -168,8 +168,7 @@ def decode_samples(
     records: Iterable[bytes], sequence_length: int, grouped: bool = False
 ) -> tuple[np.ndarray, ...]:
     """`input_ids`, `attention_mask` and, if `grouped`, the group of each token, -1 at padding:
-    int64 [batch, sequence]. SampleError for a feature that is missing or of another type or
-    length."""
+    int64 [batch, sequence]. SampleError for a feature that is missing or of another form."""
     names = (*_FEATURES, *_SPANS) if grouped else _FEATURES
     lists: dict[str, list] = {name: [] for name in names}
     for place, data in enumerate(records):

@@ -77,9 +77,8 @@ class Encoder:
         return [[first, *encoding.ids, last] for encoding in encodings]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids of one text as `encode` gives them, and for each its characters [start,
-        end); (0, 0) for the two special ones, and an empty range for a space put before the
-        text."""
+        """Return the ids of one text as `encode` gives them, and the characters [start, end) of
+        each; (0, 0) for the two special ones, an empty range for a space put before the text."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         offsets = [
             (a, a) if piece == METASPACE and text[a:b].strip(METASPACE + " ") else (a, b)

@@ -15,8 +15,7 @@ NamedSettings = dict[str, bool | int | float | str | None]
 
 @dataclass(frozen=True)
 class FinalFigures:
-    """The last row of the log; losses in nats, accuracies from 0 to 1. `loss` and `accuracy` are
-    None if its steps made no prediction."""
+    """The last row of the log. `loss` and `accuracy` are None if its steps predicted nothing."""
 
     loss: float | None
     accuracy: float | None

@@ -1,5 +1,4 @@
-"""The devices of a training: those of this machine, by its kernel and its environment, and those
-that a framework has opened."""
+"""The devices of a training: those of this machine, and those that a framework has opened."""
 
 import os
 from collections.abc import Mapping
@@ -52,8 +51,7 @@ def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """What shows that this machine has an NVIDIA GPU; None without one, or if CUDA_VISIBLE_DEVICES
-    hides it. `root` holds `dev`."""
+    """The sign of an NVIDIA GPU; None without one, or if it is hidden. `root` holds `dev`."""
     if environment.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return None
     return next((f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()), None)

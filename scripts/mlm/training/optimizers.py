@@ -133,8 +133,7 @@ def updated(
     hidden: dict[str, int],
     dtype: str = "float32",
 ) -> tuple[Weights, dict[str, Weights]]:
-    """Weights and moments after update number `step`, int32 from 0; weights decay before. Products
-    of the update are in `dtype`."""
+    """Weights and moments after update number `step`, int32 from 0; weights decay before."""
     rate = learning_rate(settings, ops.cast(step, "float32"), ops)
     update = Update(ops, settings, rate, ops.cast(step + 1, "float32"), hidden, dtype)
     new_parameters, new_moments = {}, {name: {} for name in moments}

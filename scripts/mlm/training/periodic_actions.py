@@ -24,8 +24,7 @@ _BETWEEN_LINES = 5.0
 
 
 class Logging:
-    """A row of the log, with validation if that is due, and lines on stderr. Rates leave out the
-    first execution, which compiles."""
+    """A row of the log, with validation if due, and lines on stderr."""
 
     def __init__(self, schedule: Schedule, log: TrainingLog):
         self._schedule, self._log, self._figure = schedule, log, ""

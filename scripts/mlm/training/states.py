@@ -42,9 +42,8 @@ class State(Protocol):
 
 @dataclass
 class StateDirectory:
-    """Saved states under `path`, a local directory or a gs:// prefix, of trainings made from
-    `basis`: the last `keep` (None: all), and those after `keep_steps`. Only rank 0 locks and
-    writes."""
+    """Saved states under `path`, a directory or a gs:// prefix, of trainings made from `basis`: the
+    last `keep` (None: all), and those after `keep_steps`. Only rank 0 locks and writes."""
 
     path: str
     keep: int | None
@@ -89,8 +88,7 @@ class StateDirectory:
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     def abandoned(self) -> list[str]:
-        """Lines that name the directories of states of the same run that other settings, data or
-        code have made, and what differs."""
+        """Lines that name the directories of the run's other states, and what differs."""
         run = self.path.rpartition("/")[0]
         others = (StateDirectory(f"{run}/{name}", None) for name in names_in(run))
         return [
@@ -148,9 +146,8 @@ class StateDirectory:
                 remove_directory(self._place(other))
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
-        """Place, step and progress of the newest whole state (with `only`, of that after so many
-        steps), or None; damaged ones are named on stderr. MlmError for a state of another
-        training."""
+        """Place, step and progress of the newest whole state (with `only`, of that step), or
+        None; damaged ones are named on stderr. MlmError for a state of another training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
             marker, fault = marker_or_fault(place)

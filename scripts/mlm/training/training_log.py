@@ -53,8 +53,7 @@ class TrainingLog:
     first_loss: float | None = None
 
     def take_means(self) -> tuple[float | None, float | None]:
-        """Mean loss and accuracy of the predictions since the last call, None without any, or if
-        not measured; the sums start anew."""
+        """Mean loss and accuracy since the last call, None if not measured; the sums start anew."""
         sums = self.sums.taken()
         self.overflow += sums["overflow"]
         self.predictions += sums["predictions"]
