@@ -142,9 +142,8 @@ def _look_at_runs(
             if words := truncated_in_words(lengths, int(length), settings.finetune):
                 forecast.warnings.append(f"{name}: {words}")
             rows = len(examples), int(length)
-            forecast.stages.append(
-                stage_of_finetuning(run, settings.finetune, rows, vocabulary, steps)
-            )
+            stage = stage_of_finetuning(run, settings.finetune, rows, vocabulary, steps)
+            forecast.stages.append(stage)
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 

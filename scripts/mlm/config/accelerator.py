@@ -57,11 +57,6 @@ class Accelerator(Section):
         )
 
     @property
-    def planned_replicas(self) -> int:
-        """Replicas that the section itself asks for; devices of a machine may be more."""
-        return (self.virtual_replicas or 1) * (self.processes or 1)
-
-    @property
     def together(self) -> bool:
         """Whether several processes train."""
         return (self.processes or 1) > 1

@@ -219,9 +219,8 @@ def families_of(configuration: Configuration) -> list[str]:
 def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
     """All that the documents of the corpus depend on."""
     corpus = configuration.corpus.of_jobs()
-    judging = {
-        name for one in corpus.all_filters().values() for name in one.decontamination.also or ()
-    }
+    filters = corpus.all_filters().values()
+    judging = {name for one in filters for name in one.decontamination.also or ()}
     mask = configuration.tokenizer.special_tokens.mask
     evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
     prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]

@@ -58,7 +58,7 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
     """
     model, section, length = run.model, run.pretraining, run.sequence_length
     accelerator = run.accelerator
-    replicas = accelerator.planned_replicas
+    replicas = (accelerator.virtual_replicas or 1) * (accelerator.processes or 1)
     on_host = accelerator.kind in ("auto", "cpu") or bool(accelerator.virtual_replicas)
     fields = model.fields()
     ids = vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY

@@ -140,9 +140,8 @@ class NeighbourMixtures:
     def _write_components(self, positions: Positions, components: np.ndarray) -> None:
         left = right = components[0]
         contexts = zip(self._contexts(positions.left), self._contexts(positions.right), strict=True)
-        parts = zip(
-            *(components[1 + i :: 3] for i in range(3)), self._tables, contexts, strict=False
-        )
+        kinds = (components[1 + i :: 3] for i in range(3))
+        parts = zip(*kinds, self._tables, contexts, strict=False)
         for on_left, on_right, both, tables, (left_context, right_context) in parts:
             tables[0].write(left_context, left, on_left)
             tables[1].write(right_context, right, on_right)

@@ -77,9 +77,7 @@ def write_results(
             suffix = "" if name == "pretrained" else f"_{name}"
             write_predictions(directory / f"oof{suffix}.csv", predictions[name])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
-    records = {
-        name: [FoldRecord.read(Path(fold) / "fold.json") for fold in folds[name]] for name in folds
-    }
+    records = {s: [FoldRecord.read(Path(f) / "fold.json") for f in folds[s]] for s in folds}
     metrics = Finetuning(
         run=run,
         **scores_of(rows, predictions, section),

@@ -70,10 +70,8 @@ def predict_by_ridge(
         validation = validation_part([examples[row] for row in train.tolist()], task)
         known = {terms: kernel[train] for terms, kernel in kernels.items()}
         terms, penalty, error = choose(known, targets[train], validation)
-        everything = np.ones(len(train), bool)
-        predicted[test] = ridge(
-            kernels[terms][test], known[terms], targets[train], everything, penalty
-        )
+        kernel, everything = kernels[terms], np.ones(len(train), bool)
+        predicted[test] = ridge(kernel[test], known[terms], targets[train], everything, penalty)
         chosen.append(BaselineChoice(terms, penalty, round(error, 6), fold))
         print(f"TF-IDF and ridge: fold {fold + 1} of {folds}, {chosen[-1]}", file=sys.stderr)
     return predictions_of(examples, [texts_of(predicted, classes)]), chosen

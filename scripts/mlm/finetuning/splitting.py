@@ -70,9 +70,7 @@ def _check_classes(examples: Sequence[Example], task: str, fold_of: dict[str, in
         for name in set(names_in(example.target, task)):
             members[name].append(example)
     if len(members) < 2:
-        raise MlmError(
-            f"finetune.task: {task} needs two classes, and the data has only {[*members]}"
-        )
+        raise MlmError(f"finetune.task: {task} needs two classes; the data has only {[*members]}")
     problems = []
     for name, held in sorted(members.items()):
         if len(folds := {fold_of[example.unit] for example in held}) == 1:

@@ -133,9 +133,7 @@ def made_from(path: str | os.PathLike) -> MadeFrom:
     try:
         return MadeFrom(**record)
     except TypeError as error:
-        raise MlmError(
-            f"{path} is damaged: its record {_MADE_FROM}: {error}. {remedy(path)}"
-        ) from None
+        raise MlmError(f"{path} is damaged: {_MADE_FROM}: {error}. {remedy(path)}") from None
 
 
 def is_artefact(path: str | os.PathLike) -> bool:

@@ -51,9 +51,8 @@ class WarmStart:
                 "what its embeddings are of. Put its tokenizer.json into the same directory (with "
                 "transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
             )
-        old, new = (
-            pieces_by_id(read_json(file)) for file in (checkpoint.tokenizer, tokenizer_json)
-        )
+        files = checkpoint.tokenizer, tokenizer_json
+        old, new = (pieces_by_id(read_json(file)) for file in files)
         if old != new:
             raise MlmError(
                 f"model.start_from: {model.start_from} has another vocabulary ({len(old):,} ids) "

@@ -46,9 +46,7 @@ def tokenizer_card(
     publish: Publish, source: str, tokens: dict[str, str], stats: TokenizerStatistics
 ) -> str:
     """README.md of the tokenizer, with its special `tokens` by name and figures from `stats`."""
-    special = [
-        (name, f"`{text}`") for name, text in sorted(tokens.items()) if isinstance(text, str)
-    ]
+    special = [(k, f"`{text}`") for k, text in sorted(tokens.items()) if isinstance(text, str)]
     rows = [
         (split, f"{s.tokens:,}", f"{s.tokens_per_word:.3f}", f"{s.unknown_rate:.4%}")
         for split, s in stats.splits.items()

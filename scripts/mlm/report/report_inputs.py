@@ -193,9 +193,7 @@ def check_settings(run: RunResults, settings: Configuration) -> None:
     sections = settings.sections_of_runs()[run.name]
     evaluation, training = sections.evaluation.model_dump(), sections.pretraining.model_dump()
     recorded = run.evaluation.settings
-    pairs = [
-        ("evaluation", f"evaluation.{key}", recorded[key], evaluation[key]) for key in recorded
-    ]
+    pairs = [("evaluation", f"evaluation.{k}", recorded[k], evaluation[k]) for k in recorded]
     prompts = [one.prompt for one in run.fill_mask.prompts]
     pairs.append(("fill_mask", "evaluation.prompts", prompts, evaluation["prompts"]))
     seed = settings.seed if training["seed"] is None else training["seed"]

@@ -81,7 +81,9 @@ class Engine(ABC):
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
         """Begin at these, those of rank 0: another's processor may have rounded otherwise."""
-        moments = first_moments(_zeros, weights, self._optimizer, hidden_parts(self.architecture))
+        # Zeros that take no memory before they are written, unlike those of `np.zeros_like`.
+        zeros, parts = lambda a: np.zeros(a.shape, a.dtype), hidden_parts(self.architecture)
+        moments = first_moments(zeros, weights, self._optimizer, parts)
         self._put(flat({"parameters": weights, "moments": moments, "step": np.int32(0)}))
 
     @abstractmethod
@@ -114,18 +116,12 @@ def start_from_counts(engine: Engine, run: Run) -> None:
     engine.begin_with(weights)
 
 
-def _zeros(array: np.ndarray) -> np.ndarray:
-    """Zeros that take no memory before they are written, unlike those of `np.zeros_like`."""
-    return np.zeros(array.shape, array.dtype)
-
-
 def flat(tree: dict, prefix: str = "") -> dict:
     """The leaves of nested dictionaries, by the path of their keys."""
     leaves = {}
     for key, value in tree.items():
-        leaves |= (
-            flat(value, f"{prefix}{key}/") if isinstance(value, dict) else {prefix + key: value}
-        )
+        path = prefix + key
+        leaves |= flat(value, f"{path}/") if isinstance(value, dict) else {path: value}
     return leaves
 
 

@@ -139,9 +139,7 @@ def updated(
     new_parameters, new_moments = {}, {name: {} for name in moments}
     for rule, names in _rules(parameters, settings.name, hidden).items():
         weights, grads = ({name: x[name] for name in names} for x in (parameters, gradients))
-        of_rule = {
-            moment: {name: moments[moment][name] for name in names} for moment in rule.moments
-        }
+        of_rule = {kind: {name: moments[kind][name] for name in names} for kind in rule.moments}
         weights, of_rule = rule.apply(weights, grads, of_rule, update)
         new_parameters |= weights
         for moment in rule.moments:

@@ -167,9 +167,8 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
         began = time.monotonic()
         start_from_counts(engine, run)
         log.initialisation_seconds = seconds = time.monotonic() - began
-        _print(
-            run, f"word embeddings and output bias from counts of the train split, {seconds:.1f} s"
-        )
+        what = "word embeddings and output bias from counts of the train split"
+        _print(run, f"{what}, {seconds:.1f} s")
     if run.warm_start is not None:
         log.first_loss, _ = engine.validate()
         _print(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")

@@ -32,12 +32,10 @@ class Row:
 
     def cells(self) -> list[str]:
         """The row as text."""
-
-        def text(name: str, value: float | None) -> str:
-            own = _FORMATS.get(name, ".6f" if isinstance(value, float) else "")
-            return "" if value is None else format(value, own)
-
-        return [text(*item) for item in asdict(self).items()]
+        return [
+            "" if x is None else format(x, _FORMATS.get(n, ".6f" if isinstance(x, float) else ""))
+            for n, x in asdict(self).items()
+        ]
 
 
 @dataclass
