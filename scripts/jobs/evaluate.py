@@ -20,12 +20,11 @@ def score_model(job: Any):
     manifests = {split: Path(job.input[split]) for split in SPLITS}
     root = project_root(manifests["train"])
     train, test = map(CorpusSplit.read, job.input.corpus)
-    section = Evaluation.model_validate(job.params.evaluation)
     figures = evaluate(
         job.wildcards.run,
         Path(job.input.model).parent,
         manifests,
-        section,
+        Evaluation.model_validate(job.params.evaluation),
         Accelerator.model_validate(job.params.accelerator),
         corpus={"train": train, "test": test},
         texts=TextOfGroups.read(Path(job.input.corpus[1]), Manifest.read(job.input.test), root),

@@ -11,8 +11,7 @@ from mlm.foundations.terminal import plural
 
 @run_as_job("fill_mask")
 def fill_prompts(job: Any):
-    directory = Path(job.input.model).parent
     use_cpu(job.params.cpu_threads)
-    filled = answers(directory, job.params.prompts, top_k=5)
+    filled = answers(Path(job.input.model).parent, job.params.prompts, top_k=5)
     FillMask(job.wildcards.run, filled).write(job.output[0])
     return Done(plural(len(filled), "prompt"))

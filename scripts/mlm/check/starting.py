@@ -146,8 +146,7 @@ def text_column(path: Path, kind: str) -> str | None:
     if kind == "txt":
         return None
     if kind == "parquet":
-        file = pq.ParquetFile(path)
-        rows = next(file.iter_batches(_ROWS), None)
+        rows = next(pq.ParquetFile(path).iter_batches(_ROWS), None)
         columns = {} if rows is None else rows.to_pydict()
     elif kind in ("csv", "tsv"):
         columns = read_columns(_lines(path)[:_ROWS], "\t" if kind == "tsv" else ",")
@@ -249,8 +248,7 @@ def _without_spaces(documents: Sequence[str]) -> str:
 
 def has_spaces(documents: Sequence[str]) -> bool:
     """Whether words have spaces between them: one in 20 characters at least."""
-    characters = sum(map(len, documents))
-    return sum(text.count(" ") for text in documents) * 20 > characters
+    return sum(text.count(" ") for text in documents) * 20 > sum(map(len, documents))
 
 
 def first_overlay(

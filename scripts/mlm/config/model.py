@@ -124,8 +124,7 @@ class Model(Section):
                 yield f"family: {self.family}, but {where} is {family}. Leave family out"
         is_known = stored or not (self.start_from or self.config_file)
         if is_known and model.model_type in FAMILIES:
-            problems = [*model.field_problems()]
-            yield from problems or model.unfit_sizes(sequence_length)
+            yield from [*model.field_problems()] or model.unfit_sizes(sequence_length)
 
 
 class ModelOfRun(Section):

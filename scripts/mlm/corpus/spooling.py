@@ -130,8 +130,7 @@ class SpooledCorpus:
         by batch. Raises MlmError if they are not what was written."""
         sizes, start = self.parts[part].splits[split].batches, 0
         indices = np.arange(sum(sizes)) if indices is None else indices
-        path = self._checked(part, split)
-        with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
+        with pa.OSFile(self._checked(part, split)) as file, pa.ipc.open_file(file) as reader:
             for number, size in enumerate(sizes):
                 first, last = np.searchsorted(indices, [start, start + size])
                 if first < last:

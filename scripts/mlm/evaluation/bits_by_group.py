@@ -87,8 +87,7 @@ class TextOfGroups:
         """The names of `groups`, by their ids; of documents, their beginnings."""
         names = []
         for number in self.first[np.searchsorted(self.ids, groups)].tolist():
-            one = range(number, number + 1)
-            (rows,) = self.documents.batches(["text", "group"], _BATCH, one)
+            (rows,) = self.documents.batches(["text", "group"], _BATCH, range(number, number + 1))
             name = rows.column("group")[0].as_py()
             if self.described.group_by == UNGROUPED:
                 text = rows.column("text")[0].as_py()

@@ -77,8 +77,7 @@ class Fold:
     def schedule(self) -> Schedule:
         """Each epoch is logged, and validated on the held-out examples."""
         every = math.ceil(len(self.train) / self.batch_size)
-        length = self.arrays["input_ids"].shape[-1]
-        data = self.batch_size, len(self.train), length
+        data = self.batch_size, len(self.train), self.arrays["input_ids"].shape[-1]
         return Schedule(self.name, self._steps, *data, self.optimizer, every, every, "finetune")
 
     def computation(self, devices: Devices) -> SequenceModel:
@@ -182,9 +181,8 @@ def tokenised(
     most `most`, and how many texts were truncated; these keep their last token, [SEP]."""
     encoded = encoder.encode(texts)
     length = min(most or 2**31, max(map(len, encoded)))
-    truncated = sum(len(ids) > length for ids in encoded)
     cut = [ids if len(ids) <= length else [*ids[: length - 1], ids[-1]] for ids in encoded]
-    return padded(cut, encoder.special_ids.pad), truncated
+    return padded(cut, encoder.special_ids.pad), sum(len(ids) > length for ids in encoded)
 
 
 def padded(rows: Sequence[list[int]], padding: int) -> dict[str, np.ndarray]:
@@ -242,10 +240,9 @@ def tags_of(
     outputs: np.ndarray, pieces: Sequence[Sequence[int]], classes: Sequence[str]
 ) -> list[str]:
     """The tags of sentences as text, by `outputs` [sentences, length, tags] at the `pieces`."""
-    best = outputs.argmax(axis=-1)
     return [
         " ".join(classes[int(row[place])] if place else NO_TAG for place in places)
-        for row, places in zip(best, pieces, strict=True)
+        for row, places in zip(outputs.argmax(axis=-1), pieces, strict=True)
     ]
 
 

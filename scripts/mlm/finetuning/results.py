@@ -136,10 +136,8 @@ def scores_of(
     }
     pairs = [*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES)]
     differences = [
-        ScoreDifference(
-            **{p: c.of(*pair) for p, c in compared.items()}, model=pair[0], beside=pair[1]
-        )
-        for pair in pairs
+        ScoreDifference(**{p: c.of(a, b) for p, c in compared.items()}, model=a, beside=b)
+        for a, b in pairs
     ]
     return {
         "task": task,

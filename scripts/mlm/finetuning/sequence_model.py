@@ -156,8 +156,7 @@ def sequence_model(
         "label2id": {label: i for i, label in enumerate(labels)},
     }
     if not of_tokens:
-        problem = "single_label_classification" if classes else "regression"
-        fields["problem_type"] = problem
+        fields["problem_type"] = "single_label_classification" if classes else "regression"
     try:
         # Not among the weights: there are no logits of the vocabulary.
         architecture = replace(Architecture.of(fields), decoder_bias=False)

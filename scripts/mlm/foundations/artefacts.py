@@ -76,10 +76,8 @@ class Artefact:
         try:
             return _reader(cls).validate_python(content)
         except ValidationError as error:
-            problems = "; ".join(
-                f"field {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
-            )
-            raise MlmError(f"{path}: {problems}. {remedy(path)}") from None
+            faults = (f"field {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise MlmError(f"{path}: {'; '.join(faults)}. {remedy(path)}") from None
 
     def write(self, path: str | os.PathLike) -> None:
         """Write the artefact to `path` with its seal, atomically."""
@@ -129,9 +127,8 @@ def read_artefact(path: str | os.PathLike) -> dict:
 def made_from(path: str | os.PathLike) -> MadeFrom:
     """Return the record in the artefact `path`; empty if a script was run by hand. Raises MlmError
     as `read_artefact` does, and for a record with other fields."""
-    record = read_artefact(path).get(_MADE_FROM, {})
     try:
-        return MadeFrom(**record)
+        return MadeFrom(**read_artefact(path).get(_MADE_FROM, {}))
     except TypeError as error:
         raise MlmError(f"{path} is damaged: {_MADE_FROM}: {error}. {remedy(path)}") from None
 

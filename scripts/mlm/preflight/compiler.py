@@ -102,10 +102,9 @@ def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> lis
     its memory is that of a full one within a few percent. Never raises for a fault of the target or
     a step: that is the answer. If the process dies, so does every step that it has not answered.
     """
-    request = {"target": target, "steps": steps, "quick": quick}
     process = subprocess.run(
         [sys.executable, "-m", "mlm.preflight.compiler"],
-        input=json.dumps(request),
+        input=json.dumps({"target": target, "steps": steps, "quick": quick}),
         capture_output=True,
         text=True,
         env=child_environment() | ENVIRONMENT,

@@ -167,14 +167,16 @@ def _muon(weights: Weights, gradients: Weights, moments: dict, update: Update):
         ahead[name] = grad + momentum * first[name]
     new, orthogonal = {}, _orthogonal(update.ops, ahead, update.hidden, update.dtype)
     for name, value in weights.items():
-        step = update.rate * orthogonal[name]
-        new[name] = update.ops.less(update.decayed(value), step)
+        new[name] = update.ops.less(update.decayed(value), update.rate * orthogonal[name])
     return new, {"first": first}
 
 
 _ADAMW = Rule(("first", "second"), _adamw)
 #: By name, the rule for the hidden matrices and the one for all other weights.
-OPTIMIZERS = {"adamw": (_ADAMW, _ADAMW), "muon": (Rule(("first",), _muon), _ADAMW)}
+OPTIMIZERS = {
+    "adamw": (_ADAMW, _ADAMW),
+    "muon": (Rule(("first",), _muon), _ADAMW),
+}
 
 
 def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weights:

@@ -210,10 +210,9 @@ class Run:
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like."""
-        outside_the_basis = {"engine", "epochs", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
-        values = self.pretraining.model_dump(exclude=outside_the_basis) | {
+        values = self.pretraining.model_dump(exclude={"engine", "epochs", "tokens"}) | {
             "model": model,
             "initialisation": self.model.initialisation.model_dump(),
             "masking": _plan_basis(self.plan),

@@ -78,9 +78,8 @@ class OfEachStep:
         classes]."""
         arrays = {}
         if self.computation.network.architecture.drops:
-            replicas = np.arange(self.replicas)
             key = fold_in(key_of(self.seed), np.array([step]))
-            keys = fold_in(fold_in(key, replicas)[:, None], np.arange(self.parts))
+            keys = fold_in(fold_in(key, np.arange(self.replicas))[:, None], np.arange(self.parts))
             places = fold_in(keys[:, :, None], np.arange(self.computation.dropping_layers + 1))
             arrays["embedding_keys"] = places[:, :, -1]
             arrays["layer_keys"] = fold_in(places[:, :, :-1, None], np.arange(4))

@@ -26,7 +26,9 @@ class MeshEngine(Engine):
         self._whole, self._divided = shardings(devices.strategy)
         super().__init__(task, devices)
         self._train = self._compiled(plan, task.seed)
-        self._finite = jax.jit(_all_finite)
+        self._finite = jax.jit(
+            lambda tree: jnp.all(jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
+        )
         self._batches: Iterator[dict] | None = None
 
     def _compiled(self, plan: MaskingPlan | None, seed: int) -> Callable:
@@ -156,8 +158,3 @@ class JaxEngine(MeshEngine):
         ids, attention = shards.decoded(indices, records)
         tokens = packed(ids, attention, self.architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
-
-
-def _all_finite(parameters: dict):
-    """Whether no number in them is infinite or not one, bool []."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(p)) for p in jax.tree.leaves(parameters)]))
