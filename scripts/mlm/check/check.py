@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
-from mlm.config.pretraining import RunConfiguration
+from mlm.config.pretraining import Phase, RunConfiguration
 from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
@@ -138,10 +138,11 @@ def _look_at_runs(
         forecast.stages += stages_of_run(run, evaluation, vocabulary, data.sizes, steps)
         if examples:
             longest = Architecture.of(config.to_dict()).longest_row
-            length = min(settings.finetune.max_length, longest or math.inf)
-            if words := truncated_in_words(lengths, int(length), settings.finetune):
+            limits = [limit for limit in (settings.finetune.max_length, longest) if limit]
+            length = min(limits, default=max(lengths))
+            if words := truncated_in_words(lengths, length, settings.finetune):
                 forecast.warnings.append(f"{name}: {words}")
-            rows = len(examples), int(length)
+            rows = len(examples), length
             stage = stage_of_finetuning(run, settings.finetune, rows, vocabulary, steps)
             forecast.stages.append(stage)
     forecast.stages.append(together(forecast.stages))
@@ -355,12 +356,12 @@ def rehearse_steps(
         rows = manifests["train"].in_rows(row // run.sequence_length).num_samples
         most = min(int(_LARGEST_STEP / (6 * estimated * row)), rows // 8)
         size = max(1, min(phase.per_replica_batch_size, most))
-        phases.append(phase.model_copy(update={"per_replica_batch_size": size}))
+        phases.append(replace(phase, per_replica_batch_size=size))
     size = phases[0].per_replica_batch_size
     timed = run.with_values(
         pretraining={
             "per_replica_batch_size": size,
-            "phases": section.phases and phases,
+            "phases": section.phases and [Phase(**asdict(phase)) for phase in phases],
             "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
             # Long enough for whatever the schedule asks.
             **{"steps": 1_000_000, "epochs": None, "tokens": None},

@@ -230,6 +230,16 @@ class Phase(Section):
     """Rows on one replica in one step; null: as many as keep the tokens of a step."""
 
 
+@dataclass(frozen=True)
+class SettledPhase:
+    """A phase with every value."""
+
+    share: float
+    sequence_length: int
+    mlm_probability: float
+    per_replica_batch_size: int
+
+
 class Recipe(Section):
     """What of section `pretraining` decides the weights and the log."""
 
@@ -272,18 +282,14 @@ class Recipe(Section):
         under = {"steps": cls.model_fields["steps"].default}
         return with_one_length(values, under) if isinstance(values, dict) else values
 
-    def in_phases(self, sequence_length: int) -> list[Phase]:
+    def in_phases(self, sequence_length: int) -> list[SettledPhase]:
         """The phases with every value, for samples of that length; one without `phases`."""
 
-        def settled(phase: Phase) -> Phase:
+        def settled(phase: Phase) -> SettledPhase:
             length, batch = phase.sequence_length or sequence_length, self.per_replica_batch_size
-            values = {
-                "sequence_length": length,
-                "mlm_probability": phase.mlm_probability or self.masking.mlm_probability,
-                "per_replica_batch_size": phase.per_replica_batch_size
-                or batch * sequence_length // length,
-            }
-            return phase.model_copy(update=values)
+            rows = phase.per_replica_batch_size or batch * sequence_length // length
+            probability = phase.mlm_probability or self.masking.mlm_probability
+            return SettledPhase(phase.share, length, probability, rows)
 
         return list(map(settled, self.phases or [Phase(share=1.0)]))
 
@@ -308,7 +314,7 @@ class Recipe(Section):
                     f"of rows of {length}. Set its per_replica_batch_size"
                 )
 
-    def batch_on(self, replicas: int, phase: Phase | None = None) -> GlobalBatch:
+    def batch_on(self, replicas: int, phase: SettledPhase | None = None) -> GlobalBatch:
         """A batch of a `phase` with every value, or of a training without."""
         size = (phase or self).per_replica_batch_size
         return GlobalBatch(size, replicas, self.optimizer.gradient_accumulation_steps)
@@ -318,13 +324,14 @@ class Recipe(Section):
         larger or smaller in phases that say so."""
         if self.steps:
             return self.steps
+        rows: float = batch
         if self.phases:
             phases = self.in_phases(sequence_length)
             tokens = sum(p.share * p.sequence_length * p.per_replica_batch_size for p in phases)
-            batch *= tokens / (sequence_length * self.per_replica_batch_size)
+            rows *= tokens / (sequence_length * self.per_replica_batch_size)
         if self.epochs:
-            return max(1, math.ceil(self.epochs * samples / batch))
-        return max(1, math.ceil((self.tokens or 0) / (batch * sequence_length)))
+            return max(1, math.ceil(self.epochs * samples / rows))
+        return max(1, math.ceil((self.tokens or 0) / (rows * sequence_length)))
 
     def contradictions(self) -> Iterator[str]:
         if engine_for(self.engine) == "jax" and self.steps_per_execution != 1:
@@ -406,7 +413,7 @@ class RunConfiguration(Section):
         return engine_for(self.pretraining.engine)
 
     @property
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[SettledPhase]:
         """The phases of the training with every value."""
         return self.pretraining.in_phases(self.sequence_length)
 

@@ -135,7 +135,7 @@ def term_counts(texts: Sequence[str], terms_of: Callable[[str], Counter]) -> spa
 
 def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
     """Vectors [texts, terms], of length 1 or 0, over terms of at least two of the `train` texts."""
-    documents = np.bincount(counts[train].indices, minlength=counts.shape[-1])
+    documents = counts[train].getnnz(axis=0)
     known = documents > 1
     vectors = counts[:, known]
     vectors.data = 1 + np.log(vectors.data)

@@ -142,7 +142,7 @@ def parameter_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         add(names.positions, a.positions, a.embedding, bias=False)
     if names.token_types:
         add(names.token_types, a.token_types, a.embedding, bias=False)
-    if a.projects_embeddings:
+    if a.projects_embeddings and names.embedding_projection:
         add(names.embedding_projection, a.width, a.embedding, bias=True)
     for layer in range(a.layers):
         prefix = a.layer_prefix(layer)

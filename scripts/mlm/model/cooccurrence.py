@@ -61,14 +61,14 @@ def overwrite_with_counts(
     in place, by counts of the train split. Tokens counted beside no other keep their embeddings,
     as do all after a warm start. Raises MlmError if the shards cannot be read."""
     words = weights.table("words")
-    columns = columns or words.shape[1]
+    columns = int(columns or words.shape[1])
     vectors, log_frequencies = in_one_thread(
         shards, special_ids, len(words), columns, STRENGTHS, seed
     )
     usual = words[:, -columns:]
     counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
-    chosen = vectors.any(axis=1) & (begun is None)
-    words[:, -columns:] = np.where(chosen[:, np.newaxis], counted, usual)
+    chosen = vectors.any(axis=1, keepdims=True) & (begun is None)
+    words[:, -columns:] = np.where(chosen, counted, usual)
     weights.set_table("words", words)
     if begun is None or not begun.biased:
         weights.set_output_bias(log_frequencies)

@@ -139,7 +139,7 @@ def _unfit(architecture: Architecture) -> str | None:
 
 def _set_embeddings(weights: StartingWeights, random) -> np.ndarray:
     a, shape = weights.architecture, weights.table("positions").shape
-    frequencies = peaked_frequencies(a.longest_row, position_pairs(a))
+    frequencies = peaked_frequencies(a.longest_row or 0, position_pairs(a))
     placed = 2 * len(frequencies)
     words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
     words[:, :placed] *= _NOISE
@@ -204,7 +204,7 @@ def _rotary_kernels(
     i + pairs of a head are turned together, by frequency i."""
     a, pairs, width = architecture, position_pairs(architecture), architecture.width
     head_width = width // a.heads
-    frequencies = a.global_theta ** (-np.arange(pairs) / pairs)
+    frequencies = (a.global_theta or 1.0) ** (-np.arange(pairs) / pairs)
     strength, peak = rotary_strengths(a.positions, frequencies)
     if peak < _LOWEST_PEAK * strength.sum():
         field = FAMILIES[a.family].fields["global_theta"].name

@@ -106,7 +106,7 @@ class Network:
             hidden = self._norm(parameters, names.embedding_norm, hidden)
         if dropout_keys is not None:
             hidden = self.dropped(hidden, a.embedding_dropout, dropout_keys.embeddings, lane)
-        if a.projects_embeddings:
+        if a.projects_embeddings and names.embedding_projection:
             hidden = self.dense(parameters, names.embedding_projection, hidden)
             hidden = ops.cast(hidden, "float32")
         tokens = Tokens(ops.reshape(ops.arange(length), (1, length)), attention_mask > 0, documents)
@@ -362,7 +362,7 @@ def document_numbers(ops, input_ids, begins_document: int):
 def _mask(ops, queries: Tokens, keys: Tokens, half_window: int | None):
     """Which keys a query attends to: bool [batch, 1, 1 or queries, keys]."""
     mask = keys.not_padding[:, None, None, :]
-    if keys.document is not None:
+    if keys.document is not None and queries.document is not None:
         same = queries.document[:, None, :, None] == keys.document[:, None, None, :]
         mask = mask & same
     if half_window is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
@@ -58,6 +58,7 @@ class Advancing(Protocol):
 
     def advance(self, steps: int) -> dict[str, float]:
         """Make `steps` updates; the sums of their loss and of what else is measured, in float64."""
+        ...
 
 
 class PeriodicAction(Protocol):
@@ -66,7 +67,7 @@ class PeriodicAction(Protocol):
     def due(self, step: int) -> int | None:
         """The first step after `step` at which this acts, or None if it never will again."""
 
-    def act(self, step: int, engine: Advancing) -> None:
+    def act(self, step: int, engine: Any) -> None:
         """Do it: `engine` has just made update number `step`."""
 
 

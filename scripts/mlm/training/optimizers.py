@@ -28,8 +28,8 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
 
     `step` is float32 of any shape, from 0, and `xp` NumPy, JAX or TensorFlow.
     """
-    s = optimizer
-    progress = (step - float(s.schedule_steps - s.decay_steps)) / float(max(s.decay_steps, 1))
+    s, warmup, decay = optimizer, optimizer.warmup_steps or 0, optimizer.decay_steps or 0
+    progress = (step - float((s.schedule_steps or 0) - decay)) / float(max(decay, 1))
     progress = xp.minimum(xp.maximum(progress, 0.0), 1.0)
     if s.decay == "cosine":
         falling = 0.5 * (1.0 + xp.cos(math.pi * progress))
@@ -38,8 +38,8 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
     else:
         falling = 1.0 - progress
     falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
-    rising = (step + 1.0) / float(max(s.warmup_steps, 1))
-    return s.learning_rate * xp.where(step < s.warmup_steps, rising, falling)
+    rising = (step + 1.0) / float(max(warmup, 1))
+    return s.learning_rate * xp.where(step < warmup, rising, falling)
 
 
 def rate_of_step(optimizer: Optimizer, step: int) -> float:

@@ -76,7 +76,8 @@ class Logging:
     def _print(self, row: Row) -> None:
         """Print a line about the row, unless the last one is recent."""
         self._figure = "no prediction" if row.loss is None else f"loss {row.loss:.3f}"
-        (then, first), steps, now = self._compiled, self._schedule.steps, time.monotonic()
+        steps, now = self._schedule.steps, time.monotonic()
+        then, first = self._compiled or (now, 0)
         if now - self._last_line < _BETWEEN_LINES and row.step < steps:
             return
         self._last_line = now

@@ -105,7 +105,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     if operation.parent is not None:
         parent = run_of(operation.parent, files, manifests, devices.replicas)
         parent_states = _states_of(operation.parent, basis | {"settings": parent.basis()})
-        branch = branch_of(run, parent, parent_states, operation.continue_from.step)
+        branch = branch_of(run, parent, parent_states, operation.continue_from.step or 0)
     states = _states_of(config, basis, devices.group.is_rank0)
     return Prepared(config, files, run, devices, states, branch)
 
@@ -246,13 +246,14 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
 
 
 def _warm_start(run: Run, engine: Engine, log: TrainingLog) -> WarmStartFigures | None:
-    if (start := run.warm_start) is None:
+    start, begun = run.warm_start, engine.begun
+    if start is None or begun is None:
         return None
     return WarmStartFigures(
         checkpoint=start.name,
         sha256=start.checkpoint.sha256,
         licence=start.checkpoint.licence,
-        missing=engine.begun.missing,
-        unexpected=engine.begun.unexpected,
-        validation_loss=round(log.first_loss, 6),
+        missing=begun.missing,
+        unexpected=begun.unexpected,
+        validation_loss=round(log.first_loss or 0.0, 6),
     )

@@ -45,7 +45,7 @@ class Peers:
     def gather(self, numbers: Any) -> np.ndarray:
         """Return the int32 `numbers` of every process, in their order."""
         if self.count == 1:
-            return np.int32([numbers])
+            return np.array([numbers], np.int32)
         from jax.experimental.multihost_utils import process_allgather
 
         return process_allgather(np.int32(numbers))
@@ -119,7 +119,7 @@ def join(settings: Accelerator) -> Peers:
         jax.distributed.initialize(
             coordinator_address=address,
             num_processes=settings.processes,
-            process_id=int(index) if address else None,
+            process_id=int(index or "") if address else None,
             cluster_detection_method="deactivate" if address else None,
         )
     except (ValueError, TypeError, RuntimeError, OSError) as error:
@@ -129,13 +129,13 @@ def join(settings: Accelerator) -> Peers:
             f"first, and {INDEX} to 0, 1, ..., unless JAX finds the hosts itself"
         ) from error
     devices, total, rank = jax.local_device_count(), jax.device_count(), jax.process_index()
-    if devices * settings.processes != total:
+    if devices * (settings.processes or 1) != total:
         raise MlmError(
             f"accelerator.virtual_replicas: {devices} devices in process {rank}, but {total} in "
             f"all {settings.processes}; give each as many"
         )
     _connect_devices()
-    return Peers(settings.processes, rank)
+    return Peers(settings.processes or 1, rank)
 
 
 def _connect_devices() -> None:
@@ -166,7 +166,7 @@ def run_together(script: str, request: dict, processes: int, srun: str | None = 
         common = os.environ | {COORDINATOR: f"{host}:{free.getsockname()[1]}"}
     show(f"{processes} processes train together; their progress is in the log")
     with noted_signals() as signals:
-        how = {"stdin": subprocess.DEVNULL, "stdout": 2}
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 2}
         started = [subprocess.Popen(command, env=common | e, **how) for e in environments]
         while any(p.poll() is None for p in started):
             if signals or any(p.returncode for p in started):

@@ -115,11 +115,11 @@ class Run:
 
     @property
     def steps(self) -> int:
-        return self.pretraining.steps
+        return self.pretraining.steps or 0
 
     @property
     def seed(self) -> int:
-        return self.pretraining.seed
+        return self.pretraining.seed or 0
 
     @property
     def optimizer(self) -> Optimizer:
@@ -280,8 +280,9 @@ def check_validation(run: Run) -> None:
     """Raise MlmError unless a validation of `run` predicts a token."""
     shards, count = run.validation, run.validation_rows
     for index, records in validation_samples(shards, run.validation_batch_size, count):
-        stored = *shards.decoded(index, records), np.maximum(index, 0)
-        if mask_batch(*stored, run.validation_plan, VALIDATION_SEED)["weights"][index >= 0].any():
+        (ids, mask), numbers = shards.decoded(index, records), np.maximum(index, 0)
+        batch = mask_batch(ids, mask, numbers, run.validation_plan, VALIDATION_SEED)
+        if batch["weights"][index >= 0].any():
             return
     raise MlmError(
         f"pretraining.validation.samples: {count}: the masks of validation hide no token of the "

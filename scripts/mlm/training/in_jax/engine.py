@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,9 +69,9 @@ class MeshEngine(Engine):
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
         if arrays is None:
             arrays = {n: np.zeros(a.shape, a.dtype) for n, a in flat(self._state).items()}
-        self._state = None  # One state at a time is in memory.
-        arrays = multihost_utils.broadcast_one_to_all(arrays)
-        arrays = {name: np.asarray(value) for name, value in arrays.items()}
+        self._state: dict[str, Any] = {}  # One state at a time is in memory.
+        shared = multihost_utils.broadcast_one_to_all(arrays)
+        arrays = {name: np.asarray(value) for name, value in shared.items()}
         # Copied by a computation: what is donated later must not be the host's own memory.
         copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self._whole)
         self._state = copy(nested(arrays))

@@ -28,7 +28,7 @@ class TensorFlowEngine(Engine):
             # variables, two of which may have one name: AlreadyExistsError, from a width of
             # 512 on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
-        self._strategy, self._variables = devices.strategy, None
+        self._strategy, self._variables = devices.strategy, {}
         super().__init__(run, devices)
         lanes = devices.arithmetic["lanes"]
         self._replica_step = replica_train_step(self._beside, optimizer, lanes)
@@ -63,7 +63,8 @@ class TensorFlowEngine(Engine):
         return all(bool(tf.reduce_all(tf.math.is_finite(w))) for w in weights)
 
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
-        if self._variables is None:
+        arrays = arrays or {}
+        if not self._variables:
             # Each replica has a copy of its own, which its own steps update.
             how = {}
             if self._strategy.num_replicas_in_sync > 1:
@@ -71,7 +72,7 @@ class TensorFlowEngine(Engine):
                 how["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
             with self._strategy.scope():
                 self._variables = {
-                    name: tf.Variable(array, trainable=False, **how)
+                    name: tf.Variable(tf.convert_to_tensor(array), trainable=False, **how)
                     for name, array in arrays.items()
                 }
             return
