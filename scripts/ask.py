@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     parser = parser_for_run("ask.py", __doc__)
     parser.add_argument("sentence", type=text_argument, help="the sentence, in quotes")
     parser.add_argument(
-        "--most", type=_positive, default=20, help="passages to show at most (default: 20)"
+        "--most", type=_positive, default=20, help="passages shown at most (default: 20)"
     )
     options = parser.parse_args(arguments)
     # Imported late, so that a wrong option is refused at once.
@@ -49,7 +49,7 @@ def _snakemake(options: argparse.Namespace) -> str:
 def _positive(text: str) -> int:
     if not text.isdecimal() or len(text) > 18 or not int(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r}; expected an integer, 1 or more, of at most 18 digits"
+            f"{text!r}; expected an integer from 1, of up to 18 digits"
         )
     return int(text)
 

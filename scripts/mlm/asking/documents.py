@@ -163,10 +163,8 @@ _KINDS, _WORD = _Kinds(), re.compile("w+|c")
 def words_of(text: str) -> list[tuple[str, int, int]]:
     """The words of `text`, case folded, and the characters [start, end) of each."""
     spans = (match.span() for match in _WORD.finditer(text.translate(_KINDS)))
-    return [
-        (unicodedata.normalize("NFKC", text[start:end]).casefold(), start, end)
-        for start, end in spans
-    ]
+    normal = unicodedata.normalize
+    return [(normal("NFKC", text[start:end]).casefold(), start, end) for start, end in spans]
 
 
 def best_stretch(

@@ -74,9 +74,8 @@ class Data:
 def rehearse_data(settings: Configuration, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
-    configuration, files, scale, source = _sample_of(
-        corpus_configuration(settings), directory / "cut"
-    )
+    whole = corpus_configuration(settings)
+    configuration, files, scale, source = _sample_of(whole, directory / "cut")
     whole = set(scale.values()) == {1.0}
     results, times = directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)

@@ -55,8 +55,7 @@ class TextFiles:
 
 
 def look_at(folder: Path) -> TextFiles:
-    """Look at the files below `folder`. Raises MlmError if none can be read, or if files of several
-    formats name their text differently."""
+    """Look at the files below `folder`. MlmError if none can be read, or their columns differ."""
     paths = sorted(
         path
         for path in folder.rglob("*")
@@ -254,8 +253,7 @@ def has_spaces(documents: Sequence[str]) -> bool:
 def first_overlay(
     files: TextFiles, length: int, minutes: float, task: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Forecast]:
-    """The overlay for `minutes` on this machine, and the forecast that it is from. Raises MlmError
-    with what lets no run succeed."""
+    """The overlay for `minutes` on this machine, and its forecast. MlmError if no run succeeds."""
     share = min(_LARGEST_SHARE, max(0.05, _GROUPS / max(1.0, files.groups)))
     corpus = {"source": "files", **files.settings}
     corpus["files"] = {"train": files.patterns, **files.settings.get("files", {})}

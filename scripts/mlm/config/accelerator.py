@@ -46,9 +46,8 @@ class Accelerator(Section):
     @property
     def for_evaluation(self) -> Self:
         """The section for an evaluation, in float32 whatever the precision of the training."""
-        return self.model_copy(
-            update={"precision": "float32", "deterministic": True, "processes": None}
-        )
+        settings = {"precision": "float32", "deterministic": True, "processes": None}
+        return self.model_copy(update=settings)
 
     def for_fold(self, cpu_threads: int) -> Self:
         """The section for a fold of the fine-tuning, one of several side by side."""

@@ -155,8 +155,7 @@ def memory_of_a_replica(target: str) -> int:
 
 
 def hosts_of(target: str, described: int) -> int:
-    """Machines of `target`, of which libtpu describes `described`, one for every four chips. Those
-    with a v5e or v6e have up to eight."""
+    """Machines of `target`: `described` by libtpu, or one of up to eight v5e or v6e chips."""
     one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
     return 1 if one_machine else described
 

@@ -226,8 +226,7 @@ class Corpus(SourceSection):
         return sections
 
     def of_jobs(self) -> Self:
-        """Return the section for jobs: keys that no document depends on have their defaults, and
-        changing them reruns nothing."""
+        """Return the section for jobs: keys that no document depends on have their defaults."""
         sources = self.sources().values()
         missing = {split for source in sources for split in source.missing_splits}
         has_files = any(source.source == "files" for source in sources)

@@ -30,8 +30,7 @@ from mlm.foundations.errors import MlmError
 
 @dataclass(frozen=True)
 class OptimizerKind:
-    """The keys of the section that the updates read, apart from rate and decay, and how many
-    `moments` a weight has, at most."""
+    """The keys that the updates read, beside rate and decay, and the most `moments` of a weight."""
 
     keys: tuple[str, ...]
     moments: int
@@ -106,8 +105,7 @@ class OptimizerSection(Optimizer):
         return optimizer.model_copy(update=lengths)
 
     def too_long(self, steps: int | None) -> Iterator[str]:
-        """A line if warmup and decay are longer than a training of `steps` updates, or than any if
-        its length is not known yet (None)."""
+        """A line if warmup and decay are longer than a training of `steps`, or of any (None)."""
         ratios = self.warmup_ratio + (self.decay_ratio or 0.0)
         if schedule := self.schedule_steps or steps:
             warmup, decay = self._lengths(schedule)
@@ -435,6 +433,5 @@ class RunConfiguration(Section):
     @property
     def for_preflight(self) -> Self:
         """What a compilation depends on: of the accelerator, what the program depends on."""
-        return self.model_copy(
-            update={"accelerator": self.accelerator.only("precision", "deterministic")}
-        )
+        accelerator = self.accelerator.only("precision", "deterministic")
+        return self.model_copy(update={"accelerator": accelerator})

@@ -174,8 +174,7 @@ def filter_files(configuration: CorpusConfiguration) -> list[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """The input of one job: of the source (of a mix, by its name) files by split, or one of several
-    `shares` of the rows of a dataset."""
+    """The input of one job: files by split, or one of several `shares` of a dataset's rows."""
 
     source: str = ""
     files: SplitFiles = field(default_factory=dict)

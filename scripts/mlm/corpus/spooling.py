@@ -23,8 +23,7 @@ _SPOOLED = pa.schema([("text", pa.string()), ("group", pa.string())])
 
 
 class Spool:
-    """Writes the documents of `split` to a file in batches, of which `rows` has the sizes, and
-    their digests to a file of the part."""
+    """Writes the documents of `split`, in batches of sizes `rows`, and their digests."""
 
     def __init__(self, path: Path, split: str, digests: BucketWriter):
         self.rows: list[int] = []

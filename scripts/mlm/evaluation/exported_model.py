@@ -17,9 +17,8 @@ def load_tokenizer(directory: str | Path):
     import transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
-        return transformers.PreTrainedTokenizerFast.from_pretrained(
-            directory, local_files_only=True
-        )
+        load = transformers.PreTrainedTokenizerFast.from_pretrained
+        return load(directory, local_files_only=True)
 
 
 def open_model(

@@ -41,8 +41,7 @@ def evaluated_sets(
     samples: int, tokens: int, sets: int, max_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sample and the set of each question, [questions] each: all sets of a split of so
-    many `samples` and `tokens`, or of a larger one as many, at equal distances, as hold about
-    `max_tokens`."""
+    many `samples` and `tokens`, or evenly spaced ones that hold about `max_tokens`."""
     every = samples * sets
     count = every if tokens <= max_tokens else max(1, max_tokens * every // tokens)
     index, numbers = np.divmod(evenly_spread(every, count), sets)

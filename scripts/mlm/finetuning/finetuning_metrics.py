@@ -35,8 +35,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class ByPart:
-    """A measure on all examples and, if known, on those whose text pretraining never trained on
-    (unseen) and on the others (seen)."""
+    """A measure on all examples and, if known, on those unseen and seen in pretraining."""
 
     all: Measured
     unseen: Measured | None = field(default=None, metadata=OPTIONAL)

@@ -156,8 +156,7 @@ def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, dict, i
 
 
 def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | None]:
-    """Its tokenizer, and the longest input that it was made for (None: unknown); MlmError if it has
-    none, or ids that the model lacks."""
+    """Its tokenizer, and the longest input it was made for, or None; MlmError if it is unfit."""
     if not checkpoint.tokenizer:
         raise MlmError(f"finetune.also: {checkpoint.place} has no tokenizer.json")
     if not published:

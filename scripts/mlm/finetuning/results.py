@@ -164,8 +164,7 @@ def macro_f1(rows: Sequence[Prediction]) -> float:
 def shown_of(
     examples: Sequence[Example], rows: Sequence[Prediction], task: str
 ) -> ShownPredictions:
-    """True and predicted values of evenly spaced examples, or counts by true and predicted class,
-    from each fold's first training."""
+    """Evenly spaced true and predicted values, or counts by class, from each first training."""
     if task == "regression":
         rows = rows[:: max(1, -(-len(rows) // _POINTS))]
         return ShownPredictions(

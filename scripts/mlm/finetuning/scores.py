@@ -10,9 +10,8 @@ from mlm.finetuning.artefacts import Prediction
 
 @dataclass(frozen=True)
 class Metric:
-    """A score that divides two sums over the examples, of which `addends` gives those of one from
-    its target and its prediction, and `finish` makes the score from their ratio. `unit` is its name
-    in sentences."""
+    """A score that divides two sums over the examples: `addends` of a target and its prediction;
+    `finish` makes the score from their ratio. `unit` is its name in sentences."""
 
     name: str
     unit: str

@@ -55,8 +55,7 @@ class SequenceModel(Computation):
         return [] if self._is_regression else list(self.fields["label2id"])
 
     def length(self, *limits: int | None) -> int | None:
-        """Tokens of a text that are read: the least of the `limits`, and of what the table of
-        positions has room for; None without any."""
+        """Tokens of a text that are read: the least of `limits` and positions; None without any."""
         longest = self.network.architecture.longest_row
         return min((limit for limit in (*limits, longest) if limit is not None), default=None)
 

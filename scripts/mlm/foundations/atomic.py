@@ -30,8 +30,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def canonical_json(value: Any) -> str:
-    """`value` as JSON that depends on nothing else: sorted keys, UTF-8, two spaces. Raises
-    ValueError for NaN and infinities."""
+    """`value` as canonical JSON: sorted keys, UTF-8, two spaces. ValueError for NaN, infinities."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 

@@ -1,5 +1,4 @@
-"""The environment of this process: its packages, checked against their lock before the first job,
-and the variables of child processes."""
+"""The environment of this process: its packages, checked against their lock, and variables."""
 
 import importlib.metadata
 import os

@@ -93,8 +93,7 @@ def hold_directory(say: Callable[[str], None]) -> None:
 
 
 def check_place(directory: Path) -> None:
-    """Raise MlmError if results cannot be written below `directory`, or hardly fit. Writes nothing,
-    so that a dry run leaves no trace."""
+    """Raise MlmError if results cannot be written below `directory`, or hardly fit."""
     elsewhere = "or run in another directory (snakemake --directory)"
     for name in ("results", "logs", ".snakemake"):
         place = directory / name

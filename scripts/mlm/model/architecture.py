@@ -53,8 +53,7 @@ class Architecture:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
-        """That of a config.json. Raises ConfigError with every size that is missing, or else with
-        everything that is not built here."""
+        """That of a config.json. Raises ConfigError with all that is missing or not built here."""
         family = config.get("model_type")
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)

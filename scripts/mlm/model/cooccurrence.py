@@ -62,9 +62,8 @@ def overwrite_with_counts(
     as do all after a warm start. Raises MlmError if the shards cannot be read."""
     words = weights.table("words")
     columns = int(columns or words.shape[1])
-    vectors, log_frequencies = in_one_thread(
-        shards, special_ids, len(words), columns, STRENGTHS, seed
-    )
+    statistics = in_one_thread(shards, special_ids, len(words), columns, STRENGTHS, seed)
+    vectors, log_frequencies = statistics
     usual = words[:, -columns:]
     counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
     chosen = vectors.any(axis=1, keepdims=True) & (begun is None)

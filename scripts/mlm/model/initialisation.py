@@ -58,8 +58,7 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StartingWeights:
-    """Weights `by_name`, float32 of NumPy, by the roles that an initialisation reads and sets; the
-    dictionary changes in place."""
+    """Weights `by_name`, float32, changed in place by the roles that an initialisation knows."""
 
     by_name: dict[str, np.ndarray]
     architecture: Architecture

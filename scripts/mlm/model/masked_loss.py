@@ -78,9 +78,8 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
             return (sums[0] + ops.dot(losses, block[2]), sums[1] + ops.dot(right, block[2])), None
 
         head = _head(ops, table, bias, dtype, drawn)
-        return ops.scan(add, (ops.zeros(()), ops.zeros(())), _blocks(ops, states, labels, weights))[
-            0
-        ]
+        begin = ops.zeros(()), ops.zeros(())
+        return ops.scan(add, begin, _blocks(ops, states, labels, weights))[0]
 
     def forward(states, table, bias, labels, weights, *drawn):
         return _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn)

@@ -324,8 +324,7 @@ class Network:
 
     def _local_attention(self, query, key, value, queries, keys, half_window, drop: Callable):
         """`_attention` of blocks of the row to themselves and their two neighbours. Blocks are the
-        shortest that divide the row and are no shorter than `half_window`; other rows are attended
-        whole."""
+        shortest that divide the row and reach `half_window`; other rows are attended whole."""
         ops, (batch, length) = self.ops, query.shape[:2]
         sizes = range(max(half_window, 1), length)
         size = next((n for n in sizes if length % n == 0), length)

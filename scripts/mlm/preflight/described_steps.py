@@ -154,10 +154,8 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
         begins_document = description["begins_document"] if within else None
         answers = masked_answers(Network(architecture, ops_of("jax")), begins_document)
         return jax.jit(answers, out_shardings=divided).trace(parameters, masked)
-    precision, attention = description["precision"], description["attention"]
-    network = Network(
-        architecture, ops_of("jax"), precision, attention, description["rematerialise"]
-    )
+    how = (description[name] for name in ("precision", "attention", "rematerialise"))
+    network = Network(architecture, ops_of("jax"), *how)
     choices = (description[name] for name in ("attend", "begins_document", "softmax_classes"))
     computation = Computation(network, *choices)
     tokens, number = ((plan.sequence_length,), token_type(architecture.vocabulary)), ((), np.uint32)

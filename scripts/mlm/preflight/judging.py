@@ -215,8 +215,7 @@ def check_data(samples: int, step: Step, target: Target, state_directory: str) -
 def _judged(
     target: Target, rows: Mapping[str, int], answers: Mapping[str, Compilation]
 ) -> list[Finding]:
-    """Add to `target` whether each of its steps, of `rows` samples a replica, fits; what keeps one
-    from compiling or fitting."""
+    """Add to `target` whether each step, of `rows` samples a replica, fits; return the faults."""
     findings = []
     for kind, answer in answers.items():
         fits, message = _fits(target, answer)

@@ -126,9 +126,8 @@ def _legend_below(figure: MatplotlibFigure) -> None:
 
 def _smoothed(values: list[float], window: int) -> list[float]:
     """Means over the last `window` values, fewer at the beginning."""
-    return [
-        sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))
-    ]
+    ends = range(1, len(values) + 1)
+    return [sum(values[max(0, end - window) : end]) / min(end, window) for end in ends]
 
 
 def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:

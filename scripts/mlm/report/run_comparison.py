@@ -73,8 +73,7 @@ def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
 
 
 def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
-    """The bits per character of `one` less those of `best`, with an interval over the same
-    clusters, those with predictions in both."""
+    """Bits per character of `one` less those of `best`, and their interval over common clusters."""
 
     def table(figures: EvaluationFigures) -> np.ndarray:
         sums, test = figures.cluster_sums, figures.test

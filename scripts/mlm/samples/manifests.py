@@ -1,5 +1,4 @@
-"""The manifest of a split, `results/manifests/{split}.json`, or of one shard, which is beside it;
-and whether shards are as it says."""
+"""The manifest of a split or of one shard, and whether shards are as it says."""
 
 import os
 from collections.abc import Iterable

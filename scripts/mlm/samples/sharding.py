@@ -33,9 +33,8 @@ def write_shard(
     encoder: Encoder,
     tokenizer_json: str | os.PathLike,
 ) -> Manifest:
-    """Write shard number `share[0]` of `share[1]` of the split that results/corpus/{split}.json,
-    `record`, describes, and its manifest beside it (.json). MlmError if there are fewer documents
-    than shards."""
+    """Write shard number `share[0]` of `share[1]` of the split that `record` describes, and its
+    manifest beside it (.json). MlmError if there are fewer documents than shards."""
     corpus, texts = CorpusSplit.read(record), SplitDocuments.described(record)
     if len(texts) < share[1]:
         raise MlmError(
@@ -48,9 +47,7 @@ def write_shard(
         with SampleWriter(temporary) as writer:
             tokens, literals = _write_packed(length, encoder, texts, documents, writer)
         if tokens != writer.num_tokens:
-            raise MlmError(
-                f"{shard_file}: has {writer.num_tokens} of the {tokens} tokens of its text"
-            )
+            raise MlmError(f"{shard_file}: has {writer.num_tokens} of {tokens} tokens of its text")
     manifest = Manifest.of(
         [writer.shard(portable(shard_file))],
         split=corpus.split,

@@ -75,8 +75,7 @@ class KeyedPermutation:
 
 class EpochOrder:
     """The order of an epoch over blocks that start at samples `firsts` [blocks + 1]: their numbers
-    `blocks`, and the places at which blocks and groups begin, `starts` and `group_starts`, ends
-    included."""
+    `blocks`, and where blocks and groups begin, `starts` and `group_starts`, ends included."""
 
     def __init__(self, firsts: np.ndarray, of_group: int, seed: int, epoch: int):
         count = len(firsts) - 1

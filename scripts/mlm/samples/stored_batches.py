@@ -13,8 +13,7 @@ from mlm.samples.split_samples import ShardFiles
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Batches `start_step` to `steps` of a run, of `global_batch_size` samples each; its stream of
-    samples began with batch `first`."""
+    """Batches `start_step` to `steps` of a run, whose sample stream began with batch `first`."""
 
     seed: int
     global_batch_size: int

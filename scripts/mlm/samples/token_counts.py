@@ -117,8 +117,7 @@ def count_tokens(
 def _aligned(
     ids: np.ndarray, mask: np.ndarray, text: np.ndarray, farthest: int, step: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The ids at the offsets `farthest`, …, `step`, 0 of each place that has them all, and where
-    they are real and the last is text."""
+    """The ids at the offsets `farthest`, …, 0 of each place that has all, and where they count."""
     first, length = max(-farthest, 0), ids.shape[1] - abs(farthest)
     offsets = [*range(farthest, 0, -step), 0]
     places = [slice(first + offset, first + offset + length) for offset in offsets]

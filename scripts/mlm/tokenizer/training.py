@@ -221,9 +221,8 @@ def _train_wordpiece(text: TrainingText, section: Tokenizer, size: int) -> Any:
     from tokenizers import models, normalizers, pre_tokenizers
 
     alphabet = _alphabet(text, section)
-    letters = sorted(
-        {c for c in (*alphabet, *text.boundaries) if not c.isspace() or c in _SEPARATORS}
-    )
+    seen = (*alphabet, *text.boundaries)
+    letters = sorted({c for c in seen if not c.isspace() or c in _SEPARATORS})
     inside = [c for c in letters if not (_ALONE.match(c) or unicodedata.category(c)[0] == "P")]
     trained = _merges(
         _spelled(text, alphabet),

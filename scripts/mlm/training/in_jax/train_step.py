@@ -1,5 +1,4 @@
-"""The steps of a training on a mesh of devices; masks are drawn on the device. XLA or, on a GPU,
-cuDNN computes attention to whole rows."""
+"""The steps of a training on a mesh of devices; masks are drawn on the device."""
 
 from collections.abc import Callable
 from dataclasses import replace
