@@ -47,7 +47,9 @@ def write_shard(
         with SampleWriter(temporary) as writer:
             tokens, literals = _write_packed(length, encoder, texts, documents, writer)
         if tokens != writer.num_tokens:
-            raise MlmError(f"{shard_file}: has {writer.num_tokens} of {tokens} tokens of its text")
+            raise MlmError(
+                f"{shard_file}: has {writer.num_tokens} of the {tokens} tokens of its text"
+            )
     manifest = Manifest.of(
         [writer.shard(portable(shard_file))],
         split=corpus.split,

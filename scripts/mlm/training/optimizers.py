@@ -38,8 +38,7 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
     else:
         falling = 1.0 - progress
     falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
-    rising = (step + 1.0) / float(max(warmup, 1))
-    return s.learning_rate * xp.where(step < warmup, rising, falling)
+    return s.learning_rate * xp.where(step < warmup, (step + 1.0) / float(max(warmup, 1)), falling)
 
 
 def rate_of_step(optimizer: Optimizer, step: int) -> float:

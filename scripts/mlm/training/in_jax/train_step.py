@@ -96,10 +96,8 @@ def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> C
 def on_mesh(step: Callable, mesh) -> Callable:
     """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
     by samples, all else is whole on each."""
-    whole, divided = PartitionSpec(), PartitionSpec(AXIS)
-    return jax.shard_map(
-        step, mesh=mesh, in_specs=(whole, divided), out_specs=whole, check_vma=False
-    )
+    whole, specs = PartitionSpec(), (PartitionSpec(), PartitionSpec(AXIS))
+    return jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False)
 
 
 def _over_devices(addends):
