@@ -121,6 +121,16 @@ def test_examples_are_counted(here, texts):
     assert checking._examples_of(of_files("small.txt"), here) == ([], "")
 
 
+def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here):
+    lines = (f"Call me Ishmael, number {i}, of ship {i * 7919 % 997}." for i in range(4000))
+    (here / "small.txt").write_text("\n".join(lines))
+    small = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    task = labelled([f"{i},text {i},{'aab'[i % 3]}" for i in range(9)])
+    sections = {"model": {"config": small}, "tokenizer": {"vocabulary_size": 300}} | task
+    forecast = check(of_files("small.txt", **sections))
+    assert not forecast.problems and "finetune [base]" in [one.name for one in forecast.stages]
+
+
 def test_the_texts_that_a_fine_tuning_would_cut_are_told_with_the_key_to_change():
     section = Finetune(max_length=128)
     assert truncated_in_words([100, 128], 128, section) == ""
