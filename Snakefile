@@ -38,9 +38,9 @@ onstart:
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
         snakemake_session.hold_directory(logger.warning)
+        check_before_work(jobs, settings.preflight.targets, here)
         options = workflow.config_settings
         guard_results(jobs, options.configfiles, options.config)
-        check_before_work(jobs, settings.preflight.targets, here)
     logger.info(snakemake_session.plan(jobs, workflow.rules))
 
 
