@@ -39,8 +39,9 @@ onstart:
     with errors_in_words():
         snakemake_session.hold_directory(logger.warning)
         check_before_work(jobs, settings.preflight.targets, here)
-        options = workflow.config_settings
-        guard_results(jobs, options.configfiles, options.config)
+        if not BUCKET:
+            options = workflow.config_settings
+            guard_results(jobs, options.configfiles, options.config)
     logger.info(snakemake_session.plan(jobs, workflow.rules))
 
 

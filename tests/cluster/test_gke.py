@@ -122,7 +122,7 @@ def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit):
     }
     assert pod["tolerations"][0]["key"] == "cloud.google.com/gke-spot"
     chips = {"google.com/tpu": "4"}
-    requests = chips | {"cpu": "1900m", "memory": "4000M"}
+    requests = chips | {"cpu": "1900m", "memory": "4000M", "ephemeral-storage": "5000M"}
     assert container["resources"] == {"limits": chips, "requests": requests}
     assert container["image"] == IMAGE and container["command"] == ["/bin/sh"]
     words = shlex.split(container["args"][1])

@@ -94,6 +94,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path):
         small,
         model_config=model_configuration(model(section), tokenizer, 128),
         plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
+        train=replace(small.train, sequence_length=128),
         pretraining=small.pretraining.model_copy(update={"per_replica_batch_size": 1024}),
     )
     step = described_train_step(run, Accelerator(precision="float32"), "v5e:2x2")
