@@ -47,7 +47,8 @@ def test_what_replaces_nothing_goes_on(overlays):
     guard_results([job("pretrain", "results/runs/new/model/model.safetensors")], [], {})
 
 
-def test_a_check_is_no_run(overlays):
+@pytest.mark.parametrize("other", [job("check"), job("preflight", "results/preflight.txt")])
+def test_a_check_or_preflight_is_no_run(overlays, other):
     before = Path("results/configuration.yaml").read_text()
-    guard_results([job("check")], [overlays[1]], {})
+    guard_results([other], [overlays[1]], {})
     assert Path("results/configuration.yaml").read_text() == before

@@ -42,15 +42,13 @@ def guard_results(jobs: Iterable[Any], overlays: Iterable[Path], options: Mappin
     """Remember the `overlays` of this run. Raises MlmError if `jobs`, Snakemake's, would replace a
     corpus, tokenizer or model that was made with overlays of other names, unless `options`, of
     --config, allow it."""
-    jobs, names = list(jobs), {path.name: file_sha256(path) for path in overlays}
-    if not any(job.output for job in jobs if job.rule.name not in ("check", "compile_train_step")):
+    names = {path.name: file_sha256(path) for path in overlays}
+    outputs = (str(path) for job in jobs for path in job.output)
+    costly = sorted(p for p in outputs if p.startswith(_COSTLY) and p.endswith(_ENDINGS))
+    # A check, a preflight or a report alone is not what the results were made with.
+    if not costly:
         return
-    replaced = sorted(
-        path
-        for job in jobs
-        for path in map(str, job.output)
-        if path.startswith(_COSTLY) and path.endswith(_ENDINGS) and Path(path).is_file()
-    )
+    replaced = [path for path in costly if Path(path).is_file()]
     before = read_overlay(_OVERLAYS)["overlays"] if _OVERLAYS.is_file() else names
     allowed = str(options.get(REPLACE, "")).lower() == "true"
     if replaced and before.keys() != names.keys() and not allowed:

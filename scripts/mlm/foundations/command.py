@@ -16,15 +16,20 @@ from mlm.foundations.environment import check_encoding
 from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
 
 
-def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+def described_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     """Return a parser for the command `name`, whose docstring `doc` is its help."""
     described, _, usage = (doc or "").partition("\n")
-    parser = argparse.ArgumentParser(
+    return argparse.ArgumentParser(
         prog=name,
         description=described,
         epilog=usage.strip("\n"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Return a `described_parser` of a command that works in a directory with results."""
+    parser = described_parser(name, doc)
     parser.add_argument("--directory", "-d", default=".", help="where the results are")
     return parser
 
