@@ -6,6 +6,7 @@ rule compile_train_step:
     """Compile the steps of training, validation and evaluation for every target, and judge."""
     input:
         **TRAINED_ON,
+        start=checkpoint_of_run,
     output:
         "results/runs/{run}/preflight.json",
     log:
@@ -19,6 +20,7 @@ rule compile_train_step:
     params:
         targets=settings.preflight.targets,
         training=lambda w: TRAININGS[w.run].for_preflight.as_param("operation"),
+        start=lambda w: identities(checkpoint_of_run(w)),
         evaluation=lambda w: EVALUATIONS[w.run].for_preflight.as_param(),
         state_directory=lambda w: TRAININGS[w.run].operation.checkpoint.directory,
         code=code_of("preflight", "compile_train_step"),

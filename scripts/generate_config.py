@@ -17,7 +17,7 @@ import yaml
 from pydantic.json_schema import GenerateJsonSchema
 
 from mlm.config.configuration import Configuration
-from mlm.config.fields import SPLITS, Section, expected, is_section, taken_apart
+from mlm.config.fields import SPLITS, Section, section_in
 from mlm.config.filters import SETS, QualityRules
 
 BASE = Path(__file__).resolve().parents[1]
@@ -47,34 +47,80 @@ def descriptions(model: type[Section]) -> dict[str, str]:
     return texts
 
 
+class _Described(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Titles of fields only repeat the keys."""
+        return False
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        """Add the description of each key."""
+        described = super().model_schema(schema)
+        for key, text in descriptions(schema["cls"]).items():
+            described["properties"][key] |= {"description": text}
+        return described
+
+
+@cache
+def schema_of(model: type[Section]) -> dict[str, Any]:
+    """The JSON schema of `model`."""
+    return model.model_json_schema(schema_generator=_Described)
+
+
 def keys(model: type[Section] = Configuration, path: str = "") -> Iterator[tuple]:
-    """Every key below `model`: its dotted path, annotation, default or section, and description."""
-    hints, defaults = model.hints(), model()
-    for name in model.model_fields:
-        text = descriptions(model).get(name, "")
-        yield f"{path}{name}", hints[name], getattr(defaults, name), text
-        if is_section(bare := taken_apart(hints[name])[0]):
-            yield from keys(bare, f"{path}{name}.")
+    """Every key below `model`: its dotted path, what it accepts in words (None of a section, which
+    holds keys), default or section, and description."""
+    properties, defaults = schema_of(model)["properties"], model()
+    for name, field in model.model_fields.items():
+        below, schema = section_in(field.annotation), properties[name]
+        words = None if below is field.annotation else accepted(schema)
+        yield f"{path}{name}", words, getattr(defaults, name), schema.get("description", "")
+        if below and not words:
+            yield from keys(below, f"{path}{name}.")
+
+
+_NAMES = {"array": "list", "object": "section of keys and values"}
+_LIMITS = {
+    "minimum": "from {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "to {}",
+    "exclusiveMaximum": "to below {}",
+    "minLength": "that is not empty",
+    "minItems": "with at least one item",
+    "minProperties": "with at least one key",
+}
+
+
+def accepted(schema: dict[str, Any]) -> str:
+    """The values of a JSON schema, in words."""
+    if "anyOf" in schema:
+        return ", or ".join(map(accepted, schema["anyOf"]))
+    if "enum" in schema:
+        return f"one of: {', '.join(schema['enum'])}"
+    kind: str = schema.get("type", "object")
+    words = [_NAMES.get(kind, kind)]
+    if values := schema.get("items", {}).get("enum"):
+        words.append(f"of {', '.join(values)}")
+    words += [form.format(schema[limit]) for limit, form in _LIMITS.items() if limit in schema]
+    return " ".join(words)
 
 
 def configuration_md() -> str:
     """docs/configuration.md: a table of all keys for each section, and one of the quality rules."""
     lines = [PAGE_HEADER.rstrip()]
-    for path, hint, default, text in keys():
-        holds_keys = is_section(taken_apart(hint)[0])
+    for path, words, default, text in keys():
         if "." not in path:
             lines += ["", f"## `{path}`", ""]
-            lines += [text, ""] if holds_keys and text else []
+            lines += [text, ""] if text and not words else []
             lines += ["| key | accepts | default | meaning |", "|---|---|---|---|"]
-        if not holds_keys:
-            lines.append(_row(f"`{path}`", expected(hint), f"`{_flow(default)}`", text))
+        if words:
+            lines.append(_row(f"`{path}`", words, f"`{_flow(default)}`", text))
         elif "." in path and text:
             lines.append(_row(f"`{path}`", "", "", text))
     lines += ["", "## Rules of `corpus.filters.quality`", ""]
     lines += ["| rule | accepts | gopher | c4 | meaning |", "|---|---|---|---|---|"]
-    for rule, hint, _, text in keys(QualityRules):
+    for rule, words, _, text in keys(QualityRules):
         of_sets = [_flow(SETS[name][rule]) if rule in SETS[name] else "" for name in SETS]
-        lines.append(_row(f"`{rule}`", expected(hint), *of_sets, text))
+        lines.append(_row(f"`{rule}`", words, *of_sets, text))
     return "\n".join(lines) + "\n"
 
 
@@ -104,21 +150,9 @@ def config_yaml(text: str) -> str:
     return "\n".join([*lines, *comment]) + "\n"
 
 
-class _Untitled(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Titles of fields only repeat the keys."""
-        return False
-
-
 def schema_yaml() -> str:
     """The text of the JSON schema (draft 2020-12)."""
-    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema |= Configuration.model_json_schema(schema_generator=_Untitled)
-    sections = [bare for _, hint, *_ in keys() if is_section(bare := taken_apart(hint)[0])]
-    for model in (Configuration, *sections):
-        part = schema if model is Configuration else schema["$defs"][model.__name__]
-        for key, text in descriptions(model).items():
-            part["properties"][key] |= {"description": text}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Configuration)}
     # The innermost collections on one line each.
     style = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True}
     return SCHEMA_HEADER + yaml.safe_dump(schema, width=96, **style)

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
         raise MlmError(f"{folder}: there is no such folder. Expected one with the files of text")
     # First, so that a wrong option is refused at once.
     from mlm.check.check import usable_cores
-    from mlm.check.starting import commented, first_overlay, has_spaces, labelled_task, look_at
+    from mlm.check.starting import commented, first_overlay, labelled_task, look_at
     from mlm.foundations.atomic import write_text
     from mlm.foundations.terminal import in_time
 
@@ -33,8 +33,6 @@ def main(arguments: list[str]) -> None:
     files = look_at(folder)
     for ending, number in sorted(files.skipped.items()):
         print(f"Not read: {number} files {ending}. Convert them to .txt to use them.")
-    if not has_spaces(files.documents):
-        print("Words have no spaces between them here: the tokenizer finds its own pieces.")
     print("Timing a few steps on this machine ...", flush=True)
     values, forecast = first_overlay(files, options.length, options.minutes, task)
     project.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import pytest
 import small_run
 
-from mlm.config.chips import replicas_of
+from mlm.config.chips import number_of_chips
 from mlm.config.evaluation import Evaluation
 from mlm.preflight.artefacts import TRAINING, VALIDATION
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
@@ -38,7 +38,7 @@ def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
 
 
 #: Targets, and the machines that the compiler describes: one for four chips.
-SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16, "v3:2x2": 1}
+SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16, "v4:2x2x1": 1}
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_a_whole_slice_compiles(tmp_path):
     for target, hosts in SLICES.items():
         (found,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
         assert found.outcome == COMPILED, found.message
-        assert (found.replicas, found.hosts) == (replicas_of(target), hosts)
+        assert (found.replicas, found.hosts) == (number_of_chips(target), hosts)
 
 
 def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from small_run import LENGTH, small_samples, write_tokenizer
 from tiny_encoder import logits
 
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
 from mlm.model.weights import ExportedModel
@@ -31,7 +31,7 @@ def export(family: str, place: Path) -> ExportedModel:
     if family in ("albert", "electra"):
         sizes["embedding_size"] = 16
     encoder = Encoder.load(write_tokenizer(place.parent / "tokenizer"))
-    config = model_configuration(ModelOfRun(family=family, config=sizes), encoder, LENGTH)
+    config = model_configuration(Model(family=family, config=sizes), encoder, LENGTH)
     random = np.random.default_rng(0)
     # A bias of zero would agree wherever it ended up.
     weights = {

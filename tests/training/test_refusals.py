@@ -6,17 +6,13 @@ import pytest
 from small_run import LENGTH, run_child, small_run, told, write_inputs, write_split, write_tokenizer
 from tests.conftest import refusal
 
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.errors import ConfigError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
-
-
-def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
-    return ModelOfRun(family=family, config=config, config_file=architecture)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +29,9 @@ def root(tmp_path):
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
-def problems(encoder, *model) -> list[str]:
+def problems(encoder, family: str, config: dict) -> list[str]:
     with pytest.raises(ConfigError) as raised:
-        model_configuration(model_of(*model), encoder, LENGTH)
+        model_configuration(Model(family=family, config=config), encoder, LENGTH)
     return raised.value.problems
 
 
@@ -61,24 +57,16 @@ def test_the_roberta_family_needs_padding_at_one(encoder, family):
         special_ids = SpecialIds(cls=0, pad=2, sep=1, unk=3, mask=4)
 
     assert "<pad>" in problems(Swapped(), family, SMALL)[0]
-    assert model_configuration(model_of("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
+    assert (
+        model_configuration(Model(family="bert", config=SMALL), Swapped(), LENGTH).pad_token_id == 2
+    )
 
 
 def test_distilbert_takes_the_names_of_the_other_families(encoder):
     sizes = SMALL | {"intermediate_size": 48}
     fields = sizes | {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4}
-    config = model_configuration(model_of("distilbert", fields), encoder, LENGTH)
+    config = model_configuration(Model(family="distilbert", config=fields), encoder, LENGTH)
     assert (config.hidden_dim, config.dropout, config.attention_dropout) == (48, 0.3, 0.4)
-
-
-def test_the_content_of_a_config_file_is_the_architecture(encoder):
-    stored = {"model_type": "bert", "architectures": ["X"], "auto_map": {"AutoModel": "code.py"}}
-    request = model_of("roberta", {"num_hidden_layers": 3}, stored | SMALL)
-    config = model_configuration(request, encoder, LENGTH)
-    assert (config.model_type, config.num_hidden_layers) == ("bert", 3)
-    assert config.hidden_size == SMALL["hidden_size"] and not hasattr(config, "auto_map")
-    (problem,) = problems(encoder, "roberta", {}, stored | SMALL | {"vocab_size": 50265})
-    assert "vocab_size" in problem
 
 
 def refused(root, overrides, message, **fault):

@@ -325,11 +325,8 @@ def test_the_command_prints_the_answer_for_people_and_for_machines(project, scri
 
 
 def test_the_command_is_asked_from_another_directory(project, script, capsys, monkeypatch):
-    architecture = {"model_type": "roberta", "num_attention_heads": 2, "hidden_size": 8}
-    write_json("architecture.json", architecture)
-    model = CONFIG["model"] | {"config_file": "architecture.json"}
     monkeypatch.chdir(project.parent)
-    write_json("my.yaml", CONFIG | {"model": model})
+    write_json("my.yaml", CONFIG)
     arguments = [TEXTS[0], "--configfile", "my.yaml", "--directory"]
     assert script([*arguments, "project"]) == 0
 

@@ -48,29 +48,12 @@ def test_config_yaml_as_it_is_sets_nothing():
     assert started_with({}).shown() == resolve({}).shown()
 
 
-@pytest.mark.parametrize(
-    "overlay, edits, expected",
-    [
-        ({"config": {"hidden_size": 128}}, {}, {"hidden_size": 128}),
-        ({}, {}, {}),
-        ({}, {"config": {"hidden_size": 64}}, {"hidden_size": 64}),
-    ],
-    ids=["said as it is by default", "not said", "edited"],
-)
-def test_beside_a_config_file_what_the_user_said_counts(tmp_path, overlay, edits, expected):
-    file = {"config_file": str(tmp_path / "config.json")}
-    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 96}')
-    for over, under in ((overlay | file, edits), (overlay, edits | file)):
-        settings = started_with({"model": over}, {"model": under})
-        assert trainings(settings)["base"].model.config == expected
-
-
 def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
     """As a module, the workflow gets the overlay alone; with --configfile, all of config.yaml."""
     runs = {"narrow": {"model": {"config": {"intermediate_size": 64}}}}
     as_module = resolve(overlay := {"model": {"config": {"hidden_size": 64}}, "runs": runs})
     assert as_module.shown() == started_with(overlay).shown()
-    assert trainings(as_module)["narrow"].model.config["num_hidden_layers"] == 2
+    assert trainings(as_module)["narrow"].model.config.num_hidden_layers == 2
 
 
 def test_runs_that_an_overlay_names_are_trained_alone_with_what_config_yaml_says_of_them():

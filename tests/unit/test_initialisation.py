@@ -27,7 +27,7 @@ def begun(family: str, **fields) -> tuple[dict, StartingWeights]:
     """Fresh weights of a small model, as they are and by their roles."""
     config = {"vocab_size": 300, "hidden_size": 128, "intermediate_size": 96, "pad_token_id": 1}
     config |= {"num_hidden_layers": 2, "num_attention_heads": 4, "model_type": family}
-    config |= {"max_position_embeddings": LENGTH + 2} | FAMILIES[family].required_fields
+    config |= {"max_position_embeddings": LENGTH + 2} | FAMILIES[family].required
     architecture = Architecture.of(config | FIELDS.get(family, {}) | fields)
     weights = initial_parameters(architecture, 0)
     return weights, StartingWeights(weights, architecture)

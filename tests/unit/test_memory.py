@@ -12,7 +12,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.config.resolution import resolve
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
@@ -40,7 +40,7 @@ def evaluated(given: dict) -> int:
     return memory_of_evaluation(run, settings.evaluation, vocabulary, TOKENS, 100_000)
 
 
-def model(given: dict) -> ModelOfRun:
+def model(given: dict) -> Model:
     return trainings(resolve({"model": given}))["base"].model
 
 
@@ -75,7 +75,7 @@ def test_a_batch_is_divided_equally_among_threads_and_not_into_little():
 def test_no_family_has_more_parameters_than_are_taken(family):
     section = {"family": family, "initialisation": {"attention": "standard"}, "config": SIZES}
     fields = {"model_type": family, "vocab_size": 8000, "max_position_embeddings": 130} | SIZES
-    shapes = parameter_shapes(Architecture.of(fields | FAMILIES[family].required_fields)).values()
+    shapes = parameter_shapes(Architecture.of(fields | FAMILIES[family].required)).values()
     built = sum(math.prod(shape) for shape in shapes)
     assert built <= parameters(model(section), 8000, 128) < 1.1 * built
 

@@ -7,9 +7,8 @@ import pytest
 import transformers
 
 from mlm.config.families import FAMILIES
+from mlm.config.model import Model
 from mlm.config.model_fields import ACTIVATIONS, field_problems, in_numbers, unknown_fields
-from mlm.config.resolution import resolve
-from mlm.foundations.errors import ConfigError
 from mlm.model.network import Network, ops_of
 
 #: Fields without effect on a masked language model: of other heads, of generating text, of
@@ -37,7 +36,7 @@ typical_p use_bfloat16 use_cache vocab_list
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_field_of_the_library_has_a_place_in_the_table(family):
-    config = transformers.AutoConfig.for_model(family, **FAMILIES[family].required_fields)
+    config = transformers.AutoConfig.for_model(family, **FAMILIES[family].required)
     fields = in_numbers({n: value for n, value in config.to_dict().items() if value is not None})
     aliases = {name: fields[own] for name, own in config.attribute_map.items()}
     assert FAMILIES[family].own_names.items() >= config.attribute_map.items()
@@ -110,11 +109,8 @@ def test_a_published_file_may_say_what_changes_nothing():
 def test_a_file_without_a_field_means_what_it_means_to_transformers(tmp_path):
     """An ESM's positions are absolute unless its config.json says otherwise; a new one's not."""
     (tmp_path / "config.json").write_text('{"model_type": "esm"}')
-    esm, standard = {"family": "esm"}, {"initialisation": {"attention": "standard"}}
-    resolve({"model": esm | standard})
-    with pytest.raises(ConfigError) as refusal:
-        resolve({"model": {"config_file": str(tmp_path / "config.json")} | standard})
-    (problem,) = refusal.value.problems
+    assert not [*Model(family="esm").field_problems()]
+    (problem,) = Model(start_from=str(tmp_path)).of_jobs().field_problems()
     assert "position_embedding_type: found nothing" in problem and "set it" in problem
 
 
@@ -131,13 +127,8 @@ def test_the_network_computes_every_activation_that_the_plan_accepts():
 def test_a_field_that_the_network_does_not_read_is_refused_by_the_plan(
     tmp_path, name, value, expected
 ):
-    content = {"model_type": "roberta", name: value}
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    for section in (
-        {"family": "roberta", "config": {name: value}},
-        {"config_file": str(tmp_path / "config.json")},
-    ):
-        with pytest.raises(ConfigError) as refusal:
-            resolve({"model": section | {"initialisation": {"attention": "standard"}}})
-        (problem,) = refusal.value.problems
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "roberta", name: value}))
+    new, started = {"family": "roberta", "config": {name: value}}, {"start_from": str(tmp_path)}
+    for section in (new | {"initialisation": {"attention": "standard"}}, started):
+        (problem,) = Model.model_validate(section).of_jobs().field_problems()
         assert name in problem and expected in problem

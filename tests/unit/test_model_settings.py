@@ -1,11 +1,10 @@
 import json
-import os
 
 import pytest
 
 from mlm.config import configuration, pretraining
 from mlm.config.configuration import trainings
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.config.pretraining import engine_for
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
@@ -13,7 +12,7 @@ from mlm.foundations.errors import ConfigError
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 
 
-def model(section: dict, run: str = "base", **runs) -> ModelOfRun:
+def model(section: dict, run: str = "base", **runs) -> Model:
     return trainings(resolve({"model": section, "runs": {"base": {}} | runs}))[run].model
 
 
@@ -21,50 +20,6 @@ def problems(**sections) -> list[str]:
     with pytest.raises(ConfigError) as refusal:
         resolve(sections)
     return refusal.value.problems
-
-
-@pytest.fixture()
-def config_file(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "bert", **SIZES}))
-    return path
-
-
-def test_jobs_get_the_content_of_a_config_file_and_what_the_user_sets_beside_it(config_file):
-    file, size = {"config_file": str(config_file)}, {"config": {"hidden_size": 128}}
-    assert model(file).config_file == {"model_type": "bert", **SIZES}
-    for of_run, of_all, expected in (
-        (file, {}, {}),
-        (file | size, {}, {"hidden_size": 128}),
-        (file, size, {"hidden_size": 128}),
-    ):
-        assert model(of_run | of_all).config == expected
-        assert model(of_all, "other", other={"model": of_run}).config == expected
-        assert model(of_all, "base", other={"model": of_run}).config["hidden_size"] == 128
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{", "is not readable as JSON"),
-        ('{"model_type": "gpt2"}', "'gpt2'"),
-        ('{"model_type": "bert", "is_decoder": true}', "is_decoder"),
-        (None, "is not a regular file"),
-    ],
-)
-def test_an_unfit_config_file_is_named_before_the_first_job(config_file, content, words):
-    config_file.unlink()
-    if content is None:  # which would wait for a writer for ever
-        os.mkfifo(config_file)
-    else:
-        config_file.write_text(content)
-    assert words in "\n".join(problems(model={"config_file": str(config_file)}))
-
-
-def test_a_config_file_and_the_family_must_agree(config_file):
-    (problem,) = problems(model={"config_file": str(config_file), "family": "roberta"})
-    assert problem.startswith("model.family: ")
-    assert model({"config_file": str(config_file), "family": "bert"})
 
 
 @pytest.mark.parametrize(
@@ -95,19 +50,18 @@ def test_jax_trains_by_itself_where_tensorflow_is_not_installed(monkeypatch, ins
     assert (engine_for("auto"), engine_for("tensorflow")) == (engine, "tensorflow")
 
 
-def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(
-    config_file, tmp_path
-):
+def test_a_checkpoint_has_its_own_architecture_and_what_is_set_beside_it_is_told_by_name(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **SIZES}))
     for file in ("tokenizer.json", "model.safetensors"):
         (tmp_path / file).touch()
     start = {"start_from": str(tmp_path)}
     section = model(start | {"config": {"hidden_dropout_prob": 0.2}})
-    assert section.config_file == {"model_type": "bert", **SIZES}
-    assert section.config == {"hidden_dropout_prob": 0.2}
+    assert section.fields() == {"model_type": "bert", **SIZES, "hidden_dropout_prob": 0.2}
     assert section.initialisation.attention == "standard"
-    beside = {"family": "roberta", "config": {"hidden_size": 8}, "config_file": str(config_file)}
-    told = problems(model=start | beside)
-    for name in ("family", "config_file", "config.hidden_size"):
+    # A job makes the same of its param.
+    assert Model.model_validate(section.as_param()) == section
+    told = problems(model=start | {"family": "roberta", "config": {"hidden_size": 8}})
+    for name in ("family", "config.hidden_size"):
         assert any(f"model.{name}: " in problem for problem in told)
 
 
@@ -118,12 +72,12 @@ def test_a_directory_without_a_fitting_encoder_is_refused_before_the_first_job(
     place = tmp_path / "results/encoder"
     place.mkdir(parents=True)
     fields = {"model_type": "bert", **SIZES, "hidden_size": "32", "auto_map": {"AutoModel": "x.X"}}
-    (place / "config.json").write_text(json.dumps(fields | {"tie_word_embeddings": False}))
+    (place / "config.json").write_text(json.dumps(fields))
     (place / "pytorch_model.bin").touch()
     told = "\n".join(problems(model={"start_from": "results/encoder"}))
     for words in (
         *("result of this directory", "tokenizer.json", "model.safetensors"),
-        *("auto_map", "tie_word_embeddings", "hidden_size: found '32'"),
+        *("auto_map", "hidden_size: found '32'"),
     ):
         assert words in told
 
@@ -134,4 +88,4 @@ HUB = "some/encoder@" + "0" * 40
 def test_a_checkpoint_on_the_hub_needs_a_commit():
     assert "owner/name@COMMIT" in problems(model={"start_from": "some/encoder@main"})[0]
     # Whether it is here already makes no other job of it.
-    assert model({"start_from": HUB}).config_file is None
+    assert model({"start_from": HUB}).set_fields == {}

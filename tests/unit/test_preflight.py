@@ -138,7 +138,7 @@ def test_with_tensorflow_its_own_step_is_compiled_and_the_rows_are_said_to_be_of
 )
 def test_several_hosts_need_jax_and_paths_that_all_can_read(hosts, engine, state, rules):
     step = Step(precision="float32", engine=engine, per_replica_batch_size=1)
-    target = Target("v3:2x2", COMPILED, replicas=8, hosts=hosts, global_batch_size=8)
+    target = Target("v5e:2x4", COMPILED, replicas=8, hosts=hosts, global_batch_size=8)
     found = check_data(50, step, target, state)
     assert [(f.rule, f.severity) for f in found] == rules
 

@@ -1,6 +1,6 @@
 import pytest
 
-from mlm.config.chips import GPUS, existing_target, hosts_of, number_of_chips, replicas_of
+from mlm.config.chips import GPUS, existing_target, hosts_of, number_of_chips
 from mlm.preflight.artefacts import Target
 from mlm.preflight.compiler import COMPILED
 from mlm.preflight.costs import add_times
@@ -8,7 +8,7 @@ from mlm.preflight.costs import add_times
 
 def test_grids_of_tpus_and_gpus_of_one_machine_are_accepted():
     names = [name for gpu in GPUS for name in (gpu, f"{gpu}:8")]
-    names += ["v3:32x32", "v4:2x2x1", "v4:4x4x8", "v5e:2x4", "v5p:16x16x24", "v6e:16x16"]
+    names += ["v4:2x2x1", "v4:4x4x8", "v5e:2x4", "v5p:16x16x24", "v6e:16x16"]
     assert list(map(existing_target, names)) == names
 
 
@@ -18,10 +18,9 @@ def test_a_misspelt_target_is_told_with_the_nearest():
             existing_target(misspelt)
 
 
-def test_a_target_counts_its_chips_replicas_and_machines():
-    assert number_of_chips("v4:2x2x4") == 16
-    targets = ("v3:2x2", "v4:2x2x1", "v5e:2x4", "h100", "h100:8")
-    assert [replicas_of(t) for t in targets] == [8, 4, 8, 1, 8]
+def test_a_target_counts_its_chips_and_machines():
+    targets = ("v4:2x2x4", "v5e:2x4", "h100", "h100:8")
+    assert [number_of_chips(t) for t in targets] == [16, 8, 1, 8]
     # libtpu describes a machine of eight chips as two.
     assert [hosts_of(t, 2) for t in ("v5e:2x4", "v6e:2x4", "v4:2x2x2")] == [1, 1, 2]
     assert (hosts_of("v5e:4x4", 4), hosts_of("h100:8", 1)) == (4, 1)
@@ -34,11 +33,10 @@ def estimate(name, flops, steps, **figures):
 
 
 def test_the_estimate_gives_a_replica_its_share_of_the_chip():
-    counted = {"bytes_accessed": 900e9, "precision": "float32", "replicas": 8, "chips": 4}
-    # Two replicas on a v3 have half its 900 GB and half its 123 TFLOPs a second each.
-    found = estimate("v3:2x2", 0.27 * 61.5e12, 10, **counted)
+    counted = {"bytes_accessed": 2 * 819e9, "precision": "float32", "replicas": 4, "chips": 4}
+    found = estimate("v5e:2x2", 0.27 * 197e12, 10, **counted)
     assert (found.step_seconds, found.run_seconds, found.bound) == (2.0, 20.0, "memory")
-    found = estimate("v3:2x2", 4 * 0.27 * 61.5e12, 10, **counted)
+    found = estimate("v5e:2x2", 4 * 0.27 * 197e12, 10, **counted)
     assert (found.step_seconds, found.run_seconds, found.bound) == (4.0, 40.0, "arithmetic")
 
     # A GPU's peak is that of its precision.

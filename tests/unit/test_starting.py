@@ -4,8 +4,9 @@ import json
 import pytest
 
 import start
+from mlm.check.check import Forecast
 from mlm.check.rehearsed_data import Stage
-from mlm.check.starting import has_spaces, labelled_task, look_at, prompts_from, steps_within
+from mlm.check.starting import labelled_task, look_at, prompts_from, steps_within
 from mlm.foundations.errors import MlmError
 
 SENTENCE = "The committee did not agree on the budget of the year. "
@@ -68,18 +69,17 @@ def test_prompts_are_sentences_of_the_text_with_one_mask():
     prompts = prompts_from([SENTENCE * 2] * 9)
     assert prompts == ["The [MASK] did not agree on the budget of the year."] * 3
     chinese = "在这个世界上没有比这更重要的事情了所以我们必须努力"
-    assert not has_spaces([chinese]) and has_spaces([SENTENCE])
     (prompt,) = prompts_from([chinese])
     assert prompt.count("[MASK]") == 1
 
 
 def test_steps_fit_into_the_minutes_beside_the_other_stages():
-    stages, total = [Stage("corpus", 30.0), Stage("pretrain [base]", 200.0)], Stage("in all", 240.0)
+    stages = [Stage("corpus", 30.0), Stage("pretrain [base]", 200.0), Stage("in all", 240.0)]
     # 540 of 600 seconds, less 40, at 0.1 s a step of the 2,000 that were forecast.
-    assert steps_within(600, stages, total, epoch_steps=1000) == 5000
-    assert steps_within(600, stages, total, epoch_steps=10) == 300
+    assert steps_within(10, Forecast(stages=stages, train_samples=16_000), batch=16) == 5000
+    assert steps_within(10, Forecast(stages=stages, train_samples=160), batch=16) == 300
     with pytest.raises(MlmError, match="Expected at least"):
-        steps_within(50, stages, total, epoch_steps=10)
+        steps_within(0.9, Forecast(stages=stages), batch=16)
 
 
 def test_nothing_that_exists_is_changed(tmp_path):

@@ -50,8 +50,12 @@ def test_a_value_has_one_name_however_it_is_written_and_paths_of_one_end_are_tol
     ]
 
 
-def test_a_run_may_not_set_what_is_swept():
-    runs = {"own": {"pretraining": {"seed": 7}}, "other": None}
-    assert problems({"sweep": {SEED: [1, 2]}, "runs": runs}) == [
-        f"runs.own: sets {SEED}, which sweep varies; keep one of the two"
-    ]
+def test_a_wrong_value_or_path_is_told_of_its_run_and_a_shared_section_is_refused():
+    (problem,) = problems({"sweep": {RATE: ["fast"]}})
+    assert problem.startswith(f"runs.base_learning_rate-fast.{RATE}: found 'fast'")
+    (problem,) = problems({"sweep": {"pretraining.seeds": [1]}})
+    assert "did you mean 'seed'" in problem
+    (problem,) = problems({"sweep": {"evaluation.prompts": [["a [MASK]"]]}})
+    assert "cannot be a file name" in problem
+    (problem,) = problems({"sweep": {"tokenizer.kind": ["bpe"]}})
+    assert problem.startswith("sweep.tokenizer.kind: ")

@@ -1,13 +1,14 @@
 """Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
 
 import gc
+import json
 import math
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
@@ -18,12 +19,11 @@ from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
-from mlm.config.pretraining import Phase, RunConfiguration
+from mlm.config.pretraining import RunConfiguration
 from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
-from mlm.foundations.terminal import answer, columns, in_bytes, in_time
-from mlm.model.architecture import Architecture
+from mlm.foundations.terminal import answer, columns, in_bytes, in_time, plural
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
@@ -52,14 +52,12 @@ _LARGEST_STEP = 2e11
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a training: `begun` once, and for a row of an update in each of the phases. Those
-    of another run follow from the estimated `size` of its model."""
+    """Seconds of a training: `begun` once, and of a row of an update in each of the phases."""
 
     replicas: int
-    size: int
-    begun: float = 0.0
-    rows: tuple[float, ...] = (0.0,)
-    parameters: int = 0
+    parameters: int
+    begun: float
+    rows: tuple[float, ...]
 
 
 @dataclass
@@ -92,8 +90,8 @@ def check(settings: Configuration) -> Forecast:
 def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> None:
     examples: list[Example] = []
     try:
-        examples, words = _examples_of(settings, directory)
-        forecast.lines += [words] if words else []
+        if settings.finetune.enabled or settings.finetune.data.source != "embedded":
+            examples = _examples_of(settings, directory, forecast)
     except MlmError as error:
         forecast.problems.append(str(error))
     if settings.corpus.source not in ("embedded", "files"):
@@ -112,13 +110,28 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
         _look_at_runs(settings, data, examples, forecast)
 
 
+def _examples_of(settings: Configuration, directory: Path, forecast: Forecast) -> list[Example]:
+    """The examples of a fine-tuning, by way of files in `directory`; MlmError if they cannot be
+    read or dealt to folds."""
+    table, summary = directory / "examples.csv", directory / "examples.json"
+    write_data(settings.finetune, settings.seed, None, table, summary)
+    data = ExamplesSummary.read(summary)
+    sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
+    more = ", …" if len(sizes) > _CLASSES else ""
+    classes = f" in {len(sizes)} classes ({named}{more})" if sizes else ""
+    source = data.source.name or "the embedded speeches"
+    forecast.lines.append(f"Fine-tuning: {data.examples:,} examples of {source}{classes}.")
+    return read_examples(table)
+
+
 def _look_at_runs(
     settings: Configuration, data: Data, examples: Sequence[Example], forecast: Forecast
 ) -> None:
     encoder, vocabulary = Encoder.load(data.files.tokenizer), settings.tokenizer.expected_size
     texts = [one.excerpt for one in examples[:: 1 + len(examples) // _ENCODED]]
     lengths = [len(tokens) for tokens in encoder.encode(texts)]
-    timed: dict[tuple, Steps | None] = {}
+    timed: dict[str, Steps | None] = {}
     forecast.stages = [*data.stages]
     sections = settings.sections_of_runs()
     for name, training in trainings(settings).items():
@@ -126,73 +139,70 @@ def _look_at_runs(
         evaluation = sections[name].evaluation
         wrong = evaluation.unmasked_prompts(encoder.names()[encoder.special_ids.mask])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
-        if run.model.start_from:
-            WarmStart.of(run.model, data.files.tokenizer)
-        config = model_configuration(run.model, encoder, run.longest_row)
-        # The first run of an engine with such rows is timed, and the others by the sizes of their
-        # models.
-        key = run.engine, *(phase.sequence_length for phase in run.phases)
+        WarmStart.of(run.model, data.files.tokenizer)
+        model_configuration(run.model, encoder, run.longest_row)
+        phases = [phase.model_dump() for phase in run.pretraining.phases or ()]
+        key = json.dumps([run.engine, run.model.as_param(), phases])
         if key not in timed:
             timed[key] = rehearse_steps(run, vocabulary, data.files, forecast.warnings)
         steps = timed[key]
         forecast.stages += stages_of_run(run, evaluation, vocabulary, data.sizes, steps)
         if examples:
-            longest = Architecture.of(config.to_dict()).longest_row
-            limits = [limit for limit in (settings.finetune.max_length, longest) if limit]
-            length = min(limits, default=max(lengths))
-            if words := truncated_in_words(lengths, length, settings.finetune):
-                forecast.warnings.append(f"{name}: {words}")
-            rows = len(examples), length
-            stage = stage_of_finetuning(run, settings.finetune, rows, vocabulary, steps)
-            forecast.stages.append(stage)
+            longest = settings.finetune.max_length or run.longest_row
+            if cut := sum(length > longest for length in lengths):
+                share = f"{100 * cut / len(lengths):.2g} % of the examples are longer than"
+                forecast.warnings.append(f"{name}: {share} {longest} tokens, and are truncated")
+            rows = len(examples), longest
+            forecast.stages.append(stage_of_finetuning(run, settings.finetune, rows, steps))
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
 
 
-def _examples_of(settings: Configuration, directory: Path) -> tuple[list[Example], str]:
-    """The examples of a fine-tuning, by way of files in `directory`, and what they are in words;
-    none if there is no fine-tuning, MlmError if they cannot be read or dealt to folds."""
-    section = settings.finetune
-    if not section.enabled and section.data.source == "embedded":
-        return [], ""
-    table, summary = directory / "examples.csv", directory / "examples.json"
-    write_data(section, settings.seed, None, table, summary)
-    data = ExamplesSummary.read(summary)
-    sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
-    named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
-    more = ", …" if len(sizes) > _CLASSES else ""
-    classes = f" in {len(sizes)} classes ({named}{more})" if sizes else ""
-    source = data.source.name or "the embedded speeches"
-    return read_examples(table), f"Fine-tuning: {data.examples:,} examples of {source}{classes}."
-
-
-def truncated_in_words(lengths: Sequence[int], longest: int, section: Finetune) -> str:
-    """The share of texts longer than the `longest` that is read, and its key; empty for none."""
-    cut = sum(length > longest for length in lengths) / len(lengths)
-    key = "finetune.max_length" if longest == section.max_length else "shards.sequence_length"
-    of_them = f"{100 * cut:.2g} % of the examples are longer than {longest} tokens ({key})"
-    return f"{of_them} and would be truncated" if cut else ""
-
-
-def stage_of_finetuning(
-    run: RunConfiguration,
-    section: Finetune,
-    rows: tuple[int, int],
-    vocabulary: int | None,
-    steps: Steps | None,
-) -> Stage:
-    """All folds of `run` from its weights and from random ones, with `rows` of so many tokens."""
-    if steps is None:
-        return Stage(f"finetune [{run.name}]")
-    size = parameters(run.model, vocabulary, run.sequence_length) / steps.size
-    # All folds but one are learned from; without the gradient, a third, the other is scored.
-    passes = _STARTS * section.seeds * section.epochs * (section.folds - 1 + 1 / 3)
-    step = size * steps.rows[-1] * rows[1] / run.phases[-1].sequence_length
-    # Steps are timed with the threads of a pretraining, and folds run side by side.
-    trained = passes * rows[0] * step * run.accelerator.cpu_threads
-    seconds = (trained + _START_EVALUATE * _STARTS * section.folds) / usable_cores()
-    disk = 4 * size * steps.parameters * (_STARTS * section.folds + 1)
-    return Stage(f"finetune [{run.name}]", seconds, disk)
+def rehearse_steps(
+    run: RunConfiguration, vocabulary: int | None, files: RunFiles, warnings: list[str]
+) -> Steps | None:
+    """Time a few updates of each phase of `run`, with batches too large neither for moments nor for
+    the sample; None, with a warning, if this machine cannot."""
+    manifests, longest = read_manifests(files, run.sequence_length), run.longest_row
+    rows = manifests["train"].in_rows(longest // run.sequence_length).num_samples
+    in_time = int(_LARGEST_STEP / (6 * parameters(run.model, vocabulary, longest) * longest))
+    sizes = (phase.per_replica_batch_size for phase in run.phases)
+    batch = {"per_replica_batch_size": max(1, min(in_time, rows // 8, *sizes))}
+    section = run.pretraining
+    # Long enough for whatever the schedule asks.
+    length = {"steps": 1_000_000, "epochs": None, "tokens": None}
+    phases = [phase.model_copy(update=batch) for phase in section.phases or ()]
+    optimizer = section.optimizer.model_copy(update={"gradient_accumulation_steps": 1})
+    timed = batch | length | {"phases": phases or None, "optimizer": optimizer}
+    try:
+        devices = open_devices(run.engine, run.accelerator, batch["per_replica_batch_size"])
+    except MlmError as error:
+        warnings.append(
+            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
+            f"them for a TPU or GPU and says whether they fit. {error}"
+        )
+        return None
+    begin, seconds_of_row, stepping = time.monotonic(), [], 0.0
+    timed_run = run_of(run.with_values(pretraining=timed), files, manifests, devices.replicas)
+    engine = engine_of(timed_run, devices)
+    if run.model.initialisation.embeddings == "cooccurrence":
+        start_from_counts(engine, timed_run)
+    for phase in timed_run.phases:
+        engine.restart_at(phase.first)
+        engine.advance(1)
+        first, made = time.monotonic(), 0
+        while made < _TIMED_STEPS and time.monotonic() - first < _TIMED_SECONDS:
+            engine.advance(1)
+            made += 1
+        seconds = time.monotonic() - first
+        seconds_of_row.append(seconds / made / (phase.batch_size / devices.replicas))
+        stepping += seconds
+    begun = time.monotonic() - begin - stepping
+    steps = Steps(devices.replicas, engine.parameters, begun, tuple(seconds_of_row))
+    del engine
+    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
+    gc.collect()
+    return steps
 
 
 def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) -> int:
@@ -218,37 +228,51 @@ def stages_of_run(
         return [Stage(name) for name in names]
     section, length = run.pretraining, run.sequence_length
     tokens = {split: size.samples * length for split, size in sizes.items()}
-    trained_mb = memory_of_training(run, vocabulary, tokens["train"])
-    splits = tokens["train"], tokens["test"]
-    evaluated_mb = memory_of_evaluation(run, evaluation, vocabulary, *splits)
     number = own_updates(run, sizes, steps.replicas)
-    size = parameters(run.model, vocabulary, run.longest_row) / steps.size
     checkpoint = run.operation.checkpoint
     saves = math.ceil(number / checkpoint.every)
     states = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
     # float32: the model, which is there twice, and states with its moments.
-    disk = 4 * size * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
+    disk = 4 * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
     begun = run.operation.continue_from.step or 0
     seconds, first = _START_PRETRAIN + steps.begun, begun
     for phase, end, row in zip(run.phases, section.ends(begun + number), steps.rows, strict=True):
         updates = max(0, end - first)
-        seconds += size * row * updates * section.batch_on(1, phase).samples
+        seconds += row * updates * section.batch_on(1, phase).samples
         first += updates
     # Without the gradient: a third of an update.
-    sample = size * steps.rows[-1] / run.last_row_samples / 3
+    sample = steps.rows[-1] / run.last_row_samples / 3
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     seconds += sample * validated * math.ceil(number / section.validation.every)
     # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
     tested = sizes["test"].samples
     predicted = min(tested * length, evaluation.max_tokens)
     hidden = predicted / length / evaluation.mlm_probability
-    scored = hidden + 2 * min(tested, hidden)
-    evaluated = _START_EVALUATE + sample * scored + _COUNTED * sizes["train"].text
+    evaluated = _START_EVALUATE + sample * (hidden + 2 * min(tested, hidden))
+    evaluated += _COUNTED * sizes["train"].text
     evaluated += _BASELINES * (predicted + _FITTED) * (vocabulary or _IDS)
+    splits = tokens["train"], tokens["test"]
+    memory = memory_of_evaluation(run, evaluation, vocabulary, *splits)
     return [
-        Stage(names[0], seconds, disk, trained_mb),
-        Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
+        Stage(names[0], seconds, disk, memory_of_training(run, vocabulary, tokens["train"])),
+        Stage(names[1], evaluated, _FILES_OF_RUN, memory),
     ]
+
+
+def stage_of_finetuning(
+    run: RunConfiguration, section: Finetune, rows: tuple[int, int], steps: Steps | None
+) -> Stage:
+    """All folds of `run` from its weights and from random ones, with `rows` of so many tokens."""
+    if steps is None:
+        return Stage(f"finetune [{run.name}]")
+    # All folds but one are learned from; without the gradient, a third, the other is scored.
+    passes = _STARTS * section.seeds * section.epochs * (section.folds - 1 + 1 / 3)
+    step = steps.rows[-1] * rows[1] / run.phases[-1].sequence_length
+    # Steps are timed with the threads of a pretraining, and folds run side by side.
+    trained = passes * rows[0] * step * run.accelerator.cpu_threads
+    seconds = (trained + _START_EVALUATE * _STARTS * section.folds) / usable_cores()
+    disk = 4 * steps.parameters * (_STARTS * section.folds + 1)
+    return Stage(f"finetune [{run.name}]", seconds, disk)
 
 
 def together(stages: list[Stage]) -> Stage:
@@ -283,27 +307,25 @@ def judge_machine(settings: Configuration, forecast: Forecast) -> None:
     memory = psutil.virtual_memory().total / 1e6
     *stages, total = forecast.stages
     for stage in stages:
-        if not stage.memory_mb or stage.memory_mb <= memory:
-            continue
-        # The estimates are too high rather than too low.
-        certain = stage.memory_mb / 2 > memory
-        (forecast.problems if certain else forecast.warnings).append(
-            f"{stage.name}: needs {'about' if certain else 'up to'} "
-            f"{in_bytes(stage.memory_mb * 1e6)} of memory, and this machine has "
-            f"{in_bytes(memory * 1e6)}. Take a smaller model or pretraining.per_replica_batch_size "
-            "(tokenizer: max_training_bytes), or another machine (docs/cluster.md)"
-        )
+        if (needed := stage.memory_mb or 0) > memory:
+            # The estimates are too high rather than too low.
+            certain = needed / 2 > memory
+            (forecast.problems if certain else forecast.warnings).append(
+                f"{stage.name}: needs {'about' if certain else 'up to'} {in_bytes(needed * 1e6)} "
+                f"of memory, and this machine has {in_bytes(memory * 1e6)}. Take a smaller model "
+                "or pretraining.per_replica_batch_size (tokenizer: max_training_bytes), or "
+                "another machine (docs/cluster.md)"
+            )
     if total.disk is None:
         return
     runs = settings.sections_of_runs().values()
     places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
     there = sum(bytes_below(place) for place in places if "://" not in place)
-    free = shutil.disk_usage(".").free
+    free, needed = shutil.disk_usage(".").free, max(0.0, total.disk - there) + _LEFT_OVER
     forecast.lines.append(
         f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "
         f"{in_bytes(there)} now; {in_bytes(free)} are free."
     )
-    needed = max(0.0, total.disk - there) + _LEFT_OVER
     if needed > free:
         forecast.problems.append(
             f"The disk has {in_bytes(free)} free, and about {in_bytes(needed)} are needed. Free "
@@ -317,83 +339,19 @@ def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
     lines = list(forecast.lines)
     if forecast.stages:
+        rows = [("stage", "time, about", "disk", "memory, at most")]
+        for stage in forecast.stages:
+            time = "not known" if stage.seconds is None else in_time(stage.seconds)
+            disk = "not known" if stage.disk is None else in_bytes(stage.disk)
+            memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
+            rows.append((stage.name, time, disk, memory))
         lines += [
-            f"\n{_table(forecast.stages)}",
+            f"\n{columns(rows)}",
             f"Times are of a run from nothing with --cores {usable_cores()}, on a machine as busy "
             "as now.\n",
         ]
-    lines += [f"Note: {warning}." for warning in forecast.warnings]
-    answer("\n".join(lines))
-    if forecast.problems:
-        count = len(forecast.problems)
-        raise MlmError(
-            f"{count} thing{'s' if count > 1 else ''} to change before a run can succeed:\n"
-            f"{listed(forecast.problems)}"
-        )
+    answer("\n".join([*lines, *(f"Note: {warning}." for warning in forecast.warnings)]))
+    if problems := forecast.problems:
+        things = plural(len(problems), "thing")
+        raise MlmError(f"{things} to change before a run can succeed:\n{listed(problems)}")
     answer("No problem was found.")
-
-
-def _table(stages: list[Stage]) -> str:
-    rows = [("stage", "time, about", "disk", "memory, at most")]
-    for stage in stages:
-        time = "not known" if stage.seconds is None else in_time(stage.seconds)
-        disk = "not known" if stage.disk is None else in_bytes(stage.disk)
-        memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
-        rows.append((stage.name, time, disk, memory))
-    return columns(rows)
-
-
-def rehearse_steps(
-    run: RunConfiguration, vocabulary: int | None, files: RunFiles, warnings: list[str]
-) -> Steps | None:
-    """Make a few updates of each phase of `run`, with batches too large neither for moments
-    nor for the sample; None, with a warning, if this machine cannot."""
-    section, phases = run.pretraining, []
-    manifests = read_manifests(files, run.sequence_length)
-    estimated = parameters(run.model, vocabulary, run.longest_row)
-    for phase in run.phases:
-        row = phase.sequence_length
-        rows = manifests["train"].in_rows(row // run.sequence_length).num_samples
-        most = min(int(_LARGEST_STEP / (6 * estimated * row)), rows // 8)
-        size = max(1, min(phase.per_replica_batch_size, most))
-        phases.append(replace(phase, per_replica_batch_size=size))
-    size = phases[0].per_replica_batch_size
-    timed = run.with_values(
-        pretraining={
-            "per_replica_batch_size": size,
-            "phases": section.phases and [Phase(**asdict(phase)) for phase in phases],
-            "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
-            # Long enough for whatever the schedule asks.
-            **{"steps": 1_000_000, "epochs": None, "tokens": None},
-        }
-    )
-    try:
-        devices = open_devices(run.engine, run.accelerator, size)
-    except MlmError as error:
-        warnings.append(
-            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
-            f"them for a TPU or GPU and says whether they fit. {error}"
-        )
-        return None
-    begin, rows = time.monotonic(), []
-    timed_run = run_of(timed, files, manifests, devices.replicas)
-    engine = engine_of(timed_run, devices)
-    if run.model.initialisation.embeddings == "cooccurrence":
-        start_from_counts(engine, timed_run)
-    stepping = 0.0
-    for phase in timed_run.phases:
-        engine.restart_at(phase.first)
-        engine.advance(1)
-        first, made = time.monotonic(), 0
-        while made < _TIMED_STEPS and time.monotonic() - first < _TIMED_SECONDS:
-            engine.advance(1)
-            made += 1
-        seconds = time.monotonic() - first
-        rows.append(seconds / made / (phase.batch_size / devices.replicas))
-        stepping += seconds
-    begun = time.monotonic() - begin - stepping
-    steps = Steps(devices.replicas, estimated, begun, tuple(rows), engine.parameters)
-    del engine
-    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
-    gc.collect()
-    return steps

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from mlm.corpus.formats import file_format
 from mlm.corpus.source_files import SplitFiles, matched_files
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.terminal import in_bytes
-from mlm.samples.manifests import Manifest
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
@@ -74,73 +74,69 @@ class Data:
 def rehearse_data(settings: Configuration, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
-    whole = corpus_configuration(settings)
-    configuration, files, scale, source = _sample_of(whole, directory / "cut")
-    whole = set(scale.values()) == {1.0}
-    results, times = directory / "results", [time.monotonic()]
+    configuration, files, scale, source = _sample_of(
+        corpus_configuration(settings), directory / "cut"
+    )
+    whole, results, times = set(scale.values()) == {1.0}, directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
-    made = build_corpus(configuration, files, parquet, described)
+    splits = build_corpus(configuration, files, parquet, described)
     times.append(time.monotonic())
-    tokenizer = results / "tokenizer" / "tokenizer.json"
-    corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
-    section, stats, enough = settings.tokenizer, results / "tokenizer_stats.json", None
-    families = families_of(settings) if section.kind == "pretrained" else []
+    tokenizer, section, enough = results / "tokenizer" / "tokenizer.json", settings.tokenizer, None
+    make = partial(
+        make_tokenizer,
+        {split: SplitDocuments.described(described[split]) for split in SPLITS},
+        families=families_of(settings) if section.kind == "pretrained" else [],
+        tokenizer=tokenizer,
+        stats=results / "tokenizer_stats.json",
+    )
     try:
-        make_tokenizer(corpora, section, families, tokenizer, stats)
+        make(section=section)
     except CorpusTooSmall as error:
         if whole:
             raise
         enough = error.ids
-        smaller = section.model_copy(update={"vocabulary_size": enough})
-        make_tokenizer(corpora, smaller, families, tokenizer, stats)
+        make(section=section.model_copy(update={"vocabulary_size": enough}))
     times.append(time.monotonic())
-    encoder, sizes, manifests = Encoder.load(tokenizer), {}, {}
-    for split, text in made.items():
+    encoder, sizes, packed = Encoder.load(tokenizer), {}, 0.0
+    manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}
+    for split, text in splits.items():
         file = results / "shards" / split / f"{split}-00000-of-00001.tfrecord"
         shard = write_shard(file, (0, 1), described[split], settings.shards, encoder, tokenizer)
-        shard.write(results / "manifests" / f"{split}.json")
-        manifests[split], times_larger = shard, scale[split]
+        shard.write(manifests[split])
+        packed += scale[split] * sum(one.num_bytes for one in shard.shards)
         sizes[split] = Size(
-            text=text.bytes * times_larger,
-            documents=text.documents * times_larger,
-            tokens=shard.num_tokens * times_larger,
-            samples=math.ceil(shard.num_samples * times_larger),
+            text=text.bytes * scale[split],
+            documents=text.documents * scale[split],
+            tokens=shard.num_tokens * scale[split],
+            samples=math.ceil(shard.num_samples * scale[split]),
         )
     times.append(time.monotonic())
     seconds = [after - before for before, after in pairwise(times)]
-    read = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS[:2]}
-    return Data(
-        source=source,
-        whole=whole,
-        sizes=sizes,
-        stages=_stages_of_data(settings, sizes, made, manifests, seconds),
-        files=RunFiles(str(tokenizer), read),
-        vocabulary=encoder.vocabulary_size,
-        enough=enough,
-    )
+    stages = _stages_of_data(settings, sizes, splits, packed, seconds)
+    run_files = RunFiles(str(tokenizer), {split: manifests[split] for split in SPLITS[:2]})
+    return Data(source, whole, sizes, stages, run_files, encoder.vocabulary_size, enough)
 
 
 def _stages_of_data(
     settings: Configuration,
-    sizes: dict[str, Size],
-    made: Mapping[str, CorpusSplit],
-    manifests: Mapping[str, Manifest],
+    sizes: Mapping[str, Size],
+    sample: Mapping[str, CorpusSplit],
+    packed: float,
     seconds: Sequence[float],
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
-    times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
-    section, text = settings.tokenizer, sizes["train"].text
+    section, train = settings.tokenizer, sizes["train"].text
+    larger = sum(size.text for size in sizes.values()) / sum(text.bytes for text in sample.values())
     # The trainers see each word once: new ones become rarer (Heaps' law).
-    words = max(1.0, min(text, section.max_training_bytes) / made["train"].bytes) ** 0.6
-    read = sum(file.bytes for split in made.values() for file in split.files)
-    packed = sum(s.num_bytes for manifest in manifests.values() for s in manifest.shards)
+    words = max(1.0, min(train, section.max_training_bytes) / sample["train"].bytes) ** 0.6
+    read = larger * sum(file.bytes for text in sample.values() for file in text.files)
     beside = min(usable_cores(), sum(getattr(settings.shards.count, split) for split in SPLITS))
     return [
-        Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
-        Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),
-        Stage("shards", 3 + seconds[2] * times / beside, packed * times, 2000),
+        Stage("corpus", 1 + seconds[0] * larger, read, 2000),
+        Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, train)),
+        Stage("shards", 3 + seconds[2] * larger / beside, packed, 2000),
     ]
 
 

@@ -3,9 +3,8 @@
 A target is named by its chips: "v5e:2x4" is a grid of TPU chips, "h100:8" eight GPUs of one
 machine, "rtx4090" a single GPU.
 
-TPUs: the page of each generation below https://cloud.google.com/tpu/docs/. A v3 chip is two
-replicas, each a core with half of the HBM; the driver joins the cores of a v4 or v5p chip
-("megacore") to one replica (https://github.com/pytorch/xla/issues/5258).
+TPUs: the page of each generation below https://cloud.google.com/tpu/docs/. The driver joins the
+cores of a v4 or v5p chip ("megacore") to one replica.
 
 GPUs: NVIDIA's datasheets of the H100, H200, A100, L40S, L4 and T4, and its whitepapers of GA102
 (RTX 3090) and Ada (RTX 4090); rates are without sparsity and with sums in float32. Memory is what
@@ -19,7 +18,7 @@ import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -36,14 +35,14 @@ _NAME = re.compile(r"[a-z0-9-]+(?::[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)?")
 
 @dataclass(frozen=True)
 class ChipFacts:
-    """Figures of one chip; `largest_grid` is that of the chips in one slice, or of the GPUs in one
-    machine. `float32_flops` is None where all products are made of bfloat16's."""
+    """Figures of one chip, which is one replica; `largest_grid` is that of the chips in one slice,
+    or of the GPUs in one machine. `float32_flops` is None where all products are made of
+    bfloat16's."""
 
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops: float
     largest_grid: tuple[int, ...]
-    replicas_per_chip: int = 1
     float32_flops: float | None = None
 
     @property
@@ -76,7 +75,6 @@ class GpuFacts(ChipFacts):
 
 
 TPUS: dict[str, ChipFacts] = {
-    "v3": ChipFacts(32 * _GIB, 900e9, 123e12, (32, 32), replicas_per_chip=2),
     "v4": ChipFacts(32 * _GIB, 1200e9, 275e12, (16, 16, 16)),
     "v5e": ChipFacts(16 * _GIB, 819e9, 197e12, (16, 16)),
     "v5p": ChipFacts(95 * _GIB, 2765e9, 459e12, (16, 16, 24)),
@@ -84,17 +82,18 @@ TPUS: dict[str, ChipFacts] = {
 }
 
 
-def _architecture(capability: tuple[int, int], units: int, threads: int, shared: int) -> dict:
-    """Compute capability, and each multiprocessor's units for float32, threads and shared bytes."""
-    core = {"units_per_core": units, "threads_per_core": threads, "shared_bytes_per_core": shared}
-    return {"compute_capability": capability, **core}
+class _Core(NamedTuple):
+    """A multiprocessor: compute capability, units for float32, threads, bytes of shared memory."""
+
+    compute_capability: tuple[int, int]
+    units_per_core: int
+    threads_per_core: int
+    shared_bytes_per_core: int
 
 
-_TURING = _architecture((7, 5), 64, 1024, 65_536)
-_AMPERE = _architecture((8, 0), 64, 2048, 167_936)
-_GA102 = _architecture((8, 6), 128, 1536, 102_400)
-_ADA = _architecture((8, 9), 128, 1536, 102_400)
-_HOPPER = _architecture((9, 0), 128, 2048, 233_472)
+_TURING, _AMPERE = _Core((7, 5), 64, 1024, 65_536), _Core((8, 0), 64, 2048, 167_936)
+_GA102, _ADA = _Core((8, 6), 128, 1536, 102_400), _Core((8, 9), 128, 1536, 102_400)
+_HOPPER = _Core((9, 0), 128, 2048, 233_472)
 _A100, _RTX = (108, 40, 1.41), "NVIDIA GeForce RTX "
 
 
@@ -102,15 +101,15 @@ def _gpu(
     name: str,
     gib: float,
     rates: tuple[float, float, float],
-    architecture: dict[str, Any],
+    core: _Core,
     chip: tuple[int, int, float],
 ) -> GpuFacts:
     """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
     10^9 a second; `chip` has its multiprocessors, MiB of the L2 cache and GHz."""
     memory, bf16, float32 = (1e9 * rate for rate in rates)
     cores, l2_mib, clock = chip
-    figures = {"cores": cores, "l2_bytes": l2_mib * 2**20, "clock_ghz": clock, **architecture}
-    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), 1, float32, description=name, **figures)
+    figures = {"cores": cores, "l2_bytes": l2_mib * 2**20, "clock_ghz": clock, **core._asdict()}
+    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), float32, description=name, **figures)
 
 
 GPUS: dict[str, GpuFacts] = {
@@ -139,19 +138,13 @@ def is_gpu(target: str) -> bool:
 
 
 def number_of_chips(target: str) -> int:
-    """Chips that a target names: 8 for "v5e:2x4" and "h100:8", 1 for "h100"."""
+    """Chips, and replicas, of a target: 8 of "v5e:2x4" and "h100:8", 1 of "h100"."""
     return math.prod(_grid(target))
-
-
-def replicas_of(target: str) -> int:
-    """Replicas that a training on `target` has: 4 for "v5e:2x2", 8 for "v3:2x2"."""
-    return number_of_chips(target) * CHIPS[generation_of(target)].replicas_per_chip
 
 
 def memory_of_a_replica(target: str) -> int:
     """The bytes that a replica on `target` can have."""
-    facts = CHIPS[generation_of(target)]
-    return facts.usable_bytes // facts.replicas_per_chip
+    return CHIPS[generation_of(target)].usable_bytes
 
 
 def hosts_of(target: str, described: int) -> int:
@@ -191,6 +184,6 @@ class Preflight(Section):
     """Run the preflight with everything else and show it in the report."""
     targets: Annotated[
         list[Annotated[Text, AfterValidator(existing_target)]], Field(min_length=1), Distinct
-    ] = ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"]
+    ] = ["v4:2x2x1", "v5e:2x2", "v6e:2x2"]
     """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
-    in one machine (h100:8), or a TPU (v3, v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
+    in one machine (h100:8), or a TPU (v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""

@@ -1,7 +1,7 @@
 """The whole configuration: its sections, its runs, and what one section says of another."""
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -25,7 +25,6 @@ from mlm.config.pretraining import Operation, Pretraining, RunConfiguration, eng
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.foundations.environment import NO_TENSORFLOW, installed_version
-from mlm.foundations.errors import printable
 
 
 class Overrides(Section):
@@ -82,10 +81,8 @@ class Configuration(Section):
 
     def shown(self) -> dict[str, Any]:
         """Every setting in plain values, of runs their overrides alone."""
-        shown = self.model_dump()
-        shown["model"]["config"] = self.model.shown_fields()
-        shown["runs"] = self.as_set()["runs"]
-        return canonical(shown)
+        shown = self.model_copy(update={"model": self.model.of_jobs()}).model_dump()
+        return canonical({**shown, "runs": self.as_set()["runs"]})
 
     def sections_of_runs(self) -> dict[str, Overrides]:
         """The sections of each run: those that all share, under its overrides."""
@@ -115,6 +112,12 @@ class Configuration(Section):
             yield from (where + line for line in _wrong_start(name, runs))
 
     def contradictions(self) -> Iterator[str]:
+        for path in self.sweep:  # of a sweep without such a path, nothing is left
+            if path.partition(".")[0] not in Overrides.model_fields:
+                yield (
+                    f"sweep.{path}: a run overrides {', '.join(Overrides.model_fields)} alone. "
+                    "Compare others in a directory each: see report.also, docs/runs.md"
+                )
         for part in ("report", "publish"):
             for name in getattr(self, part).runs or []:
                 if name not in self.runs:
@@ -131,16 +134,13 @@ class Configuration(Section):
         yield from unfit_names("report.also", self.report.also, longest=64)
 
     def _contradictions_of_runs(self, runs: dict[str, Overrides]) -> Iterator[str]:
-        """The contradictions of all runs, each once, with the runs that have it."""
+        """The contradictions of all runs, each once, with the runs that have it unless all do."""
         names_by_line: dict[str, list[str]] = {}
         for name, run in runs.items():
             for line in dict.fromkeys(self._contradictions_of(run)):
                 names_by_line.setdefault(line, []).append(name)
         for line, names in names_by_line.items():
-            # Of all runs, or of the only one, which overrides nothing.
-            overrides = self.runs[names[0]].model_fields_set
-            is_shared = len(names) == len(runs) and (len(runs) > 1 or not overrides)
-            yield line if is_shared else f"runs.{', '.join(names)}: {line}"
+            yield line if len(names) == len(runs) else f"runs.{', '.join(names)}: {line}"
 
     def _contradictions_of(self, run: Overrides) -> Iterator[str]:
         length = self.shards.sequence_length
@@ -154,22 +154,6 @@ class Configuration(Section):
         if self.tokenizer.kind != "pretrained":
             mask = self.tokenizer.special_tokens.mask
             yield from (f"evaluation.{line}" for line in run.evaluation.unmasked_prompts(mask))
-
-    def identical_runs(self) -> Iterator[str]:
-        """A line for each group of runs with the same settings, which would train one model."""
-        alike: dict[str, list[str]] = {}
-        for name, run in self.sections_of_runs().items():
-            seed = run.pretraining.seed
-            settled = {"engine": run.engine, "seed": self.seed if seed is None else seed}
-            pretraining = run.pretraining.model_copy(update=settled).as_param("checkpoint")
-            settings = [run.model.of_jobs().as_param(), pretraining, run.evaluation.as_param()]
-            alike.setdefault(json.dumps(settings), []).append(name)
-        for names in alike.values():
-            if len(names) > 1:
-                yield (
-                    f"runs: {', '.join(map(printable, names))} have the same settings; keep one of "
-                    "them. The runs of several overlays are added up"
-                )
 
     def missing_files(self) -> Iterator[str]:
         """A line for each file that is not there, beginning with its key. Those that the corpus
@@ -212,8 +196,9 @@ def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
 
 def families_of(configuration: Configuration) -> list[str]:
     """The families of all runs, sorted, except those of checkpoints on the Hub."""
-    models = [run.model.of_jobs() for run in configuration.sections_of_runs().values()]
-    return sorted({m.model_type for m in models if m.config_file or not m.start_from})
+    models = [run.model for run in configuration.sections_of_runs().values()]
+    known = [m for m in models if m.start_from is None or Path(m.start_from).is_dir()]
+    return sorted({model.model_type for model in known})
 
 
 def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:

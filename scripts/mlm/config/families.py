@@ -90,9 +90,9 @@ class Family:
     fields: Mapping[str, Field]
     sequence_head: SequenceHead
     #: Other fields of config.json, with the only value that each may have: with another, PyTorch
-    #: would build another network around the weights. So it would without those in `required`.
+    #: would build another network around the weights. So it would without those that are required.
     only: Mapping[str, Any] = field(default_factory=dict)
-    required: tuple[str, ...] = ()
+    required: Mapping[str, Any] = field(default_factory=dict)
     #: A second inner layer gates the first (Shazeer, 2020); the first layer has no norm before
     #: attention; what is added to the residual begins smaller.
     gated: bool = False
@@ -127,11 +127,6 @@ class Family:
     def dropout_fields(self) -> set[str]:
         """The fields of config.json with probabilities of dropout."""
         return {field.name for name, field in self.fields.items() if name.endswith("dropout")}
-
-    @property
-    def required_fields(self) -> dict[str, Any]:
-        """The fields that the config.json of a new model must have, with their values."""
-        return {name: self.only[name] for name in self.required}
 
     @property
     def own_names(self) -> dict[str, str]:
@@ -376,13 +371,8 @@ FAMILIES: dict[str, Family] = {
         ),
         _ESM,
         _roberta_sequence_head("Esm", dropout=None),
-        only={
-            "position_embedding_type": "rotary",
-            "emb_layer_norm_before": False,
-            "is_folding_model": False,
-            "hidden_act": "gelu",
-        },
-        required=("position_embedding_type",),
+        only={"emb_layer_norm_before": False, "is_folding_model": False, "hidden_act": "gelu"},
+        required={"position_embedding_type": "rotary"},
     ),
 }
 

@@ -6,19 +6,8 @@ import difflib
 import json
 import os
 import re
-import types
 from collections.abc import Iterable, Iterator, Mapping
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Self,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -29,7 +18,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 SPLITS = ("train", "validation", "test")
@@ -97,7 +85,6 @@ Text = Annotated[str, Field(min_length=1)]
 #: A name of a file or a directory that Snakemake and records can hold.
 FilePath = Annotated[Text, AfterValidator(_usable_name)]
 Distinct = AfterValidator(_distinct)
-_BOUNDS = {"ge": " from {}", "gt": " above {}", "le": " to {}", "lt": " to below {}"}
 
 
 class Section(BaseModel):
@@ -141,11 +128,6 @@ class Section(BaseModel):
         """The section as a rule's param, from which the job makes it again (`model_validate`): in
         plain values, and sorted, so that the order of the configuration is no change."""
         return canonical(self.model_dump(exclude=set(left_out)))
-
-    @classmethod
-    def hints(cls) -> dict[str, Any]:
-        """The annotation of each key, with its bounds."""
-        return get_type_hints(cls, include_extras=True)
 
 
 class FileCounts(Section):
@@ -193,48 +175,6 @@ def section(model: type[Section]) -> Any:
     return Field(default_factory=model)
 
 
-def is_section(bare: Any) -> bool:
-    return isinstance(bare, type) and issubclass(bare, Section)
-
-
-def taken_apart(hint: Any) -> tuple[Any, list, bool]:
-    """The bare type of an annotation, its bounds, and whether null is allowed as well."""
-    bounds, nullable = [], False
-    while True:
-        if get_origin(hint) is Annotated:
-            hint, *extras = get_args(hint)
-            for extra in extras:
-                bounds += extra.metadata if isinstance(extra, FieldInfo) else [extra]
-        elif get_origin(hint) in (Union, types.UnionType):
-            nullable = True
-            (hint,) = (a for a in get_args(hint) if a is not type(None))
-        else:
-            return hint, bounds, nullable
-
-
-def expected(hint: Any) -> str:
-    """What a value annotated with `hint` must be, in words."""
-    bare, bounds, nullable = taken_apart(hint)
-    names = (*_BOUNDS, "min_length", "max_length")
-    limits = {n: v for b in bounds for n in names if (v := getattr(b, n, None)) is not None}
-    origin = get_origin(bare) or bare
-    if origin is Literal:
-        words = f"one of: {', '.join(map(str, get_args(bare)))}"
-    elif origin is list and limits.get("max_length"):
-        words = f"list of {limits['max_length']}"
-    elif origin is list and get_origin(item := get_args(bare)[0]) is Literal:
-        words = f"list of {', '.join(get_args(item))}"
-    elif origin is list:
-        words = "list with at least one item" if limits else "list"
-    elif origin is dict or is_section(bare):
-        words = "section with at least one key" if limits else "section of keys and values"
-    else:
-        words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
-        words += " that is not empty" * ("min_length" in limits)
-        words += "".join(form.format(limits[n]) for n, form in _BOUNDS.items() if n in limits)
-    return words + (", or null" if limits else " or null") * nullable
-
-
 def did_you_mean(name: Any, known: Iterable[str], otherwise: str = "") -> str:
     """The one of `known` that `name` resembles, as a question."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
@@ -247,49 +187,62 @@ _Model = TypeVar("_Model", bound=Section)
 def checked(model: type[_Model], values: dict) -> tuple[_Model, list[str]]:
     """`values` as the section `model`, and a line for each that is wrong by itself. It takes its
     default, so that settings can still be compared and all problems are reported at once."""
-    values, problems = _with_text_keys(values), []
+    problems = []
     while True:
         try:
             return model.model_validate(values), problems
         except ValidationError as error:
             for detail in error.errors(include_url=False):
-                problems.append(_sentence(detail, detail["loc"], model))
+                problems.append(_sentence(detail, model))
                 values = _without(values, detail["loc"])
 
 
-def _with_text_keys(value: Any) -> Any:
+def with_text_keys(value: Any) -> Any:
     """`value` with text for keys that YAML reads as numbers, dates or null."""
     if isinstance(value, Mapping):
-        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+        return {str(key): with_text_keys(inner) for key, inner in value.items()}
     return value
 
 
-def _sentence(detail: ErrorDetails, way: tuple, model: type[Section]) -> str:
+def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
+    way, value, words = detail["loc"], detail["input"], detail["msg"]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in way)[1:]
-    if detail["type"] == "extra_forbidden":
-        known = sorted(_hint(model, way[:-1])[0].model_fields)
-        hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
-        return f"{path}: unknown key; {hint}"
-    if detail["type"] == "value_error":
-        return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
-    value = detail["input"]
-    bare, hint = _hint(model, way)
-    words = expected(hint)
-    if get_origin(bare) is Literal and (meant := did_you_mean(value, map(str, get_args(bare)))):
-        words += f"; {meant}"
-    if isinstance(value, bool) and bare is str:
-        # Norwegian, for instance.
-        words += "; YAML reads no, yes, on and off as booleans: write them as 'no', in quotes"
-    return f"{path}: found {'null' if value is None else repr(value)}, expected {words}"
+    match detail["type"]:
+        case "extra_forbidden":
+            known = sorted(_section_at(model, way[:-1]).model_fields)
+            hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
+            return f"{path}: unknown key; {hint}"
+        case "value_error":
+            return f"{path}: {words.removeprefix('Value error, ')}"
+        case "model_type" | "dict_type":
+            words = "input should be a section of keys and values"
+        case "literal_error":
+            known = re.findall("'(.*?)'", detail.get("ctx", {})["expected"])
+            words = f"expected one of: {', '.join(known)}"
+            words += f"; {meant}" if (meant := did_you_mean(value, known)) else ""
+        case "string_type" if isinstance(value, bool):
+            # Norwegian, for instance.
+            words += "; YAML reads no, yes, on and off as booleans: write them as 'no', in quotes"
+    shown = "null" if value is None else repr(value)
+    return f"{path}: found {shown}; {words[0].lower()}{words[1:]}"
 
 
-def _hint(model: type[Section], way: tuple) -> tuple[Any, Any]:
-    """What is at `way` below `model`: the bare type, and the annotation with its bounds."""
-    bare, hint = model, model
-    for part in way:
-        hint = bare.hints()[part] if is_section(bare) else get_args(bare)[-1]
-        bare = taken_apart(hint)[0]
-    return bare, hint
+def section_in(hint: Any) -> type[Section] | None:
+    """The class of the section, or of the sections in a list or dictionary, that `hint` annotates;
+    None of a plain value."""
+    if isinstance(hint, type) and issubclass(hint, Section):
+        return hint
+    return next(filter(None, map(section_in, get_args(hint))), None)
+
+
+def _section_at(model: type[Section], way: tuple[int | str, ...]) -> type[Section]:
+    """The class of the section that is at `way` below `model`."""
+    names = [part for part in way if isinstance(part, str)]
+    while names:
+        hint = model.model_fields[names[0]].annotation
+        model = section_in(hint) or model
+        names = names[2 if get_origin(hint) is dict else 1 :]
+    return model
 
 
 def _without(values: dict, way: tuple) -> dict:

@@ -6,7 +6,7 @@ import math
 
 from mlm.config.evaluation import Evaluation
 from mlm.config.families import FAMILIES
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.config.pretraining import RunConfiguration
 from mlm.config.tokenizer import Tokenizer
 
@@ -28,7 +28,7 @@ _MOST_COUNTS = 3_900_000_000
 _SUBSPACES = 8
 
 
-def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) -> int:
+def parameters(model: Model, vocabulary: int | None, sequence_length: int) -> int:
     """At least as many parameters as the model has; `vocabulary` is None if unknown."""
     fields, family = model.fields(), FAMILIES[model.model_type]
     sizes = family.read(fields)

@@ -2,15 +2,15 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, model_validator
 
 from mlm.config.families import FAMILIES, first_position, unfit_family
-from mlm.config.fields import BelowOne, Count, FilePath, Section, Text, hub_id, section, unexpanded
+from mlm.config.fields import BelowOne, Count, FilePath, Section, hub_id, section, unexpanded
 from mlm.config.model_fields import content_of, field_problems, unknown_fields
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -65,9 +65,6 @@ class Initialisation(Section):
 class Model(Section):
     family: Literal[*FAMILIES] = "roberta-prelayernorm"  # pyright: ignore[reportInvalidTypeForm]
     """A model_type of transformers."""
-    config_file: FilePath | None = None
-    """Take the architecture from this config.json, over which only fields of `config` go that
-    differ from the defaults or that an overlay, the command line or a run sets."""
     config: ModelFields = section(ModelFields)
     """Fields of the transformers configuration, these and any that the family's network reads."""
     start_from: FilePath | None = None
@@ -75,107 +72,71 @@ class Model(Section):
     on the Hub. It has its own architecture; of config, dropouts alone may be set beside it."""
     initialisation: Initialisation = section(Initialisation)
 
-    def shown_fields(self) -> dict[str, Any]:
-        """The fields of `config` that count, null ones too."""
-        return self.config.model_dump(exclude_unset=bool(self.config_file or self.start_from))
+    def of_jobs(self) -> Self:
+        """The section as jobs get it: beside `start_from`, only what is set."""
+        if not self.start_from:
+            return self
+        unset = dict.fromkeys(ModelFields.model_fields)
+        config = ModelFields.model_validate(unset | self.config.model_dump(exclude_unset=True))
+        initialisation = self.initialisation.model_copy(update={"attention": "standard"})
+        return self.model_copy(update={"config": config, "initialisation": initialisation})
 
-    def of_jobs(self) -> "ModelOfRun":
-        """The section as jobs get it, with the content of the config file."""
-        initialisation, content = self.initialisation, None
-        if self.start_from:
-            initialisation = initialisation.model_copy(update={"attention": "standard"})
-        # Whether a checkpoint of the Hub is here already changes no job.
-        file = f"{self.start_from}/config.json" if self.start_from else self.config_file
-        if file and not (self.start_from and _is_on_hub(self.start_from)):
-            with suppress(ValueError):
-                content = content_of(file)
-        return ModelOfRun(
-            family=self.family,
-            config_file=content,
-            config={k: v for k, v in self.shown_fields().items() if v is not None},
-            start_from=self.start_from,
-            initialisation=initialisation,
-        )
+    def architecture(self) -> dict[str, Any]:
+        """The config.json of the checkpoint; empty without one, or if it is not here yet."""
+        with suppress(ValueError):
+            if self.start_from and (file := _config_json(self.start_from)):
+                return content_of(file)
+        return {}
 
-    def _beside_checkpoint(self, fields: Iterable[str]) -> Iterator[str]:
-        """A line for each setting beside `start_from` that it decides, or that it cannot have."""
-        names = [n for n in ("family", "config_file") if n in self.model_fields_set]
-        names = [name for name in names if getattr(self, name)]
-        for name in [*names, *(f"config.{name}" for name in fields if "dropout" not in name)]:
-            yield f"{name}: model.start_from decides it. Set it in runs from scratch alone"
+    @property
+    def model_type(self) -> str:
+        """The family: that of the checkpoint, if there is one."""
+        return self.architecture().get("model_type", self.family)
+
+    @property
+    def set_fields(self) -> dict[str, Any]:
+        """The fields of `config` that are not left to the family or to the checkpoint."""
+        return self.config.model_dump(exclude_none=True)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the transformers configuration: the checkpoint's, under those set."""
+        return {**self.architecture(), **self.set_fields}
+
+    def field_problems(self) -> Iterator[str]:
+        """A line for each field, of `config` or the checkpoint, that the network does not have in
+        this form. Other fields of a checkpoint are ignored: transformers has dozens of them."""
+        stored, family = self.architecture(), self.model_type
+        for line in unknown_fields(self.set_fields, family):
+            yield f"config.{line} (null leaves out one that config.yaml sets)"
+        required = {} if stored else FAMILIES[family].required
+        for line in field_problems({**required, **self.fields()}, family):
+            yield f"config.{line}"
 
     def contradictions_at(self, sequence_length: int) -> Iterator[str]:
         """A line for each setting that does not suit the others, or sequences of that length."""
         model = self.of_jobs()
-        stored = model.architecture()
-        for name in (name for name in _SET_BY_THE_WORKFLOW if name in model.config):
+        for name in (name for name in _SET_BY_THE_WORKFLOW if name in model.set_fields):
             yield f"config.{name}: the workflow sets it, from tokenizer and family; leave it out"
         if self.start_from:
-            yield from self._beside_checkpoint(model.config)
+            beside = [f"config.{name}" for name in model.set_fields if "dropout" not in name]
+            for name in [*({"family"} & self.model_fields_set), *beside]:
+                yield f"{name}: model.start_from decides it. Set it in runs from scratch alone"
             yield from (f"start_from: {line}" for line in unfit_encoder(self.start_from))
-            if stored.get("tie_word_embeddings") is False:
-                where = f"start_from: {self.start_from}"
-                yield f"{where}: tie_word_embeddings is false, true is expected; choose another"
-        elif self.config_file:
-            yield from (f"config_file: {line}" for line in _unfit_architecture(self.config_file))
-            family = stored.get("model_type", self.family)
-            if "family" in self.model_fields_set and self.family != family:
-                where = f"model_type of {self.config_file}"
-                yield f"family: {self.family}, but {where} is {family}. Leave family out"
-        is_known = stored or not (self.start_from or self.config_file)
+        is_known = model.architecture() or not self.start_from
         if is_known and model.model_type in FAMILIES:
-            yield from [*model.field_problems()] or model.unfit_sizes(sequence_length)
+            yield from [*model.field_problems()] or model._unfit_sizes(sequence_length)
 
-
-class ModelOfRun(Section):
-    """The section as jobs get it: with the config file's content, and `config` as set."""
-
-    family: Text
-    config_file: dict[str, Any] | None = None
-    config: dict[str, Any] = {}
-    start_from: Text | None = None
-    initialisation: Initialisation = section(Initialisation)
-
-    def architecture(self) -> dict[str, Any]:
-        """The content of the config file, or of a cached checkpoint's; empty without one."""
-        if self.config_file is None and self.start_from and _is_on_hub(self.start_from):
-            with suppress(ValueError):
-                return content_of(f"{cached_snapshot(self.start_from)}/config.json")
-        return self.config_file or {}
-
-    @property
-    def model_type(self) -> str:
-        """The family: that of the config file, if there is one."""
-        return self.architecture().get("model_type", self.family)
-
-    def fields(self) -> dict[str, Any]:
-        """The fields of the transformers configuration: the file's, under those that are set."""
-        return {**self.architecture(), **self.config}
-
-    def field_problems(self) -> Iterator[str]:
-        """A line for each field, of `config` or the file, that the network does not have in this
-        form. Other fields of a file are ignored: files of transformers have dozens of them."""
-        stored, family = self.architecture(), self.model_type
-        for line in unknown_fields(self.config, family):
-            yield f"config.{line} (null leaves out one that config.yaml sets)"
-        required = {} if stored else FAMILIES[family].required_fields
-        for line in field_problems({**required, **self.fields()}, family):
-            yield f"config.{line}"
-
-    def unfit_sizes(self, sequence_length: int) -> Iterator[str]:
-        """A line for each size that does not suit the others, or sequences of that length."""
+    def _unfit_sizes(self, sequence_length: int) -> Iterator[str]:
         family, fields = self.model_type, self.fields()
         sizes = FAMILIES[family].read(fields)
         problem = unfit_neighbour_heads(family, sizes)
-        standard = self.start_from or self.initialisation.attention == "standard"
-        if problem and not standard:
+        if problem and self.initialisation.attention == "neighbour_heads":
             yield f"initialisation.attention: {problem}"
         width, heads = sizes["width"], sizes["heads"]
         if width and heads and width % heads:
             yield f"config: {heads} attention heads do not divide hidden_size {width}"
-        positions, needed = fields.get("max_position_embeddings"), first_position(family)
-        needed += sequence_length
-        if (positions or needed) < needed:
+        needed = first_position(family) + sequence_length
+        if (positions := fields.get("max_position_embeddings") or needed) < needed:
             key = "config.max_position_embeddings"
             yield f"{key}: {positions}; {sequence_length} tokens need at least {needed}"
 
@@ -203,39 +164,36 @@ def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
 
 def unfit_encoder(place: str) -> Iterator[str]:
     """Why `place` is no published encoder, as far as it is known here: of the Hub, its name."""
-    if _is_on_hub(place):
-        if hub_id(place) is None:
+    if not _is_on_hub(place):
+        if Path("results").resolve() in Path(place).resolve().parents:
             yield (
-                f"{place!r} is no directory here, nor owner/name@COMMIT, a checkpoint of the Hub "
-                f"with the 40 hexadecimal digits of a commit{unexpanded(place)}"
+                f"{place} is a result of this directory, which a run may replace. Copy it "
+                "elsewhere, or use pretraining.continue_from"
             )
-        return
-    directory, file = Path(place), f"{place}/config.json"
-    yield from _unfit_architecture(file)
-    if Path("results").resolve() in directory.resolve().parents:
+        if not Path(place, "tokenizer.json").is_file():
+            yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
+        yield from (f"{place}: {line}" for line in unfit_files(Path(place)))
+    elif hub_id(place) is None:
         yield (
-            f"{place} is a result of this directory, which a run may replace. Copy it elsewhere, "
-            "or use pretraining.continue_from"
+            f"{place!r} is no directory here, nor owner/name@COMMIT, a checkpoint of the Hub "
+            f"with the 40 hexadecimal digits of a commit{unexpanded(place)}"
         )
-    if not (directory / "tokenizer.json").is_file():
-        yield f"{place} has no tokenizer.json; AutoTokenizer's save_pretrained writes one"
-    with suppress(ValueError):
-        if content_of(file).get("auto_map"):
-            yield f"{place} brings its own code (auto_map in config.json), which is never run"
+
+
+def unfit_files(directory: Path) -> Iterator[str]:
+    """Why the `directory` holds no weights of an encoder that is trained here."""
+    try:
+        fields = content_of(f"{directory}/config.json")
+        if reason := unfit_family(fields["model_type"]):
+            yield f"config.json: model_type: {reason}"
+        if fields.get("auto_map"):
+            yield "config.json names code of its own (auto_map), which is never run"
+    except ValueError as error:
+        yield f"config.json: {error}; the configuration of one model is expected"
     try:
         weight_files(directory)
     except ValueError as error:
-        yield f"{place} {error}"
-
-
-def _unfit_architecture(file: str) -> Iterator[str]:
-    """Why the config.json `file` is none of a model that is trained here."""
-    try:
-        reason = unfit_family(content_of(file)["model_type"])
-    except ValueError as error:
-        reason = f"{error}; a config.json of transformers is expected"
-    if reason:
-        yield f"{file}: {reason}"
+        yield str(error)
 
 
 def weight_files(directory: Path) -> list[str]:
@@ -261,9 +219,14 @@ def weight_files(directory: Path) -> list[str]:
     return [INDEX, *names]
 
 
-def cached_snapshot(checkpoint: str) -> Path:
-    """Where huggingface_hub, which the plan does without, keeps `checkpoint`, owner/name@COMMIT."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "huggingface"
-    hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", home)) / "hub"
-    name, _, commit = checkpoint.partition("@")
-    return Path(hub) / f"models--{name.replace('/', '--')}" / "snapshots" / commit
+def _config_json(place: str) -> str | None:
+    """The config.json of the encoder `place`; None of one on the Hub that is not here yet."""
+    if not _is_on_hub(place):
+        return f"{place}/config.json"
+    with suppress(ImportError, ValueError):  # an environment for plans alone; no name of the Hub
+        from huggingface_hub import try_to_load_from_cache
+
+        name, _, commit = place.partition("@")
+        file = try_to_load_from_cache(name, "config.json", revision=commit)
+        return file if isinstance(file, str) else None
+    return None

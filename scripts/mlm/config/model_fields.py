@@ -119,17 +119,22 @@ def _layers_between(types: Any, stored: int | None) -> int:
 def unknown_fields(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     """A line for each field that the network of `family` does not read, nor may have by it."""
     read = FAMILIES[family].field_names
-    known = {*read, *_ONLY, *FAMILIES[family].only, *_OF_VERSION_5}
+    known = {*read, *_values(family), *_OF_VERSION_5}
     for name in sorted(name for name, value in fields.items() if value is not None):
         if name not in known:
             hint = did_you_mean(name, sorted(read), "see its configuration class")
             yield f"{name}: {family} has no such field; {hint}"
 
 
+def _values(family: str) -> dict[str, Any]:
+    """The only value of each field that has one in `family`."""
+    return {**_ONLY, **FAMILIES[family].only, **FAMILIES[family].required}
+
+
 def field_problems(fields: Mapping[str, Any], family: str) -> Iterator[str]:
     """A line for each of `fields`, all of a config.json, with a value that no network here has."""
     required = FAMILIES[family].required
-    for name, only in {**_ONLY, **FAMILIES[family].only}.items():
+    for name, only in _values(family).items():
         value = fields.get(name)
         if value != only and (value is not None or name in required):
             remedy = "set it" if name in required else "leave it out"

@@ -23,7 +23,7 @@ from mlm.config.fields import (
     unexpanded,
     with_one_length,
 )
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError
 
@@ -386,7 +386,7 @@ class RunConfiguration(Section):
     """What a training depends on: the sections of one run, and what it shares with the others."""
 
     name: Text
-    model: ModelOfRun
+    model: Model
     pretraining: Recipe = section(Recipe)
     accelerator: Accelerator = section(Accelerator)
     seed: Seed = 0

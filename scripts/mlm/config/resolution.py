@@ -2,11 +2,11 @@
 
 import itertools
 import json
-import os
 import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration, Overrides
-from mlm.config.fields import checked, differing, merged
+from mlm.config.fields import checked, differing, merged, with_text_keys
 from mlm.foundations.command import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
@@ -24,20 +24,15 @@ except ImportError:
     from yaml import SafeLoader
 
 _DEFAULTS = Path(__file__).resolve().parents[3] / "config.yaml"
-#: Sections that all runs of a working directory share.
 #: The key of --config that lets results of other overlays be replaced; no setting.
 REPLACE = "replace"
-_SHARED = ("corpus", "tokenizer", "shards")
-_IN_A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in and a sweep's runs in its place. Every one of
     `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
-    values, wrong = swept(values)
-    configuration, mistyped = checked(Configuration, values)
-    problems = [*wrong, *mistyped, *configuration.problems()]
-    if problems := problems or [*configuration.identical_runs()]:
+    configuration, mistyped = checked(Configuration, swept(with_text_keys(values)))
+    if problems := [*mistyped, *configuration.problems()]:
         raise ConfigError(list(dict.fromkeys(problems)))
     tokenizer = configuration.tokenizer.for_corpus(configuration.corpus.source)
     return configuration.model_copy(update={"tokenizer": tokenizer})
@@ -110,16 +105,12 @@ def check_repeated(arguments: Collection[str]) -> None:
 def read_overlay(file: str | Path) -> dict[str, Any]:
     """The content of a configuration file; MlmError with file, line and remedy if it has none."""
     where = f"--configfile {file}"
-    if os.path.exists(file) and not os.path.isfile(file):
-        raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
         content = _read_yaml(Path(file).read_text(encoding="utf-8"), where)
     except (OSError, UnicodeDecodeError) as error:
         raise MlmError(f"{where}: cannot be read as UTF-8 ({error})") from None
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
-    if "__use_yte__" in content:
-        raise MlmError(f"{where}: is a program, which only Snakemake runs. Give its result")
     return content
 
 
@@ -139,8 +130,7 @@ class _Loader(SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
                 words = f"{name} is set in line {lines[name]} of the same section, too; keep one"
                 raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
             lines[name] = line
-        # YAML reads some keys as numbers, dates or null.
-        return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
+        return super().construct_mapping(node, deep)
 
 
 def _read_yaml(text: str, where: str) -> Any:
@@ -156,67 +146,32 @@ def _read_yaml(text: str, where: str) -> Any:
         raise MlmError(f"{where}: not valid YAML ({problem})") from None
 
 
-def swept(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def swept(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` with the runs of section `sweep` in the place of its runs, one for each combination,
-    and what is wrong with that section, in words, if its types are right."""
-    paths, runs = values.get("sweep"), values.get("runs", {"base": {}})
-    lists = isinstance(paths, dict) and all(v and isinstance(v, list) for v in paths.values())
-    if not (paths and lists and isinstance(runs, dict)):
-        return dict(values), []
-    problems, varied = [], []
-    for path, swept_values in paths.items():
-        settings, wrong = _by_name(path, swept_values)
-        problems += wrong or [
-            f"runs.{name}: sets {path}, which sweep varies; keep one of the two"
-            for name, run in runs.items()
-            if _at(run, path) is not None
-        ]
-        varied.append([(f"{short_name(path, paths)}-{n}", value) for n, value in settings.items()])
-    rest = {key: value for key, value in values.items() if key != "sweep"}
-    if not problems:
-        rest["runs"] = {
-            "_".join([str(name), *(part for part, _ in point)]): reduce(
-                merged, (value for _, value in point), run or {}
-            )
-            for name, run in runs.items()
-            for point in itertools.product(*varied)
-        }
-    return rest, problems
+    unless something is wrong with either section."""
+    sweep, runs = values.get("sweep"), values.get("runs", {"base": {}})
+    if not (sweep and isinstance(sweep, dict) and isinstance(runs, dict)) or not all(
+        path.partition(".")[0] in Overrides.model_fields and isinstance(varied, list) and varied
+        for path, varied in sweep.items()
+    ):
+        return dict(values)
+    combined = {}
+    for name, run in runs.items():
+        for point in itertools.product(*sweep.values()):
+            settings, parts = run or {}, [str(name)]
+            for path, value in zip(sweep, point, strict=True):
+                parts.append(f"{short_name(path, sweep)}-{_name_of(value)}")
+                keys = reversed(path.split("."))
+                settings = merged(settings, reduce(lambda below, key: {key: below}, keys, value))
+            combined["_".join(parts)] = settings
+    return {key: value for key, value in values.items() if key != "sweep"} | {"runs": combined}
 
 
-def _at(values: Any, path: str) -> Any:
-    """The value in `values` at the dotted `path`, or None."""
-    for key in path.split("."):
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
-def _by_name(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
-    """The settings that come to each value of `path`, by its name, and what is wrong with them."""
-    if path.split(".")[0] in _SHARED:
-        return {}, [
-            f"sweep: {path}: all runs share {', '.join(_SHARED)}. To compare such values, train "
-            "each in a directory of its own (snakemake --directory): see report.also, docs/runs.md"
-        ]
-    settings, problems = {}, []
-    for value in values:
-        nested = reduce(lambda below, key: {key: below}, reversed(path.split(".")), value)
-        section, wrong = checked(Overrides, nested)
-        if wrong:
-            problems += [f"sweep: {line}" for line in wrong]
-            continue
-        # 0.003, 1e-05, 2, muon, true
-        typed = _at(section.model_dump(exclude_unset=True), path)
-        name = json.dumps(typed).removesuffix(".0").strip('"')
-        if not _IN_A_NAME.fullmatch(name):
-            problems.append(
-                f"sweep: {path}: {value!r} cannot be part of a run's name. Name such runs "
-                "yourself, below runs"
-            )
-        elif name in settings:
-            problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
-        settings[name] = nested
-    return settings, problems
+def _name_of(value: Any) -> str:
+    """The name of a swept value, however it is written: 0.003, 1e-05, 2, muon, true."""
+    with suppress(ValueError, TypeError):
+        value = json.loads(value)
+    return json.dumps(value).removesuffix(".0").strip('"')
 
 
 def short_name(path: str, paths: Collection[str]) -> str:

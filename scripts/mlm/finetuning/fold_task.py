@@ -157,8 +157,6 @@ def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, dict, i
 
 def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | None]:
     """Its tokenizer, and the longest input it was made for, or None; MlmError if it is unfit."""
-    if not checkpoint.tokenizer:
-        raise MlmError(f"finetune.also: {checkpoint.place} has no tokenizer.json")
     if not published:
         settings = read_json(checkpoint.tokenizer.with_name("tokenizer_config.json"))
         return Encoder.load(checkpoint.tokenizer), settings.get("model_max_length")

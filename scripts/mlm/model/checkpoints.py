@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mlm.config.families import FAMILIES, unfit_family
+from mlm.config.families import FAMILIES
 from mlm.config.fields import hub_id
-from mlm.config.model import INDEX, weight_files
+from mlm.config.model import INDEX, unfit_files, weight_files
 from mlm.config.model_fields import content_of
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.tokenizer.pretrained import SOURCE_FILES, snapshot
 
 if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
@@ -29,14 +29,14 @@ _ON_HUB = (_CONFIG, "model*.safetensors", INDEX, _CARD, *SOURCE_FILES)
 @dataclass(frozen=True)
 class Checkpoint:
     """What `place`, a directory or owner/name@COMMIT, holds: the `fields` of config.json, the
-    `weights`, float32, the digest of both, its tokenizer.json if it has one, and the licence that
-    its card names."""
+    `weights`, float32, the digest of both, the path of its tokenizer.json, and its card's licence.
+    """
 
     place: str
     fields: dict[str, Any]
     weights: dict[str, "np.ndarray"]
     sha256: str
-    tokenizer: Path | None
+    tokenizer: Path
     licence: str | None
 
     @classmethod
@@ -44,23 +44,20 @@ class Checkpoint:
         """That of `place`, which the setting `key` names. MlmError if there is none, or only one
         that would have to be unpickled or bring its own code."""
         directory = directory_of(place, key)
-        fields = _fields(directory, key, place)
-        try:
-            names = weight_files(directory)
-        except ValueError as error:
-            raise MlmError(f"{key}: {place} {error}") from None
-        files = [directory / name for name in names if name != INDEX]
+        if problems := [*unfit_files(directory)]:
+            raise MlmError(f"{key}: {place} is no encoder to begin with:\n{listed(problems)}")
+        fields = content_of(str(directory / _CONFIG))
+        files = [directory / name for name in weight_files(directory) if name != INDEX]
         weights: dict[str, np.ndarray] = {}
         for file in files:
             weights |= _tensors(file)
         parts = {file.name: file_sha256(file) for file in (directory / _CONFIG, *files)}
-        tokenizer = directory / "tokenizer.json"
         return cls(
             place=place,
             fields=fields,
             weights=_named_as_saved(weights, fields["model_type"]),
             sha256=value_sha256(parts),
-            tokenizer=tokenizer if tokenizer.is_file() else None,
+            tokenizer=directory / "tokenizer.json",
             licence=_licence(directory / _CARD),
         )
 
@@ -86,25 +83,6 @@ def directory_of(place: str, key: str) -> Path:
             "the 40 hexadecimal digits of a commit are expected, since a branch or a tag can move"
         )
     return Path(snapshot(key, *revision, _ON_HUB))
-
-
-def _fields(directory: Path, key: str, place: str) -> dict[str, Any]:
-    file = f"{key}: {place}/{_CONFIG}"
-    try:
-        fields = content_of(str(directory / _CONFIG))
-    except ValueError as error:
-        raise MlmError(
-            f"{file}: {error}. Name the directory of one model in the Hugging Face layout: "
-            "config.json and model.safetensors"
-        ) from None
-    if fields.get("auto_map"):
-        raise MlmError(
-            f"{file} names code of its own (auto_map), which is never run. Choose a checkpoint of "
-            "a family that transformers has"
-        )
-    if reason := unfit_family(fields["model_type"]):
-        raise MlmError(f"{file}: model_type: {reason}")
-    return fields
 
 
 def _tensors(file: Path) -> dict[str, "np.ndarray"]:

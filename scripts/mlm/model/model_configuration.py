@@ -1,26 +1,26 @@
 """The model's architecture, from the configuration and checked against the data."""
 
 from mlm.config.families import FAMILIES, first_position
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
 from mlm.tokenizer.encoding import Encoder
 
-#: What a stored config.json says of its own file and of code to load; no part of the model.
+#: What a checkpoint's config.json says of its own file and tokenizer; no part of the model.
 _NOT_THE_MODEL = (
     *("architectures", "auto_map", "transformers_version", "dtype", "torch_dtype", "_name_or_path"),
+    *("model_type", "vocab_size"),
 )
 
 
-def model_configuration(model: ModelOfRun, tokenizer: Encoder, sequence_length: int):
+def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
     """The transformers configuration of the model, a PretrainedConfig. Raises ConfigError with
     everything that does not fit: vocabulary, pad id, heads, fields."""
     import transformers
 
-    family, fields = model.model_type, model.config
-    stored = model.architecture() or FAMILIES[family].required_fields
-    left = ("model_type", *_NOT_THE_MODEL, *(["vocab_size"] if model.start_from else []))
-    base = {name: value for name, value in stored.items() if name not in left}
+    family, fields = model.model_type, model.set_fields
+    stored = model.architecture() or FAMILIES[family].required
+    base = {name: value for name, value in stored.items() if name not in _NOT_THE_MODEL}
     own_names = FAMILIES[family].own_names
     base = {own_names.get(name, name): value for name, value in base.items()}
     # A field under the family's own name goes before the same under the common one.
@@ -48,8 +48,7 @@ def model_configuration(model: ModelOfRun, tokenizer: Encoder, sequence_length: 
     if "vocab_size" in given and vocabulary != tokenizer.vocabulary_size:
         problems.append(
             f"model.config.vocab_size: {vocabulary}, but the tokenizer has "
-            f"{tokenizer.vocabulary_size} ids; set it to {tokenizer.vocabulary_size}, or leave the "
-            "key out of your configuration and of the config.json to take the tokenizer's"
+            f"{tokenizer.vocabulary_size} ids; leave the key out to take the tokenizer's"
         )
     problems += _misfits(config)
     if not problems:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.families import FAMILIES
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
@@ -33,7 +33,7 @@ class WarmStart:
     checkpoint: Checkpoint
 
     @classmethod
-    def of(cls, model: ModelOfRun, tokenizer_json: str) -> "WarmStart | None":
+    def of(cls, model: Model, tokenizer_json: str) -> "WarmStart | None":
         """Return that of a run with section `model` and this tokenizer; None if it starts from
         scratch. Raises MlmError if the checkpoint or its tokenizer cannot be read, or if its
         vocabulary is another than the run's."""
@@ -45,11 +45,10 @@ class WarmStart:
                 f"model.start_from: {model.start_from} has tie_word_embeddings: false, which no "
                 "model that is trained here has. Choose another checkpoint"
             )
-        if checkpoint.tokenizer is None:
+        if not checkpoint.tokenizer.is_file():
             raise MlmError(
-                f"model.start_from: {model.start_from} holds no tokenizer, so that nobody knows "
-                "what its embeddings are of. Put its tokenizer.json into the same directory (with "
-                "transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
+                f"model.start_from: {model.start_from} holds no tokenizer.json, so that nobody "
+                "knows what its embeddings are of. Put it into the same directory"
             )
         files = checkpoint.tokenizer, tokenizer_json
         old, new = (pieces_by_id(read_json(file)) for file in files)

@@ -28,10 +28,9 @@ _IN_ATTENTION = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_
 def add_times(target: Target, updates: int) -> None:
     """Add the estimated time of a run of so many `updates` to `target`."""
     facts = CHIPS[generation_of(target.target)]
-    share = target.chips / target.replicas  # of a chip that one replica has
-    rate = UTILISATION * facts.peak_flops(str(target.precision)) * share
+    rate = UTILISATION * facts.peak_flops(str(target.precision))
     arithmetic = (target.flops_per_step or 0.0) / rate
-    memory = (target.bytes_accessed or 0.0) / (facts.hbm_bytes_per_second * share)
+    memory = (target.bytes_accessed or 0.0) / facts.hbm_bytes_per_second
     seconds = max(arithmetic, memory)
     target.estimate = Estimate(
         step_seconds=_rounded(seconds),

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.chips import is_gpu, replicas_of
+from mlm.config.chips import is_gpu, number_of_chips
 from mlm.config.evaluation import Evaluation
 from mlm.config.pretraining import Optimizer
 from mlm.evaluation.exported_model import masked_answers
@@ -54,7 +54,7 @@ def described_steps(
     names = [TRAINING, *(f"{TRAINING}, phase {n}" for n in range(2, len(phases) + 1))]
     training = phases[-1]
     slots = evaluation_slots(section.mlm_probability, run.validation_plan.sequence_length)
-    plan, replicas = replace(run.validation_plan, fixed_slots=slots), replicas_of(target)
+    plan, replicas = replace(run.validation_plan, fixed_slots=slots), number_of_chips(target)
     rows = rows_of_a_replica(section.batch_size, replicas, slots, plan.vocabulary_size)
     validation = {"plan": _as_json(run.validation_plan), "samples": run.validation_batch_size}
     evaluation = {"plan": _as_json(plan), "samples": rows, "precision": "float32"}

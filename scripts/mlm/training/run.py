@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.config.model import ModelOfRun
+from mlm.config.model import Model
 from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -101,7 +101,7 @@ class Run:
     section with steps, seed and the lengths of the schedule settled."""
 
     name: str
-    model: ModelOfRun
+    model: Model
     pretraining: Recipe
     plan: MaskingPlan
     validation_plan: MaskingPlan
