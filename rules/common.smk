@@ -25,7 +25,7 @@ with errors_in_words():
     # Looked for before anything is planned: Snakemake takes the results of a missing file as done.
     FILES_OF_SOURCES, FILTER_FILES, TOKENIZER_SOURCE, OTHER_RUNS = all_named_files(
         settings if workflow.is_main_process else None,
-        lambda: files_of_sources(CORPUS.corpus, show_once),
+        lambda: files_of_sources(CORPUS.corpus),
         lambda: filter_files(CORPUS),
         lambda: source_files(settings.tokenizer.directory),
         lambda: files_of_other_runs(settings.report.also),

@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration, corpus_configuration
+from mlm.config.fields import SPLITS
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import file_name
-from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.source_files import matched_files
+from mlm.corpus.corpus_building import build_corpus, read_part
+from mlm.corpus.source_files import files_of_sources, planned_parts
 
 
 def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | None = None):
@@ -37,10 +38,26 @@ def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus")
 def build_in_one_job(settings: Configuration, parquet: dict, described: dict) -> None:
     """What rule `corpus` does."""
     configuration = corpus_configuration(settings)
-    files = {}
-    if configuration.corpus.source == "files":
-        files = matched_files(configuration.corpus.files)
-    build_corpus(configuration, files, parquet, described)
+    parts = planned_parts(configuration.corpus, files_of_sources(configuration.corpus))
+    build_corpus(configuration, parts, parquet, described)
+
+
+def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
+    """What rule `corpus` and the jobs of `corpus_read` do; how many of these there were."""
+    configuration = corpus_configuration(settings)
+    section = settings.corpus.model_copy(update={"parts": parts})
+    planned = planned_parts(section, files_of_sources(configuration.corpus))
+    records = [directory / f"parts/{number}.json" for number in range(len(planned))]
+    for part, record in zip(planned, records, strict=True):
+        read_part(configuration, part, record)
+    made = outputs(directory, settings.corpus.count.model_dump())
+    build_corpus(configuration, planned, *made, records, 2)
+    return len(planned)
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """The files in `directory` by name."""
+    return {file.name: file.read_bytes() for file in directory.glob("*") if file.is_file()}
 
 
 def described(split: str, directory: Path | str = "results/corpus") -> dict:

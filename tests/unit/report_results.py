@@ -8,7 +8,7 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.config.resolution import resolve
-from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, TakenByRule
+from mlm.corpus.artefacts import NearDuplicate, NearDuplicatesOfSplit, TakenByRule
 from mlm.evaluation.artefacts import FilledToken, Verdict
 from mlm.report.glossary import FIGURES
 from mlm.report.page import render, write_report
@@ -100,7 +100,6 @@ def with_texts(root: Path, texts: list[str]) -> Results:
     taken = {"quality.min_words": TakenByRule(len(texts), 9, tuple(texts))}
     near = NearDuplicatesOfSplit(
         clusters=1,
-        largest=(Cluster(len(texts), texts[0], "test", tuple(texts)),),
         samples=tuple(NearDuplicate(text, text, "test") for text in texts),
     )
     counts = {"near_duplicate": 0, "near_leaked": len(texts)}

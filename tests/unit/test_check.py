@@ -83,7 +83,7 @@ def test_of_a_small_corpus_the_documents_after_deduplication_are_known(here, tex
     assert data.whole and sum(size.documents for size in data.sizes.values()) == len(kept)
 
 
-@pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "parquet", "parquet.gz"])
+@pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "parquet"])
 def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkeypatch, ending):
     monkeypatch.setattr(rehearsed_data, "READ_WHOLE", 1000)
     path = here / f"text.{ending}"

@@ -1,5 +1,4 @@
 import unicodedata
-from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import refusal
 
-from mlm.corpus import buckets, split_documents
+from mlm.config.fields import SPLITS
+from mlm.corpus import split_documents, spooling
 from mlm.corpus.artefacts import (
     EmbeddedSource,
     Encoding,
@@ -18,16 +18,7 @@ from mlm.corpus.artefacts import (
     document_range,
     file_name,
 )
-from mlm.corpus.corpus_building import SPLITS
-from mlm.corpus.deduplication import (
-    DUPLICATE,
-    KEPT,
-    LEAKED,
-    PRECEDENCE,
-    deduplicate,
-    digest_writer,
-    write_digests,
-)
+from mlm.corpus.deduplication import remove_duplicates
 from mlm.corpus.embedded_corpus import (
     address_of,
     presidents,
@@ -36,7 +27,14 @@ from mlm.corpus.embedded_corpus import (
     split_addresses,
 )
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.corpus.spooling import SpooledCorpus, part_record
+from mlm.corpus.spooling import (
+    DUPLICATE,
+    KEPT,
+    LEAKED,
+    PRECEDENCE,
+    SpooledCorpus,
+    SpoolWriter,
+)
 from mlm.foundations.digests import file_sha256
 
 
@@ -113,25 +111,24 @@ documents = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=4
 def test_duplicates_and_leaks_are_those_that_sets_would_find(
     tmp_path_factory, texts, duplicates, leaks, run
 ):
-    directory = tmp_path_factory.mktemp("digests")
-    part, removed = part_record(directory, 0), directory / "removed.json"
+    part = tmp_path_factory.mktemp("digests") / "0.json"
     source = EmbeddedSource("embedded", "", "", (), ())
-    read = {s: ReadSplit({}, Encoding(), (1,) * len(t), source, {}) for s, t in texts.items()}
-    ReadPart(read, "document", {}).write(part)
+    read = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(buckets, "_RUN", run)
-        patch.setattr(buckets, "_OF_BUCKET", 0)
-        with closing(digest_writer(part.with_suffix(".digests"))) as writer:
-            for split in SPLITS:
-                for number, text in enumerate(texts[split]):
-                    write_digests(writer, split, number, [text])
-        deduplicate([part], duplicates, leaks, removed)
-    expected, corpus = expected_verdicts(texts, duplicates, leaks), SpooledCorpus([removed])
-    for split, verdicts in expected.items():
-        indices = [number for number, verdict in enumerate(verdicts) if verdict == KEPT]
-        assert corpus.remaining_indices(0, split).tolist() == indices
-        counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0, 0]
-        assert corpus.removed(split).tolist() == [counts]
+        patch.setattr(spooling, "BATCH_DOCUMENTS", run)
+        patch.setattr(spooling, "_TOGETHER", 2 * run)
+        for split in SPLITS:
+            writer = SpoolWriter(part.with_suffix(f".{split}"), signs=False)
+            for text in texts[split]:
+                writer.add(text, None)
+            writer.close()
+            read[split] = ReadSplit({}, Encoding(), tuple(writer.rows), source, {})
+        ReadPart(read, "document", {}).write(part)
+        corpus = SpooledCorpus([part])
+        remove_duplicates(corpus, duplicates, leaks)
+    for split, verdicts in expected_verdicts(texts, duplicates, leaks).items():
+        (spool,) = corpus.spools_of(split)
+        assert corpus.verdicts[spool.numbers].tolist() == verdicts
 
 
 def test_each_filter_counts_what_it_takes(tmp_path):

@@ -35,20 +35,6 @@ def test_files_are_read_in_the_order_of_their_names_each_once(patterns, found):
     assert matched_files(Files(train=patterns))["train"] == found
 
 
-def test_a_file_of_several_names_is_read_once_and_the_others_are_told():
-    Path("data").mkdir()
-    Path("data/a.txt").write_text("text\n", encoding="utf-8")
-    Path("link.txt").symlink_to("data/a.txt")
-    Path("more").symlink_to("data")
-    absolute = str(Path("data/a.txt").absolute())
-    said = []
-    named = Files(train=[absolute, "link.txt", "data/*.txt", "more/*.txt"])
-    assert matched_files(named, said.append)["train"] == ["data/a.txt"]
-    assert len(said) == 3 and all("data/a.txt" in line for line in said)
-    for other in (absolute, "link.txt", "more/a.txt"):
-        assert any(f"{other} is read once" in line for line in said), (other, said)
-
-
 def test_an_artefact_names_no_directory_of_this_machine(tmp_path):
     Path("train.txt").write_text("text\n", encoding="utf-8")
     build(files(train=str(tmp_path / "train.txt")))
@@ -86,7 +72,7 @@ REFUSALS = [
     ("csv", b"id,text\n1,a\n2,b,c\n", ["line 3", "3 fields", "names 2"]),
     ("csv", b'text\na\n"b\nc\n', ["train.csv, line 3", "quote"]),
     ("csv", b"text,id,text\na,1,b\n", ["2 columns", "'text'"]),
-    ("csv", b"text\na\rb\nc\n", ["line 2", "carriage return"]),
+    ("csv", b"text\na\rb\nc\n", ["line 2", "new-line character"]),
     ("parquet", b"PAR1 nonsense", ["train.parquet", "no whole parquet file"]),
 ]
 
@@ -111,7 +97,7 @@ def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
     replaced = build(files(encoding="cp1252", encoding_errors="replace"))
     assert replaced["train"] == ["good", "b\ufffdd"]
     assert described("train")["encoding"]["replaced_bytes"] == 1
-    for name in ("utf-16", "iso-2022-jp", "utf-8-sig", "utf-9", "rot13"):
+    for name in ("utf-16", "utf-8-sig", "utf-9", "rot13"):
         with pytest.raises(ValueError, match=name):
             readable_encoding(name)
 
@@ -172,17 +158,13 @@ def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user and come back")
-@pytest.mark.parametrize("pattern", ["d/secret/*.txt", "d/**"])
-def test_what_may_not_be_read_is_named(pattern, tmp_path):
-    Path("d/secret").mkdir(parents=True)
-    for name in ("d/no.txt", "d/secret/b.txt"):
-        Path(name).write_text("one\n")
-    Path("d/no.txt").chmod(0)
-    Path("d/secret").chmod(0)
+def test_what_may_not_be_read_is_named(tmp_path):
+    Path("no.txt").write_text("one\n")
+    Path("no.txt").chmod(0)
     tmp_path.chmod(0o777)
     os.seteuid(65534)
     try:
-        said = refusal(matched_files, Files(train=["d/no.txt", pattern]))
+        said = refusal(matched_files, Files(train=["no.txt"]))
     finally:
         os.seteuid(0)
-    assert "chmod u+r d/no.txt" in said and "chmod u+rx d/secret" in said
+    assert "chmod u+r no.txt" in said

@@ -1,21 +1,20 @@
 import json
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_files import content, in_parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_corpus_parts import content, in_parts
 from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration
 from mlm.config.resolution import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.mix import Choice
+from mlm.corpus.mix import chosen_documents
 
 
 @pytest.fixture
@@ -107,16 +106,12 @@ def test_groups_of_different_sources_are_apart_and_a_text_without_one_is_a_group
 @given(
     st.integers(1, 5000),
     st.fractions(0, 1, max_denominator=1000),
-    st.lists(st.integers(0, 5000), max_size=4),
     st.integers(0, 2**64 - 1),
 )
-def test_a_choice_is_an_exact_share_however_it_is_cut(total, share, cuts, key):
-    whole = Choice(0, total, total, share, key)
-    assert whole.count == whole.mask().sum() == total * share.numerator // share.denominator
-    edges = [0, *sorted(min(cut, total) for cut in cuts), total]
-    parts = [Choice(start, stop, total, share, key) for start, stop in pairwise(edges)]
-    assert sum(part.count for part in parts) == whole.count
-    assert [b for part in parts for b in part.mask()] == whole.mask().tolist()
+def test_a_choice_is_an_exact_share_also_of_each_block(total, share, key):
+    chosen = chosen_documents(total, share, key)
+    for end in (*range(1024, total, 1024), total):
+        assert chosen[:end].sum() == end * share.numerator // share.denominator
 
 
 def test_a_source_that_gives_nothing_is_refused_in_words(place):

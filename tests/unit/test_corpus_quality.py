@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 from corpus_files import build, described, files
 
-from mlm.config.fields import checked
-from mlm.config.filters import QualityRules as Section
+from mlm.config.filters import QualityFilter
 from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.corpus.filters import Quality
 
@@ -13,10 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 def judged(text: str, **on):
     """What is left of `text`, the rule that refuses it, and what was taken by rule."""
-    section, problems = checked(Section, on)
-    assert not problems
-    taken = {}
-    left, rule = Quality(section).apply(text, taken)
+    section, taken = QualityFilter(rules=on), {}
+    assert not list(section.contradictions())
+    left, rule = Quality(section.limits()).apply(text, taken)
     return left, rule, {name: one.characters for name, one in taken.items()}
 
 

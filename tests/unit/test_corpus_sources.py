@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from corpus_files import build, described, files, refused
+from tests.conftest import refusal
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
@@ -45,10 +46,13 @@ COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 COMPRESSORS |= {".xz": lzma.compress, ".bz2": bz2.compress}
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("compression", COMPRESSORS)
+@pytest.mark.parametrize(
+    ("kind", "compression"),
+    [*((kind, "") for kind in WRITERS), *(("txt", ending) for ending in COMPRESSORS if ending)],
+)
 def test_every_format_and_compression_gives_the_same_documents(kind, compression):
-    texts = ENGLISH + KOREAN + JAPANESE + MIXED + ['He said "no", twice.', "tab\there"]
+    texts = ENGLISH + KOREAN + JAPANESE + MIXED + ['He said "no", twice.']
+    texts += ["tab\there"] if kind != "tsv" else []
     data = COMPRESSORS[compression](WRITERS[kind](texts))
     Path(f"train.{kind}{compression}").write_bytes(data)
     assert build(files())["train"] == texts
@@ -73,41 +77,20 @@ def test_a_document_is_a_line_a_paragraph_between_blank_lines_or_a_file(per, tex
 
 def test_a_csv_field_may_hold_separators_quotes_and_line_ends():
     Path("train.csv").write_bytes(b'id,text\n1,a\n2,b "c" d\n3,"e\n')
-    assert "quoted_fields" in refused(files("train.csv"))
-    unquoted = files("train.csv", files={"quoted_fields": False})
-    assert build(unquoted)["train"] == ["a", 'b "c" d', '"e']
+    assert "train.csv, line 4" in refused(files("train.csv"))
     Path("train.csv").write_bytes(b'id,text\n1,a\n2,b "c" d\n')
     assert build(files("train.csv"))["train"] == ["a", 'b "c" d']
     Path("train.csv").write_bytes(b'id,text\n1,"a, ""b""\nc"\n\n2,d\n')
     assert build(files("train.csv"))["train"] == ['a, "b"\nc', "d"]
 
 
-@pytest.mark.parametrize("opening", [3, 9])
-def test_a_stray_quote_joins_no_rows(opening):
-    texts = [f"line {n}" for n in range(10)]
-    texts[opening], texts[6] = f'"Open, {opening}', texts[6] + '"'
-    texts[1], texts[8] = 'a "quoted" word', '"Yes," he said.'
-    rows = [f"{n}\t{text}" for n, text in enumerate(texts)]
-    # As csv.writer has it: in quotes, these doubled, with line ends and tabs.
-    rows += ['10\t"the ""end"""', '11\t"one\n\ntwo"', '12\t"a\tb"']
-    Path("train.tsv").write_text("\n".join(["id\ttext", *rows, ""]))
-    expected = [*texts, 'the "end"', "one\n\ntwo", "a\tb"]
-    assert build(files("train.tsv"))["train"] == expected
-    one_column = ['"Yes," he said.', '"Open', 'the gate"', "on"]
-    Path("train.tsv").write_text("\n".join(["text", *one_column]))
-    assert build(files("train.tsv"))["train"] == one_column
-
-
-def test_a_stray_quote_in_commas_is_refused_with_its_line():
-    rows = [f"{n},line {n},x" for n in range(9)]
-    rows[3], rows[5] = '3,"Open the gate,x', '5,he said",x'
-    Path("train.csv").write_text("\n".join(["id,text,more", *rows, ""]))
-    message = refused(files("train.csv"))
-    assert "train.csv, lines 5 to 7" in message and "corpus.files.quoted_fields" in message
-    # A field that is meant to have lines shows that quotes are used so here.
-    rows += ['9,"one\ntwo, and\nthree",x']
-    Path("train.csv").write_text("\n".join(["id,text,more", *rows, ""]))
-    assert build(files("train.csv"))["train"][-1] == "one\ntwo, and\nthree"
+def test_a_line_of_a_table_of_tabs_is_a_row_whatever_its_quotes():
+    rows = {'"Open, 3': '"Open, 3', 'the gate"': 'the gate"', '"Yes," he said.': '"Yes," he said.'}
+    rows |= {'a "quoted" word': 'a "quoted" word', '"the ""end"""': 'the "end"', '"plain"': "plain"}
+    Path("train.tsv").write_text("\n".join(["id\ttext", *(f"1\t{row}" for row in rows), ""]))
+    assert build(files("train.tsv"))["train"] == list(rows.values())
+    Path("train.tsv").write_text('id\ttext\n1\t"two\nlines"\n')
+    assert "train.tsv, line 3" in refusal(build, files("train.tsv"))
 
 
 def test_members_and_frames_one_after_the_other_are_one_file_and_zeros_are_padding():

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from corpus_files import build, build_in_one_job, described, files, outputs
-from test_corpus_parts import in_parts
+from corpus_files import build, described, files, in_parts
 from tests.conftest import refusal
 
 from mlm.config.resolution import resolve
@@ -83,32 +82,6 @@ def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_c
     assert counts["decontamination"] == len(untouched["train"]) - len(left)
     assert counts["read"] == sum(v for k, v in counts.items() if k != "read")
     assert len(told["rules"]["decontamination.test"]["samples"][0].split()) == 13
-
-
-def test_prompts_and_data_for_fine_tuning_are_looked_for_where_that_is_asked():
-    sentences = {name: " ".join(f"{name}{i}" for i in range(14)) for name in ("a", "b", "c", "d")}
-    Path("tuning.csv").write_text(f"id,excerpt,target\n1,{sentences['d']},0\n", encoding="utf-8")
-    given = {
-        "corpus": files("train.txt"),
-        "evaluation": {"prompts": [f"{sentences['a']} [MASK]."]},
-        "runs": {"base": {}, "other": {"evaluation": {"prompts": [f"[MASK] {sentences['c']}"]}}},
-        "finetune": {"data": {"source": "csv", "file": "tuning.csv"}},
-    }
-    Path("train.txt").write_text("".join(f"So {t.upper()}\n" for t in sentences.values()) + "x\n")
-
-    def made(*also: str) -> tuple[list[str], dict]:
-        own = {"filters": {"decontamination": {"also": list(also)}}}
-        build_in_one_job(resolve(given | {"corpus": given["corpus"] | own}), *outputs())
-        return described("train")["documents"], described("train").get("rules")
-
-    assert made() == (5, None)
-    left, rules = made("prompts", "finetuning")
-    assert left == 2
-    assert {name: rule["documents"] for name, rule in rules.items()} == {
-        "decontamination.prompts": 2,
-        "decontamination.finetuning": 1,
-    }
-    assert made("finetuning")[0] == 4
 
 
 def test_a_source_of_a_mix_is_searched_for_its_own_texts_and_for_held_out_ones():

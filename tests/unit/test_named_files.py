@@ -42,9 +42,7 @@ def test_names_that_snakemake_would_read_as_something_else_are_refused(here, nam
 
 def test_a_text_to_decontaminate_against_has_a_format_that_is_read(here):
     (here / "essays").write_text("excerpt,target\na,1\n")
-    table = {"data": {"source": "csv", "file": "essays"}}
-    for section in ({"against": ["essays"]}, {"also": ["finetuning"]}):
-        filters = {"decontamination": section}
-        settings = resolve({"corpus": {"filters": filters}, "finetune": table})
-        message = refusal(filter_files, corpus_configuration(settings))
-        assert "essays: its name" in message
+    filters = {"decontamination": {"against": ["essays"]}}
+    settings = resolve({"corpus": {"filters": filters}})
+    message = refusal(filter_files, corpus_configuration(settings))
+    assert "essays: its name" in message

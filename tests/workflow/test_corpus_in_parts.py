@@ -1,4 +1,4 @@
-"""A corpus whose source is read in parts: kills, edits, and another number of parts."""
+"""A corpus whose source is read in parts: kills and edits."""
 
 import os
 import re
@@ -24,15 +24,7 @@ TAKEN = ("duplicate", "decontamination", "near_duplicate", "near_leaked")
 
 def jobs_of(parts: int) -> dict[str, int]:
     """The rules that read and write a corpus in parts, in their order, with their jobs."""
-    return {
-        "corpus_read": parts,
-        "corpus_deduplicate": 1,
-        "corpus_compare": parts,
-        "corpus_cluster": 1,
-        "corpus_write": 4,
-        "corpus_counts": 1,
-        "corpus": 1,
-    }
+    return {"corpus_read": parts, "corpus": 1}
 
 
 #: Validation and test are carved from train.
@@ -54,10 +46,6 @@ def write_project(place: Path, parts: int) -> None:
     for number, name in enumerate("abcdefg"):
         some = lines[max(0, number * size - 100) : (number + 1) * size]
         (place / "data" / f"{name}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
-    configure(place, parts)
-
-
-def configure(place: Path, parts: int) -> None:
     Project(place).write_config(TINY | {"corpus": FILES | {"parts": parts}})
 
 
@@ -100,8 +88,8 @@ def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path):
     assert all(train.filters[name] for name in TAKEN)
     assert validation.source.carved_from == "train"
 
-    write_project(tmp_path, parts=7)
-    jobs = jobs_of(7)
+    write_project(tmp_path, parts=4)
+    jobs = jobs_of(4)
     ended: Counter[str] = Counter()
     for number, rule in enumerate(jobs):
         before = killed(tmp_path, rule, cores=1 + number % 2)
@@ -114,14 +102,11 @@ def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path):
     # What was there stayed: no job was done twice.
     assert ended.keys() == jobs.keys() and all(ended[rule] <= jobs[rule] for rule in jobs)
     assert not (tmp_path / PARTS).exists()
-    # Another number of parts reruns nothing.
-    configure(tmp_path, parts=3)
     assert planned(tmp_path) == {}
 
 
 def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path):
     write_project(tmp_path, parts=4)
-    assert planned(tmp_path) == jobs_of(4)
     # As after a kill just before the end: what the parts left is still there.
     said(tmp_path, "--notemp")
     (tmp_path / "results/corpus/train.json").unlink()
@@ -129,4 +114,4 @@ def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path):
     file = tmp_path / "data" / "b.txt"
     text = file.read_bytes()
     file.write_bytes(b"Another text, as long." + text[22:])
-    assert planned(tmp_path) == jobs_of(4) | {"corpus_read": 1}
+    assert planned(tmp_path) == {"corpus_read": 1, "corpus": 1}

@@ -20,8 +20,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.document_reading import decompressed, read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
-from mlm.corpus.formats import file_format
-from mlm.corpus.source_files import SplitFiles, matched_files
+from mlm.corpus.source_files import Part, SplitFiles, file_format, matched_files
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.terminal import in_bytes
 from mlm.samples.sharding import write_shard
@@ -81,7 +80,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     (results / "corpus").mkdir(parents=True)
     described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
-    splits = build_corpus(configuration, files, parquet, described)
+    splits = build_corpus(configuration, [Part(files=files)], parquet, described)
     times.append(time.monotonic())
     tokenizer, section, enough = results / "tokenizer" / "tokenizer.json", settings.tokenizer, None
     make = partial(
@@ -184,11 +183,11 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[
                     lines.append(json.dumps({"text": document.text}))
                     written += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
-                # Of Parquet, the number of rows says the share; a compressed file is read whole.
-                if characters >= _LOOKED_AT and not (compression and kind == "parquet"):
+                # Of Parquet, the number of rows says the share.
+                if characters >= _LOOKED_AT:
                     share = file.tell() / os.path.getsize(path)
                     break
-        if kind == "parquet" and not compression:
+        if kind == "parquet":
             share = documents / max(1, pq.read_metadata(path).num_rows)
         in_sampled += characters / share
     if not paths:

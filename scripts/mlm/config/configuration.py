@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import Preflight
-from mlm.config.corpus import Corpus, CorpusConfiguration, JudgingTexts
+from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.fields import (
     Section,
@@ -125,11 +125,6 @@ class Configuration(Section):
         for name in sorted(self.report.also.keys() & self.runs.keys()):
             yield f"report.also: {name!r} is also the name of a run; choose another"
         yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
-        for place, filters in self.corpus.all_filters().items():
-            data, also = self.finetune.data, filters.decontamination.also or ()
-            if "finetuning" in also and not (data.file and data.source == "csv"):
-                key = f"corpus.{place}.decontamination.also"
-                yield f"{key}: finetuning, but finetune.data.file names no CSV file. Name one"
         yield from unfit_names("runs", self.runs, longest=64)
         yield from unfit_names("report.also", self.report.also, longest=64)
 
@@ -203,20 +198,9 @@ def families_of(configuration: Configuration) -> list[str]:
 
 def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
     """All that the documents of the corpus depend on."""
-    corpus = configuration.corpus.of_jobs()
-    filters = corpus.all_filters().values()
-    judging = {name for one in filters for name in one.decontamination.also or ()}
-    mask = configuration.tokenizer.special_tokens.mask
-    evaluations = [run.evaluation for run in configuration.sections_of_runs().values()]
-    prompts = [part for one in evaluations for text in one.prompts for part in text.split(mask)]
-    data, has_table = configuration.finetune.data, "finetuning" in judging
-    texts = JudgingTexts(
-        prompts=list(dict.fromkeys(prompts)) if "prompts" in judging else [],
-        finetuning_file=data.file if has_table else None,
-        finetuning_column=data.text_column if has_table else "text",
-    )
+    corpus = configuration.corpus.with_defaults("count", "parts")
     seed = configuration.seed if corpus.source == "mix" or corpus.carved else 0
-    return CorpusConfiguration(corpus=corpus, seed=seed, texts=texts)
+    return CorpusConfiguration(corpus=corpus, seed=seed)
 
 
 def trainings(configuration: Configuration) -> dict[str, RunConfiguration]:

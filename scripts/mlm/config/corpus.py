@@ -21,30 +21,21 @@ from mlm.config.filters import CorpusFilters
 
 #: What groups are called where each document is one of its own.
 UNGROUPED = "document"
-#: Encodings of Python in which a line's meaning depends on the lines before, or that are none of
-#: files. Those that end a line otherwise than with the byte 0x0A are found by trying.
-_UNSUITABLE = ("hz", "iso2022", "utf-7", "idna", "punycode", "raw-unicode-escape", "utf-8-sig")
 _HeldOut = Annotated[float, Field(gt=0, le=0.5), NoBoolean]
 
 
-def encoding_name(name: str) -> str:
-    """Return the one name of an encoding: utf-8 of UTF8, iso8859-1 of latin-1."""
-    return codecs.lookup(name).name
-
-
 def readable_encoding(name: str) -> str:
-    """Return `name`. Raises ValueError if files in that encoding cannot be read line by line."""
-    examples = "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r"
+    """Return the one name of an encoding: utf-8 of UTF8. Raises ValueError if files in it cannot be
+    read line by line."""
     try:
-        if "a\n".encode(name) == b"a\n" and not encoding_name(name).startswith(_UNSUITABLE):
-            return name
+        if "a\n".encode(name) == b"a\n":
+            return codecs.lookup(name).name
     except (LookupError, UnicodeError):
-        raise ValueError(
-            f"{name!r} is no encoding of text that Python knows. Expected one such as {examples}"
-        ) from None
+        pass
     raise ValueError(
-        f"{name!r} cannot be read line by line. Expected one such as {examples}; convert the files "
-        f"to UTF-8 (iconv -f {name} -t utf-8 FILE > converted) and leave the key out"
+        f"{name!r} is no encoding of text whose lines end with the byte 0x0A. Expected one such as "
+        "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r; convert "
+        f"other files to UTF-8 (iconv -f {name} -t utf-8 FILE > converted)"
     )
 
 
@@ -57,10 +48,8 @@ class Files(Section):
     """The same for validation. Without it, held_out carves it from train."""
     test: list[Text] = []
     document_per: Literal["line", "paragraph", "file"] = "line"
-    """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file."""
-    quoted_fields: bool = True
-    """In .csv and .tsv, double quotes around a field let it contain separators and line ends. A
-    line of a .tsv with the header's number of tabs is a row, whatever its quotes."""
+    """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file. Each
+    line of a .tsv is a row; in a .csv, fields in double quotes may have several lines."""
 
 
 class HubSplits(Section):
@@ -122,12 +111,6 @@ class SourceSection(Section):
             return "address"
         return self.group_by or self.group_per or UNGROUPED
 
-    def without_unread(self) -> Self:
-        """Return the section with the defaults of the keys that its kind of source ignores."""
-        columns = ("text_column", "group_by", "group_per")
-        read = {"files": ("files", *columns), "hub": ("hub", *columns)}.get(self.source, ())
-        return self.with_defaults(*{"files", "hub", *columns}.difference(read))
-
     def contradictions(self) -> Iterator[str]:
         source, by, per = self.source, self.group_by, self.group_per
         if source == "files" and not self.files.train:
@@ -163,8 +146,7 @@ class SourceOfMix(SourceSection):
         if self.filters:
             shared = {"deduplicate", "remove_leakage", "near_duplicates"}
             keys = sorted(shared & self.filters.model_fields_set)
-            if {"validation", "test"} & {*(self.filters.decontamination.also or ())}:
-                keys.append("decontamination.also")
+            keys += ["decontamination.also"] if self.filters.decontamination.also else []
             for key in keys:
                 yield f"filters.{key}: concerns all sources. Set it in corpus.filters"
 
@@ -200,16 +182,23 @@ class Corpus(SourceSection):
         for name, source in self.mix.items():
             yield from source.all_contradictions(f"mix.{name}")
 
-    def all_filters(self) -> dict[str, CorpusFilters]:
-        """Return the filters of all sources, by their keys."""
-        mix = self.mix.items()
-        of_sources = {f"mix.{name}.filters": one.filters for name, one in mix if one.filters}
-        return {"filters": self.filters, **of_sources}
-
     @property
     def carved(self) -> dict[str, float]:
         """The share of train that becomes each split that the source does not have by itself."""
         return {split: getattr(self.held_out, split) for split in self.missing_splits}
+
+    @property
+    def judging(self) -> list[str]:
+        """The held-out splits whose words no document of train may share."""
+        by_itself = ["validation", "test"] if self.source == "embedded" else []
+        also = self.filters.decontamination.also
+        return by_itself if also is None else list(also)
+
+    @property
+    def decontaminates(self) -> bool:
+        """Whether documents are compared with any text."""
+        sources = self.sources().values()
+        return bool(self.judging) or any(s.filters.decontamination.against for s in sources)
 
     def sources(self) -> dict[str, Self]:
         """Return the section as each source of a mix has it, in the order of their names; without a
@@ -225,67 +214,9 @@ class Corpus(SourceSection):
             sections[name] = self.model_copy(update=keys | {"filters": filters, "mix": {}})
         return sections
 
-    def of_jobs(self) -> Self:
-        """Return the section for jobs: keys that no document depends on have their defaults."""
-        sources = self.sources().values()
-        missing = {split for source in sources for split in source.missing_splits}
-        has_files = any(source.source == "files" for source in sources)
-        judging = ["validation", "test"] if self.source == "embedded" else []
-        mix = {}
-        for name, source in self.mix.items():
-            filters = source.filters and source.filters.of_jobs([])
-            mix[name] = source.without_unread().model_copy(update={"filters": filters})
-        return self.without_unread().model_copy(
-            update={
-                "mix": mix,
-                "held_out": self.held_out.with_defaults(*{"validation", "test"} - missing),
-                "encoding": encoding_name(self.encoding) if has_files else "utf-8",
-                "filters": self.filters.of_jobs(judging),
-                "count": FileCounts(),
-                "parts": 1,
-            }
-        )
-
-
-class JudgingTexts(Section):
-    """Texts of other sections that decontamination looks for."""
-
-    prompts: list[str] = []
-    finetuning_file: Text | None = None
-    finetuning_column: Text = "text"
-
 
 class CorpusConfiguration(Section):
-    """Everything that the documents depend on: section `corpus` for jobs, the seed, and texts."""
+    """Everything that the documents depend on."""
 
     corpus: Corpus = section(Corpus)
     seed: Seed = 0
-    texts: JudgingTexts = section(JudgingTexts)
-
-    @property
-    def decontaminates(self) -> bool:
-        """Whether documents are compared with any text."""
-        held_out = {"validation", "test"}
-        filters = [source.filters.decontamination for source in self.corpus.sources().values()]
-        judging = self.corpus.filters.decontamination.also or ()
-        return bool(held_out.intersection(judging)) or any(
-            one.against or {*(one.also or ())} - held_out for one in filters
-        )
-
-    def for_reading(self) -> Self:
-        """Return it with only those filters that look at a document by itself."""
-        filters = ("normalisation", "min_characters", "max_characters", "quality", "language")
-        return self._with_filters(*filters).with_defaults("texts")
-
-    def for_decontamination(self) -> Self:
-        """Return it without other filters."""
-        return self._with_filters("decontamination")
-
-    def _with_filters(self, *keys: str) -> Self:
-        filters = {"filters": self.corpus.filters.only(*keys)}
-        mix = {
-            name: one.model_copy(update={"filters": one.filters and one.filters.only(*keys)})
-            for name, one in self.corpus.mix.items()
-        }
-        corpus = self.corpus.model_copy(update={**filters, "mix": mix})
-        return self.model_copy(update={"corpus": corpus})

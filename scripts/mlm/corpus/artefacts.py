@@ -1,5 +1,5 @@
-"""The records of the corpus stage: `results/corpus/{split}.json` and those of its passes; and the
-equal shares of a split's documents, of which each file has one. Light, for Snakemake."""
+"""The records of the corpus stage: `results/corpus/{split}.json` and those of parts; and the equal
+shares of a split's documents, of which each file has one. Light, for Snakemake."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
@@ -198,21 +198,10 @@ class NearDuplicate:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Number of removed documents, and the beginnings of these and of the one that stays."""
-
-    removed: int
-    kept: str
-    kept_in: str
-    samples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class NearDuplicatesOfSplit:
-    """The clusters of a split: their number, the largest, and evenly spread samples."""
+    """The number of clusters that lost documents of a split, and evenly spread samples of these."""
 
     clusters: int
-    largest: tuple[Cluster, ...]
     samples: tuple[NearDuplicate, ...]
 
 
@@ -261,7 +250,7 @@ class CorpusSplit(Artefact):
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """What a part read of a split; `batches` are the sizes of the batches that it spooled."""
+    """What a part read of a split; `batches` are the sizes of those that it stored."""
 
     filters: dict[str, int]
     encoding: Encoding
@@ -278,24 +267,3 @@ class ReadPart(Artefact):
     group_by: str
     carved: dict[str, float]
     mixed: Mixed | None = None
-
-
-@dataclass(frozen=True)
-class PassRecord(Artefact):
-    """A pass over a corpus of `parts`: the first and the last but one of the documents on which it
-    gives verdicts; by which rules it removed documents; `near` by split."""
-
-    parts: int
-    numbers: tuple[int, int]
-    rules: dict[str, TakenByRule] | None = None
-    near: dict[str, NearDuplicatesOfSplit] | None = None
-
-
-@dataclass(frozen=True)
-class WrittenFile(Artefact):
-    """One of a split's Parquet files, and the size of its text."""
-
-    file: CorpusFile
-    bytes: int
-    characters: int
-    words: int

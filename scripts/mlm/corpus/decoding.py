@@ -1,12 +1,14 @@
-"""Bytes to lines of text; invalid bytes and NULs stop the job, or become U+FFFD and are counted."""
+"""Bytes to lines of text, and these to rows of tables; invalid bytes and NULs stop the job, or
+become U+FFFD and are counted."""
 
 import codecs
+import csv
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from mlm.config.corpus import Corpus, encoding_name
+from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
 
@@ -16,8 +18,11 @@ UNCHANGED = Encoding()
 _REPLACEMENT = "\ufffd"
 BYTE_ORDER_MARK = "\ufeff"
 _MARK = re.compile(f"^{BYTE_ORDER_MARK}+", re.M)
-_UTF_8 = "utf-8"
 _SURROGATE, _UNCLEAN = re.compile("[\ud800-\udfff]"), re.compile("[\0\ud800-\udfff]")
+QUOTES_ADVICE = (
+    "A field that holds the separator, a line end or a double quote must be in double quotes, and "
+    "a double quote in it is doubled; or give a .jsonl file"
+)
 _ADVICE = (
     " Mend the source, or set corpus.encoding_errors to replace, which puts U+FFFD in its "
     "place and counts it"
@@ -56,7 +61,7 @@ def text_lines(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[tuple[
     Raises MlmError for lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and
     NULs.
     """
-    encoding, strict = encoding_name(settings.encoding), settings.encoding_errors == "strict"
+    encoding, strict = settings.encoding, settings.encoding_errors == "strict"
     errors = "strict" if strict else "surrogateescape"
     offset, number = 0, 1
     while line := stream.readline(LONGEST_DOCUMENT + 1):
@@ -67,7 +72,7 @@ def text_lines(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[tuple[
             )
         if len(line) > LONGEST_DOCUMENT:
             raise too_long(name, number, "line")
-        if offset == 0 and encoding == _UTF_8 and line.startswith(codecs.BOM_UTF8):
+        if offset == 0 and encoding == "utf-8" and line.startswith(codecs.BOM_UTF8):
             line, offset = line[3:], 3
         try:
             text = line.decode(encoding, errors)
@@ -91,3 +96,34 @@ def too_long(name: str, line: int, what: str) -> MlmError:
         f"{LONGEST_DOCUMENT >> 20} MiB. A document must fit into memory: break the text into "
         "lines, or choose another corpus.files.document_per"
     )
+
+
+def table_rows(lines: Iterable[str], name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of the file `name` that are not blank, the header first, each with the number
+    of its first line.
+
+    Of tabs, each line is a row, and quotes around a whole field are left out. Of commas, a field in
+    double quotes may have several lines (RFC 4180); MlmError for a quote that does not fit.
+    """
+    if separator == "\t":
+        for number, line in enumerate(lines, 1):
+            if row := line.removesuffix("\n").removesuffix("\r"):
+                yield number, list(map(_unquoted, row.split("\t")))
+        return
+    csv.field_size_limit(LONGEST_DOCUMENT)
+    rows, start = csv.reader(lines, strict=True), 1
+    try:
+        for row in rows:
+            if row:
+                yield start, row
+            start = rows.line_num + 1
+    except csv.Error as error:
+        raise MlmError(f"{name}, line {start}: {error}. {QUOTES_ADVICE}") from None
+
+
+def _unquoted(field: str) -> str:
+    """Return a field without the quotes around it; others are part of it."""
+    inner = field[1:-1]
+    if len(field) < 2 or field[0] + field[-1] != '""' or '"' in inner.replace('""', ""):
+        return field
+    return inner.replace('""', '"')

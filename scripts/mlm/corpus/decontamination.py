@@ -3,27 +3,19 @@ that have them are removed, as in Brown et al., 2020, arXiv 2005.14165, appendix
 and what is left of them in the held-out splits is measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import cached_property
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from mlm.config.corpus import Corpus, CorpusConfiguration
-from mlm.corpus.artefacts import (
-    NOTHING,
-    PassRecord,
-    TakenByRule,
-    WordOverlap,
-    WrittenFile,
-    add_taken,
-)
-from mlm.corpus.deduplication import CONTAMINATED, verdicts_of
+from mlm.config.corpus import Corpus
+from mlm.corpus.artefacts import TakenByRule, WordOverlap, add_taken
 from mlm.corpus.document_reading import documents_of_file
-from mlm.corpus.formats import recorded_path
-from mlm.corpus.spooling import SpooledCorpus, in_pieces, numpy_array
+from mlm.corpus.source_files import recorded_path
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.spooling import CONTAMINATED, Spool, SpooledCorpus
 from mlm.corpus.words import NgramIndex, ngrams, word_hashes, words_of
-from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.errors import MlmError
 
 #: Shorter texts are not looked for: too many documents have their words by chance.
@@ -46,8 +38,14 @@ class Decontamination:
         self.rules: list[str] = []
         #: By length: hashes of n-grams, and the index of the rule of each.
         self._ngrams: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._indices: dict[int, NgramIndex] = {}
         self._total = 0
+
+    @cached_property
+    def _indices(self) -> dict[int, NgramIndex]:
+        return {
+            n: NgramIndex(*map(np.concatenate, zip(*parts, strict=True)))
+            for n, parts in self._ngrams.items()
+        }
 
     def add(self, name: str, texts: Iterable[str], size: int) -> None:
         """Look for the n-grams of `size` words of `texts`, too, which count for the rule that
@@ -76,9 +74,6 @@ class Decontamination:
     def contaminated(self, texts: Sequence[str]) -> Iterator[tuple[int, str, str]]:
         """Yield the index of each of `texts` that has one of the n-grams, the first rule that looks
         for one, and the words of that n-gram."""
-        if not self._indices:
-            for n, parts in self._ngrams.items():
-                self._indices[n] = NgramIndex(*map(np.concatenate, zip(*parts, strict=True)))
         words, counts = word_hashes(texts)
         ends, rows = np.cumsum(counts), [np.empty((4, 0), np.int64)]
         for n, index in self._indices.items():
@@ -96,88 +91,71 @@ class Decontamination:
             yield number, self.rules[label], " ".join(words_of(text)[start : start + n])
 
 
-def decontaminate(
-    corpus: SpooledCorpus, part: int, configuration: CorpusConfiguration, record: Path
-) -> None:
-    """Note in `record` the documents of train in `part` that share words with texts of an
-    evaluation; of held-out splits, with duplicates too. Raises MlmError for more n-grams than a job
-    can hold, and if a file or a spool is damaged."""
-    judging = _judging_texts(corpus, part, configuration)
-    counts = dict.fromkeys(judging.rules, NOTHING)
-    indices = corpus.remaining_indices(part, "train")
-    numbers = corpus.numbering.documents_of("train", part)
-    with verdicts_of(record, numbers) as verdicts:
-        for batch in corpus.read(part, "train", indices) if counts else ():
-            for piece in in_pieces(batch.column("text")):
-                documents = piece.to_pylist()
-                for index, rule, ngram in judging.contaminated(documents):
-                    verdicts[indices[index]] = CONTAMINATED
-                    taken = TakenByRule.of_one(len(documents[index]), ngram)
-                    add_taken(counts, {rule: taken})
-                indices = indices[len(documents) :]
-    PassRecord(len(corpus.parts), (numbers.start, numbers.stop), counts).write(record)
+def decontaminate(corpus: SpooledCorpus, section: Corpus, pool: Executor) -> None:
+    """Remove the documents of train that share words with texts of an evaluation; of held-out
+    splits, with duplicates too. Raises MlmError for more n-grams than a job can hold."""
+    sources, by_source, taken = section.sources(), {}, {}
+    names = [part.mixed.name if part.mixed else "" for part in corpus.parts]
+    for name in dict.fromkeys(names):
+        by_source[name] = judging = Decontamination()
+        filters = sources[name].filters.decontamination
+        for path in filters.against:
+            settings = Corpus(text_column=filters.text_column, encoding_errors="replace")
+            texts = (document.text for document in documents_of_file(path, settings))
+            judging.add(path, texts, filters.words)
+        for split in ("test", "validation"):
+            if split in section.judging:
+                words = section.filters.decontamination.words
+                judging.add(split, _all_texts(corpus, split), words)
+        add_taken(taken, dict.fromkeys(judging.rules, TakenByRule()))
+
+    def remove(spool: Spool) -> list[tuple[str, TakenByRule]]:
+        indices, by_rule = corpus.remaining(spool), []
+        judging = by_source[names[spool.part]]
+        for batch in spool.read(["text"], indices) if judging.rules else ():
+            texts = batch.column("text").to_pylist()
+            for index, rule, ngram in judging.contaminated(texts):
+                corpus.verdicts[spool.first + indices[index]] = CONTAMINATED
+                by_rule.append((rule, TakenByRule.of_one(len(texts[index]), ngram)))
+            indices = indices[len(texts) :]
+        return by_rule
+
+    for by_rule in pool.map(remove, corpus.spools_of("train")):
+        for rule, one in by_rule:
+            add_taken(taken, {rule: one})
+    corpus.contaminated = taken
 
 
-def _judging_texts(
-    corpus: SpooledCorpus, part: int, configuration: CorpusConfiguration
-) -> Decontamination:
-    """Index the texts of files, of the configuration and of held-out splits, in this order."""
-    judging, mixed, texts = Decontamination(), corpus.parts[part].mixed, configuration.texts
-    section = configuration.corpus.sources()[mixed.name if mixed else ""].filters.decontamination
-    also = section.also or ()
-    for path in section.against:
-        judging.add(path, _texts(path, section.text_column), section.words)
-    if "prompts" in also:
-        judging.add("prompts", texts.prompts, section.words)
-    if "finetuning" in also and (path := texts.finetuning_file):
-        judging.add("finetuning", _texts(path, texts.finetuning_column), section.words)
-    of_all = configuration.corpus.filters.decontamination
-    for split in ("test", "validation"):
-        if split in (of_all.also or ()):
-            judging.add(split, _held_out_texts(corpus, split), of_all.words)
-    return judging
-
-
-def _texts(path: str, column: str) -> Iterator[str]:
-    settings = Corpus(text_column=column, encoding_errors="replace")
-    return (document.text for document in documents_of_file(path, settings))
-
-
-def _held_out_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
-    for part in range(len(corpus.parts)):
-        for batch in corpus.read(part, split):
+def _all_texts(corpus: SpooledCorpus, split: str) -> Iterator[str]:
+    for spool in corpus.spools_of(split):
+        for batch in spool.read(["text"], np.arange(sum(spool.batches))):
             yield from batch.column("text").to_pylist()
 
 
 class HeldOutRuns:
-    """The runs of words of held-out splits by the record of their file, and which train has."""
+    """The runs of words of held-out splits by `files` and `words`, and which of them train has."""
 
-    def __init__(self, splits: Iterable[Sequence[Path]]):
-        runs = [_runs(texts)[0] for records in splits for texts in _held_out_batches(records)]
+    def __init__(self, splits: Iterable[tuple[SplitDocuments, int]]):
+        runs = [_runs(texts)[0] for split in splits for texts in _measured(*split)]
         self._index = NgramIndex(np.concatenate([np.empty(0, np.uint64), *runs]))
         self._shared = np.zeros(len(self._index.hashes), bool)
-
-    def shared(self) -> np.ndarray:
-        """Return the hashes of the runs that train has, sorted."""
-        return self._index.hashes[self._shared]
 
     def look_into(self, texts: Sequence[str]) -> None:
         """Look for the runs in `texts` of train."""
         self._shared[self._index.find(_runs(texts)[0])[1]] = True
 
-
-def overlap_with(shared: np.ndarray, records: Sequence[Path]) -> WordOverlap:
-    """Return the overlap of a held-out split with train, whose runs have the hashes `shared`."""
-    index, overlaps = NgramIndex(shared), [np.zeros(5, np.int64)]
-    for texts in _held_out_batches(records):
-        hashes, begins, counts = _runs(texts)
-        covered = begins[index.find(hashes)[0]][:, None] + np.arange(RUN_WORDS)
-        covered = np.unique(covered)
-        documents = np.unique(np.searchsorted(np.cumsum(counts), covered, "right"))
-        short = counts < RUN_WORDS
-        measures = counts[~short].sum(), len(covered), len(documents), counts[short].sum()
-        overlaps.append(np.array([*measures, short.sum()]))
-    return WordOverlap(RUN_WORDS, *np.sum(overlaps, axis=0).tolist())
+    def overlap(self, documents: SplitDocuments, words: int) -> WordOverlap:
+        """Return the overlap with train of a held-out split of so many `words`."""
+        shared, sums = NgramIndex(self._index.hashes[self._shared]), np.zeros(5, np.int64)
+        for texts in _measured(documents, words):
+            hashes, begins, counts = _runs(texts)
+            covered = begins[shared.find(hashes)[0]][:, None] + np.arange(RUN_WORDS)
+            covered = np.unique(covered)
+            with_runs = np.unique(np.searchsorted(np.cumsum(counts), covered, "right"))
+            short = counts < RUN_WORDS
+            measures = counts[~short].sum(), len(covered), len(with_runs), counts[short].sum()
+            sums += np.array([*measures, short.sum()])
+        return WordOverlap(RUN_WORDS, *sums.tolist())
 
 
 def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -187,19 +165,12 @@ def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return hashes[whole], np.flatnonzero(whole), counts
 
 
-def _held_out_batches(records: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the documents that are looked for, batch by batch."""
-    for record in records:
-        check_outputs(record, [record.with_suffix(".parquet")])
-    files = list(map(WrittenFile.read, records))
-    words, documents = sum(f.words for f in files), sum(f.file.documents for f in files)
-    chosen = documents if words <= MOST_WORDS else max(1, documents * MOST_WORDS // words)
+def _measured(split: SplitDocuments, words: int) -> Iterator[list[str]]:
+    """Yield the documents of a split of so many `words` that are looked for, batch by batch."""
+    chosen = len(split) if words <= MOST_WORDS else max(1, len(split) * MOST_WORDS // words)
     number = 0
-    for record in records:
-        with pq.ParquetFile(record.with_suffix(".parquet")) as file:
-            for batch in file.iter_batches(1024, columns=["text"]):
-                numbers = np.arange(number, number + len(batch), dtype=np.int64)
-                number += len(batch)
-                wanted = (numbers + 1) * chosen // documents > numbers * chosen // documents
-                indices = numpy_array(np.flatnonzero(wanted))
-                yield batch.column("text").take(indices).to_pylist()
+    for texts in split.texts(1024):
+        numbers = np.arange(number, number + len(texts), dtype=np.int64)
+        number += len(texts)
+        wanted = (numbers + 1) * chosen // len(split) > numbers * chosen // len(split)
+        yield [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]

@@ -1,107 +1,155 @@
-"""Exact duplicates within a split and leaks between splits, by 128-bit digests on disk. Of these,
-one bucket of 256 at a time is sorted in memory: of a billion documents, 100 MB."""
+"""Duplicates of documents: exact ones by their digests; and near ones, whose MinHash signatures
+share the key of a band and agree in a share of `threshold` or more. Those are linked, and of
+documents that links join (union-find, Tarjan 1975), the first stays."""
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from mlm.corpus.artefacts import PassRecord, ReadPart
-from mlm.corpus.buckets import Buckets, BucketWriter
-from mlm.foundations.artefacts import check_outputs
-from mlm.foundations.atomic import replacing
+from mlm.corpus.artefacts import NearDuplicate, NearDuplicatesOfSplit
+from mlm.corpus.minhash import BANDS, HASHES, NO_KEY
+from mlm.corpus.spooling import (
+    DUPLICATE,
+    LEAKED,
+    NEAR_DUPLICATE,
+    NEAR_LEAKED,
+    PRECEDENCE,
+    SpooledCorpus,
+)
 
-#: Later splits lose a document that an earlier one has.
-PRECEDENCE = ("test", "validation", "train")
-KEPT, DUPLICATE, LEAKED, CONTAMINATED, NEAR_DUPLICATE, NEAR_LEAKED = range(6)
-#: The name of each verdict but KEPT where documents are counted.
-REASONS = ("duplicate", "leaked", "decontamination", "near_duplicate", "near_leaked")
-#: The number of values of a digest's last byte.
-_BUCKETS = 256
-_DIGEST = np.dtype([("high", "u8"), ("low", "u8"), ("split", "u1"), ("index", "u8")])
-_CHUNK = 1 << 20
-
-
-class Numbering:
-    """Numbers of the documents of all parts: test, validation, train, each in the order of parts.
-    `starts` has the first of each split and part, [splits, parts]."""
-
-    def __init__(self, parts: Sequence[ReadPart]):
-        counts = [[sum(part.splits[split].batches) for part in parts] for split in PRECEDENCE]
-        self.counts: np.ndarray = np.array(counts, np.int64)
-        self.documents = int(self.counts.sum())
-        self.starts = (np.cumsum(self.counts) - self.counts.ravel()).reshape(self.counts.shape)
-
-    def documents_of(self, split: str, part: int | None = None) -> range:
-        """Return the numbers of the documents of `split`, in `part` or in all."""
-        row = PRECEDENCE.index(split)
-        start = int(self.starts[row, part or 0])
-        return range(start, start + int(self.counts[row, part].sum()))
-
-    def positions(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return split (an index in `PRECEDENCE`), part, and index in both of each of `numbers`."""
-        starts = self.starts.ravel()
-        # Of equal starts, all but the last are of parts without documents.
-        place = np.searchsorted(starts, numbers, "right") - 1
-        split, part = np.divmod(place, len(self.starts[0]))
-        return split, part, numbers - starts[place]
+#: Pairs whose signatures, links that are in memory together.
+_PAIRS, _CHUNK = 1 << 16, 1 << 20
+#: A document is compared with the first one of the same key, and with so many before it.
+_WINDOW = 32
+#: Removed documents that are shown of a split, and characters of each.
+_SAMPLES, _SHOWN = 8, 240
 
 
-def digest_writer(path: Path) -> BucketWriter:
-    """Open a file for the digests of a part."""
-    return BucketWriter(path, _DIGEST, _BUCKETS)
+def remove_duplicates(corpus: SpooledCorpus, duplicates: bool, leaks: bool) -> None:
+    """Remove the `duplicates` (of a split, all but the first), the `leaks` (documents of a split of
+    higher precedence), or both."""
+    for digests, numbers in corpus.equal_values("digest", 2) if duplicates or leaks else ():
+        order = np.lexsort(digests.T)
+        digests, numbers = digests[order], numbers[order]
+        same_text = np.zeros(len(numbers), bool)
+        same_text[1:] = (digests[1:] == digests[:-1]).all(axis=1)
+        first = np.maximum.accumulate(np.where(same_text, 0, np.arange(len(numbers))))
+        split = corpus.split_indices(numbers)
+        if leaks:
+            corpus.verdicts[numbers[split != split[first]]] = LEAKED
+        if duplicates:
+            corpus.verdicts[numbers[same_text & (split == np.roll(split, 1))]] = DUPLICATE
 
 
-def write_digests(writer: BucketWriter, split: str, first: int, texts: Sequence[bytes]) -> None:
-    """Write the BLAKE2b digests (RFC 7693) of the documents of `split` from index `first` on."""
-    records = np.empty(len(texts), _DIGEST)
-    digests = b"".join([hashlib.blake2b(text, digest_size=16).digest() for text in texts])
-    records["high"], records["low"] = np.frombuffer(digests, "u8").reshape(-1, 2).T
-    records["split"] = PRECEDENCE.index(split)
-    records["index"] = np.arange(first, first + len(texts))
-    writer.add(records, records["high"] >> np.uint64(56))
+def remove_near_duplicates(
+    corpus: SpooledCorpus, threshold: float, leaks: bool, scratch: Path
+) -> None:
+    """Remove all but the first of each cluster, and describe them by split. One that is linked with
+    a split of higher precedence, directly or through others, is leaked; without `leaks`, splits are
+    apart."""
+    links, splits, parents = scratch / "links", {}, np.arange(corpus.documents)
+    with open(links, "wb") as file:
+        for pairs in _links(corpus, threshold, leaks, scratch / "signatures"):
+            pairs.tofile(file)
+    for split in PRECEDENCE:
+        spools = corpus.spools_of(split)
+        first, stop = spools[0].first, spools[-1].numbers.stop
+        with open(links, "rb") as file:
+            # Only now, so that no held-out documents are joined by one of train.
+            while len(pairs := np.fromfile(file, np.int64, 2 * _CHUNK).reshape(-1, 2)):
+                _join(parents, pairs[(pairs[:, 1] >= first) & (pairs[:, 1] < stop)])
+        numbers = np.arange(first, stop)
+        firsts = _roots(parents, numbers)
+        numbers, firsts = numbers[firsts != numbers], firsts[firsts != numbers]
+        corpus.verdicts[numbers] = np.where(firsts < first, NEAR_LEAKED, NEAR_DUPLICATE)
+        splits[split] = _described(corpus, numbers, firsts)
+    corpus.near = splits
 
 
-@contextmanager
-def verdicts_of(record: Path, numbers: range) -> Iterator[np.ndarray]:
-    """Context manager: yields a byte for each of the documents `numbers`, KEPT, to be changed to
-    why it is removed; they are written beside `record`."""
-    with replacing(record.with_suffix(".verdicts")) as path:
-        # All is written before it is mapped: on a full disk, a mapped gap would kill the process.
-        with open(path, "wb") as file:
-            for start in range(0, max(len(numbers), 1), _CHUNK):
-                file.write(bytes([KEPT]) * min(_CHUNK, max(len(numbers), 1) - start))
-        verdicts = np.memmap(path, np.uint8, "r+")
-        yield verdicts
-        verdicts.flush()
+def _links(
+    corpus: SpooledCorpus, threshold: float, leaks: bool, file: Path
+) -> Iterator[np.ndarray]:
+    """Yield the links among documents with a key in common, [links, 2]: the numbers of two, the
+    smaller one first. Signatures are copied to `file`."""
+    with open(file, "wb") as stream:
+        for spool in corpus.spools:
+            spool.values("signature", np.uint8, HASHES).tofile(stream)
+    for band in range(BANDS):
+        for keys, numbers in corpus.equal_values(f"key{band}", 1):
+            order = np.argsort(keys[:, 0], kind="stable")
+            order = order[keys[order, 0] != NO_KEY]
+            keys, numbers = keys[order, 0], numbers[order]
+            begins = np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]
+            if not leaks:
+                begins[1:] |= np.diff(corpus.split_indices(numbers)) > 0
+            yield _alike_pairs(numbers, begins, file, threshold)
 
 
-def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
-    """Note in `record` the `duplicates` (of a split, all but the first), the `leaks` (documents of
-    a split of higher precedence), or both, by the records of all `parts`. Raises MlmError for
-    damaged digests."""
-    paths = [part.with_suffix(".digests") for part in parts]
-    for part, path in zip(parts, paths, strict=True):
-        check_outputs(part, [path])
-    digests = [Buckets(path, _DIGEST, _BUCKETS) for path in paths]
-    numbering = Numbering(list(map(ReadPart.read, parts)))
-    with verdicts_of(record, range(numbering.documents)) as verdicts:
-        for bucket in range(_BUCKETS) if duplicates or leaks else ():
-            by_part = [of_part.read(bucket) for of_part in digests]
-            part = np.repeat(np.arange(len(parts)), list(map(len, by_part)))
-            records = np.concatenate(by_part)
-            numbers = numbering.starts[records["split"], part] + records["index"].astype(np.int64)
-            order = np.lexsort([numbers, records["low"], records["high"]])
-            records, numbers = records[order], numbers[order]
-            same_text = np.zeros(len(records), bool)
-            same_text[1:] = (np.diff(records["high"]) == 0) & (np.diff(records["low"]) == 0)
-            first = np.maximum.accumulate(np.where(same_text, 0, np.arange(len(records))))
-            split = records["split"]
-            if leaks:
-                verdicts[numbers[split != split[first]]] = LEAKED
-            if duplicates:
-                again = same_text & (split == np.roll(split, 1))
-                verdicts[numbers[again]] = DUPLICATE
-    PassRecord(len(parts), (0, numbering.documents)).write(record)
+def _alike_pairs(
+    numbers: np.ndarray, begins: np.ndarray, file: Path, threshold: float
+) -> np.ndarray:
+    """Return the pairs, of `numbers` in runs of equal keys, with similar signatures."""
+    indices = np.arange(len(numbers))
+    firsts = np.maximum.accumulate(np.where(begins, indices, 0))
+    later = np.flatnonzero(firsts < indices)
+    like_the_first = begins.copy()
+    like_the_first[later] = _alike(numbers[firsts[later]], numbers[later], file, threshold)
+    after = [later[like_the_first[later]]]
+    before = [firsts[after[0]]]
+    for distance in range(1, _WINDOW + 1):
+        later = later[later - distance > firsts[later]]
+        # Two that are like the first are in its cluster.
+        open_pairs = later[~(like_the_first[later] & like_the_first[later - distance])]
+        alike = _alike(numbers[open_pairs - distance], numbers[open_pairs], file, threshold)
+        after.append(open_pairs[alike])
+        before.append(after[-1] - distance)
+    return np.stack([numbers[np.concatenate(side)] for side in (before, after)], axis=1)
+
+
+def _alike(some: np.ndarray, others: np.ndarray, file: Path, threshold: float) -> np.ndarray:
+    """Return for each pair of documents whether their signatures agree: bool [pairs]."""
+    alike = np.empty(len(some), bool)
+    for start in range(0, len(some), _PAIRS):
+        pairs = slice(start, start + _PAIRS)
+        # Mapped anew each time, so that what was read of it does not stay in memory.
+        signatures = np.memmap(file, np.uint8, "r").reshape(-1, HASHES)
+        equal = signatures[some[pairs]] == signatures[others[pairs]]
+        alike[pairs] = equal.sum(axis=1) >= threshold * HASHES
+    return alike
+
+
+def _join(parents: np.ndarray, pairs: np.ndarray) -> None:
+    """Join the clusters of each of `pairs` [links, 2] of documents."""
+    while len(pairs):
+        roots = _roots(parents, pairs)
+        pairs = roots[roots[:, 0] != roots[:, 1]]
+        # Each below the smallest that it is linked to; other links wait for the next round.
+        np.minimum.at(parents, pairs.max(axis=1), pairs.min(axis=1))
+
+
+def _roots(parents: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the first document of the cluster of each of `numbers`."""
+    roots = parents[numbers]
+    while ((above := parents[roots]) != roots).any():
+        roots = above
+    parents[numbers] = roots
+    return roots
+
+
+def _described(
+    corpus: SpooledCorpus, numbers: np.ndarray, firsts: np.ndarray
+) -> NearDuplicatesOfSplit:
+    """Describe what a split loses: documents `numbers` of clusters that begin with `firsts`."""
+
+    def beginning(number: int) -> tuple[str, str]:
+        """Return the beginning of a document, and its split."""
+        spool = next(s for s in corpus.spools if s.first <= number < s.numbers.stop)
+        (batch,) = spool.read(["text"], np.array([number - spool.first]))
+        text = batch.column("text")[0].as_py()
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…", spool.split
+
+    chosen = np.unique(np.arange(_SAMPLES) * len(numbers) // _SAMPLES)[: len(numbers)]
+    pairs = zip(numbers[chosen].tolist(), firsts[chosen].tolist(), strict=True)
+    samples = [NearDuplicate(beginning(one)[0], *beginning(first)) for one, first in pairs]
+    return NearDuplicatesOfSplit(len(np.unique(firsts)), tuple(samples))

@@ -6,8 +6,6 @@ import gzip
 import io
 import json
 import lzma
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,13 +20,14 @@ from mlm.config.corpus import Corpus
 from mlm.corpus.decoding import (
     BYTE_ORDER_MARK,
     LONGEST_DOCUMENT,
+    QUOTES_ADVICE,
     refuse_unclean,
+    table_rows,
     text_lines,
     too_long,
 )
 from mlm.corpus.document_groups import Document, group_name
-from mlm.corpus.formats import file_format
-from mlm.corpus.separated_values import QUOTES_ADVICE, table_rows
+from mlm.corpus.source_files import file_format
 from mlm.foundations.errors import MlmError
 
 #: Rows of a table that are read together, and about how many bytes. Rows that share one large text
@@ -37,7 +36,6 @@ _ROWS, _BATCH_BYTES = 128, 64 << 20
 _DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
 _BUFFER = 1 << 16
 _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
-_QUOTES_REMEDY = "; if quotes are ordinary characters, set corpus.files.quoted_fields to false"
 
 
 @contextmanager
@@ -136,27 +134,20 @@ def _decoded(line: str, where: str, column: str) -> object:
 def _separated_documents(
     separator: str, stream: BinaryIO, name: str, settings: Corpus
 ) -> Iterator[Document]:
-    lines, quoted = text_lines(stream, name, settings), settings.files.quoted_fields
-    rows = table_rows(lines, name, separator, _QUOTES_REMEDY, quoted)
+    rows = table_rows((line for _, line in text_lines(stream, name, settings)), name, separator)
     _, header = next(rows, (1, []))
     check_columns(f"{name}, line 1", header, settings)
     for number, row in rows:
         where = f"{name}, line {number}"
         if len(row) != len(header):
+            advice = QUOTES_ADVICE if separator == "," else "Write a line for each row"
             raise MlmError(
-                f"{where}: {len(row)} fields, but the header names {len(header)}. "
-                f"{QUOTES_ADVICE}{_QUOTES_REMEDY}"
+                f"{where}: {len(row)} fields, but the header names {len(header)}. {advice}"
             )
         yield _document(dict(zip(header, row, strict=True)), where, settings)
 
 
 def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
-    if not isinstance(getattr(stream, "raw", None), io.FileIO | None):
-        # Parquet is read from its end, so a compressed file is unpacked to disk first.
-        with tempfile.TemporaryFile() as unpacked:
-            shutil.copyfileobj(stream, unpacked, 1 << 20)
-            yield from _parquet_documents(unpacked, name, settings)
-        return
     try:
         check_schema(name, pq.read_schema(stream), settings)
         columns = sorted({settings.text_column, settings.group_by} - {None})

@@ -5,23 +5,18 @@ Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020
 section 2.2, and its authors' code.
 """
 
-import difflib
-import importlib.util
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mlm.config.filters import CorpusFilters, LanguageFilter, Normalisation, QualityRules
+from mlm.config.filters import CorpusFilters, Normalisation
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
 from mlm.corpus.decoding import UNCHANGED, clean
-from mlm.foundations.errors import MlmError
 
-_LABEL = "__label__"
-_INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirements-language.txt"
 _ELLIPSES = ("...", "…")
 _POLICIES = re.compile(
     "terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
@@ -64,16 +59,19 @@ class Filters:
 
     def __init__(self, section: CorpusFilters):
         self._section = section
-        families = {
-            "quality": Quality(section.quality.thresholds()),
-            "language": Language(section.language),
-        }
-        self._rules = {name: family for name, family in families.items() if family.rules}
+        self._quality = Quality(section.quality.limits())
 
     def counts(self) -> SplitCounts:
         """Return the counts of a split before anything was read."""
-        reasons = ["empty", "too_short", "too_long", "duplicate", "leaked", *self._rules]
-        rules = [rule for family in self._rules.values() for rule in family.rules]
+        rules = self._quality.rules
+        reasons = [
+            "empty",
+            "too_short",
+            "too_long",
+            "duplicate",
+            "leaked",
+            *["quality"] * bool(rules),
+        ]
         counts = dict.fromkeys(("read", *reasons, "kept"), 0)
         return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
 
@@ -82,14 +80,13 @@ class Filters:
         text, encoding = prepared(raw, self._section.normalisation)
         taken: dict[str, TakenByRule] = {}
         reason = self._by_length(text)
-        for name, family in self._rules.items():
-            if reason is None:
-                before = text
-                text, rule = family.apply(text, taken)
-                if rule or not text:
-                    reason = name
-                elif text != before:
-                    reason = self._by_length(text)
+        if reason is None and self._quality.rules:
+            before = text
+            text, rule = self._quality.apply(text, taken)
+            if rule or not text:
+                reason = "quality"
+            elif text != before:
+                reason = self._by_length(text)
         return Filtered(text, reason, encoding, taken)
 
     def _by_length(self, text: str) -> str | None:
@@ -109,54 +106,6 @@ def prepared(text: str, normalisation: Normalisation) -> tuple[str, Encoding]:
     if normalisation != "none" and not cleaned.isascii():
         cleaned = unicodedata.normalize(normalisation, cleaned)
     return cleaned, encoding
-
-
-class Language:
-    """The rules of `corpus.filters.language`, by a fastText model (Joulin et al., 2016, arXiv
-    1607.01759) such as lid.176.ftz. Raises MlmError if library, language or model is missing."""
-
-    def __init__(self, section: LanguageFilter):
-        self.rules: list[str] = []
-        if section.model is None:
-            return
-        self.rules = ["language.keep", "language.min_probability"]
-        self._labels = {f"{_LABEL}{language}" for language in section.keep}
-        self._min_probability = section.min_probability
-        key = f"corpus.filters.language.model: {section.model}"
-        if importlib.util.find_spec("fasttext") is None:
-            raise MlmError(
-                f"{key} needs the package fasttext-predict, which is not installed. Install it "
-                f"with\n  {_INSTALL}\nor set the key to null"
-            )
-        import fasttext
-
-        try:
-            self._model = fasttext.load_model(section.model)
-            labels = [name.removeprefix(_LABEL) for name in self._model.predict("a", k=-1)[0]]
-        except (ValueError, RuntimeError, MemoryError) as error:
-            raise MlmError(
-                f"{key} is no model of languages in fastText's format ({error}). Name one, such "
-                "as lid.176.ftz from fasttext.cc, or fetch it again"
-            ) from None
-        if unknown := [language for language in section.keep if language not in labels]:
-            close = difflib.get_close_matches(unknown[0], labels, n=3) or sorted(labels)[:10]
-            raise MlmError(
-                f"corpus.filters.language.keep: {section.model} knows no language {unknown[0]!r}; "
-                f"it has {len(labels)}, among them {', '.join(close)}"
-            )
-
-    def apply(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """Return `text`, and the rule that leaves it out by its most likely language, if any."""
-        # fastText takes a line.
-        labels, probabilities = self._model.predict(" ".join(text.split()))
-        if not labels or labels[0] not in self._labels:
-            rule = "keep"
-        elif probabilities[0] < self._min_probability:
-            rule = "min_probability"
-        else:
-            return text, None
-        taken[f"language.{rule}"] = TakenByRule.of_one(len(text), text)
-        return text, rule
 
 
 class _Page:
@@ -267,18 +216,14 @@ _OF_TEXTS: dict[str, Callable[[str, int], bool]] = {
 
 
 class Quality:
-    """The rules of `corpus.filters.quality` that have a threshold."""
+    """The rules of `corpus.filters.quality` with their `limits`."""
 
-    def __init__(self, section: QualityRules):
-        self._limits = {
-            rule: limit
-            for rule, limit in section
-            if rule != "stop_words" and limit is not None and limit is not False
-        }
+    def __init__(self, limits: Mapping[str, Any]):
+        self._limits = {rule: limit for rule, limit in limits.items() if rule != "stop_words"}
         self.rules = [f"quality.{rule}" for rule in self._limits]
         self._stop_words = {
             form: word.casefold()
-            for word in section.stop_words
+            for word in limits["stop_words"]
             for form in (word, word.lower(), word.capitalize(), word.upper())
         }
         self._of_pages, self._of_lines, self._of_texts = (

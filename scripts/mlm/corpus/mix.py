@@ -5,50 +5,29 @@ With weight 2.3, every document of train is used twice, and three in ten a third
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
-from mlm.corpus.artefacts import ReadPart
 from mlm.corpus.document_groups import keyed_hash
+from mlm.corpus.spooling import Spool, SpooledCorpus
 from mlm.foundations.errors import MlmError
 
 _BLOCK = 1024
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A `share` of the `total` documents of a source: those of it from `first` to `stop`."""
-
-    first: int
-    stop: int
-    total: int
-    share: Fraction
-    key: int
-
-    @cached_property
-    def count(self) -> int:
-        return self._before(self.stop) - self._before(self.first)
-
-    def _before(self, number: int) -> int:
-        start = number // _BLOCK * _BLOCK
-        return math.floor(start * self.share) + int(self._block(start)[: number - start].sum())
-
-    def mask(self) -> np.ndarray:
-        """Return which of the documents from `first` to `stop` are in the share, bool."""
-        start = self.first // _BLOCK * _BLOCK
-        blocks = [self._block(block) for block in range(start, self.stop, _BLOCK)]
-        return np.concatenate([np.empty(0, bool), *blocks])[self.first - start : self.stop - start]
-
-    def _block(self, start: int) -> np.ndarray:
-        end = min(start + _BLOCK, self.total)
-        block = np.zeros(end - start, bool)
-        order = np.argsort(_hashes(np.arange(start, end), self.key), kind="stable")
-        block[order[: math.floor(end * self.share) - math.floor(start * self.share)]] = True
-        return block
+def chosen_documents(total: int, share: Fraction, key: int) -> np.ndarray:
+    """Return which of `total` documents are in a share of them, bool [total]."""
+    chosen = np.zeros(total, bool)
+    for start in range(0, total, _BLOCK):
+        end = min(start + _BLOCK, total)
+        order = np.argsort(_hashes(np.arange(start, end), key), kind="stable")
+        count = math.floor(end * share) - math.floor(start * share)
+        chosen[start + order[:count]] = True
+    return chosen
 
 
 def _hashes(numbers: np.ndarray, key: int) -> np.ndarray:
@@ -61,35 +40,38 @@ def _hashes(numbers: np.ndarray, key: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Segment:
-    """Documents written one after the other: all that remain of a part, or a choice of them."""
+    """So many `documents` of a spool, written one after the other: all that remain, or those that
+    `chosen`, bool, says."""
 
-    part: int
+    spool: Spool
     documents: int
-    choice: Choice | None = None
+    chosen: np.ndarray | None = None
 
 
-def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) -> list[Segment]:
-    """Return what is written of `split`, in order, of `parts` with so many `remaining` documents
-    each; of a mix, epoch by epoch. Raises MlmError for a source of which none is taken."""
-    sources = [part.mixed for part in parts if part.mixed]
+def segments(corpus: SpooledCorpus, split: str) -> list[Segment]:
+    """Return what is written of `split`, in order; of a mix, epoch by epoch. Raises MlmError for a
+    source of which none is taken."""
+    spools = [(spool, len(corpus.remaining(spool))) for spool in corpus.spools_of(split)]
+    sources = [part.mixed for part in corpus.parts if part.mixed]
     if split != "train" or not sources:
-        return [Segment(number, count) for number, count in enumerate(remaining)]
-    totals, first = {source.name: 0 for source in sources}, []
-    for source, count in zip(sources, remaining, strict=True):
-        first.append(totals[source.name])
+        return [Segment(spool, count) for spool, count in spools]
+    totals, written = {source.name: 0 for source in sources}, []
+    for source, (_, count) in zip(sources, spools, strict=True):
         totals[source.name] += count
-    written = []
     for epoch in range(max(math.ceil(source.weight) for source in sources)):
-        for number, (source, count) in enumerate(zip(sources, remaining, strict=True)):
+        passed, chosen = dict.fromkeys(totals, 0), {}
+        for source, (spool, count) in zip(sources, spools, strict=True):
             share = min(Fraction(repr(source.weight)) - epoch, Fraction(1))
             if share == 1:
-                written.append(Segment(number, count))
+                written.append(Segment(spool, count))
             elif share > 0:
-                stop, total = first[number] + count, totals[source.name]
-                key = keyed_hash(source.seed, f"{source.name} {epoch}".encode())
-                choice = Choice(first[number], stop, total, share, key)
-                written.append(Segment(number, choice.count, choice))
-    taken = {sources[segment.part].name for segment in written if segment.documents}
+                if source.name not in chosen:
+                    key = keyed_hash(source.seed, f"{source.name} {epoch}".encode())
+                    chosen[source.name] = chosen_documents(totals[source.name], share, key)
+                of_spool = chosen[source.name][passed[source.name] :][:count]
+                written.append(Segment(spool, int(of_spool.sum()), of_spool))
+            passed[source.name] += count
+    taken = {sources[segment.spool.part].name for segment in written if segment.documents}
     if unused := sorted(totals.keys() - taken):
         problems = "\n".join(
             f"corpus.mix.{name}: none of its {totals[name]:,} documents of train that remain is "
@@ -99,3 +81,17 @@ def segments(parts: Sequence[ReadPart], remaining: Sequence[int], split: str) ->
         )
         raise MlmError(f"A source of the corpus gives nothing.\n{problems}")
     return written
+
+
+def written_batches(
+    corpus: SpooledCorpus, order: Sequence[Segment], wanted: range
+) -> Iterator[pa.RecordBatch]:
+    """Yield the documents `wanted` of those in `order`."""
+    start = 0
+    for segment in order:
+        first, last = (max(edge - start, 0) for edge in (wanted.start, wanted.stop))
+        if first < min(last, segment.documents):
+            indices = corpus.remaining(segment.spool)
+            indices = indices if segment.chosen is None else indices[segment.chosen]
+            yield from segment.spool.read(["text", "group"], indices[first:last])
+        start += segment.documents

@@ -1,31 +1,93 @@
-"""Which files the corpus is read from, and how jobs divide them; light, for Snakemake."""
+"""Which files the corpus is read from, in which formats, and how jobs divide them; light, for
+Snakemake."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
-from itertools import takewhile
 from pathlib import Path
 
 from mlm.config.corpus import Corpus, CorpusConfiguration, Files
 from mlm.config.fields import SPLITS, unexpanded, wrong_with_file, wrong_with_name
-from mlm.corpus.formats import file_format, not_fetched, printable_path, unreadable
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import MlmError, listed, printable
 
 #: Paths by split.
 SplitFiles = Mapping[str, Sequence[str]]
+#: Formats by the ending of a file; `_READERS` of mlm.corpus.document_reading reads them. A .json
+#: file has an object a line, as C4's.
+FORMATS = ("txt", "jsonl", "json", "csv", "tsv", "parquet")
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
 #: Where the workflow writes, below the working directory.
 _OUTPUTS = ("results", "state", "logs", ".snakemake")
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_PAGE = re.compile(
+    rb"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|error)\b", re.I | re.S
+)
+#: Larger files are no error pages.
+_PAGE_BYTES = 1 << 20
 
 
-def matched_files(
-    patterns: Files, note: Callable[[str], None] = lambda _: None
-) -> dict[str, list[str]]:
+def file_format(path: str) -> tuple[str, str | None]:
+    """Return format and compression (None: plain) of `path`. MlmError for unknown endings."""
+    endings = Path(path).name.lower().split(".")[1:]
+    compression = COMPRESSIONS.get(endings[-1]) if endings else None
+    if compression:
+        endings.pop()
+    kind = endings[-1] if endings else None
+    if kind not in FORMATS or (compression and kind == "parquet"):
+        raise MlmError(
+            f"{path}: its name does not show its format; expected .parquet, or one of "
+            f"{', '.join('.' + f for f in FORMATS[:-1])}, plain or followed by "
+            f"{', '.join('.' + c for c in COMPRESSIONS)}. Rename it, or narrow the pattern"
+        )
+    return kind, compression
+
+
+def unreadable(path: str) -> str | None:
+    """Return why the file `path` cannot be read, with the remedy; None if it can be."""
+    if problem := not_fetched(path):
+        return problem
+    try:
+        file_format(path)
+    except MlmError as error:
+        return str(error)
+    return None
+
+
+def not_fetched(path: str) -> str | None:
+    """Return why a file is a pointer or an error page, with the remedy; None if it is not."""
+    with open(path, "rb") as file:
+        beginning = file.read(512).removeprefix(b"\xef\xbb\xbf")
+    name = printable_path(path)
+    if beginning.startswith(_LFS_POINTER):
+        return (
+            f"{name} is a pointer of Git LFS, not the file. Fetch that: git lfs pull --include "
+            f"{shlex.quote(name)}"
+        )
+    if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
+        return (
+            f"{name} is an HTML page or an error page of a server. Fetch the file again; pages "
+            "that are text to train on go into a .jsonl file"
+        )
+    return None
+
+
+def recorded_path(path: str) -> str:
+    """Return the name of the file `path` in records: an absolute path loses its directory."""
+    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+
+
+def printable_path(path: str) -> str:
+    """Return `path` on one printable line, with bytes that are not UTF-8 escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return printable(text.replace("\n", r"\n").replace("\t", r"\t"))
+
+
+def matched_files(patterns: Files) -> dict[str, list[str]]:
     """Return by split the files that its glob patterns (or names) match, sorted, each one once.
-
-    `note` gets a line for each file with several names. Raises MlmError with every problem at once.
-    """
+    Raises MlmError with every problem at once."""
     files, problems, split_of = {}, [], {}
     for split in SPLITS:
         paths: set[str] = set()
@@ -33,7 +95,7 @@ def matched_files(
             matched, wrong = _matched(pattern)
             paths |= matched
             problems += [f"corpus.files.{split}: {problem}" for problem in wrong]
-        files[split] = _each_once(paths, note)
+        files[split] = sorted(paths)
         for path in files[split]:
             other = split_of.setdefault(os.path.realpath(path), split)
             if other != split:
@@ -51,24 +113,18 @@ def _matched(pattern: str) -> tuple[set[str], list[str]]:
     if "\0" in pattern:
         return set(), [f"{pattern!r} has a NUL, which no name has"]
     # pathlib's glob takes no absolute pattern and shows hidden files.
-    is_file = os.path.isfile(pattern)
-    matches = [pattern] if is_file else glob(pattern, recursive=True)
+    matches = [pattern] if os.path.isfile(pattern) else glob(pattern, recursive=True)
     paths = {os.path.normpath(path) for path in matches if not os.path.isdir(path)}
-    problems = [] if is_file else _closed_directories(pattern)
-    problems += [_problem(path, pattern) for path in sorted(paths)]
-    return paths, list(filter(None, problems or [_no_match(pattern)]))
+    problems = [problem for path in sorted(paths) if (problem := _problem(path, pattern))]
+    return paths, problems if paths else [_no_match(pattern)]
 
 
 def _problem(path: str, pattern: str) -> str | None:
     name = printable_path(path)
-    if os.path.islink(path) and not os.path.exists(path):
-        return f"{name} is a link to {printable_path(os.readlink(path))}, which does not exist"
-    if not os.access(path, os.R_OK, effective_ids=True):
-        closed, right = (path, "r") if os.path.exists(path) else (os.path.dirname(path), "rx")
-        name = shlex.quote(printable_path(closed))
-        return f"{name} may not be read by this user. Allow it: chmod u+{right} {name}"
     if not os.path.isfile(path):
-        return f"{name} is no regular file but a pipe, socket or device; narrow the pattern"
+        return f"{name} is no regular file but a broken link, a pipe or a device"
+    if not os.access(path, os.R_OK, effective_ids=True):
+        return f"{name} may not be read by this user. Allow it: chmod u+r {shlex.quote(name)}"
     if os.path.realpath(path).startswith(tuple(os.path.realpath(p) + os.sep for p in _OUTPUTS)):
         return (
             f"{pattern!r} matches files in {os.path.dirname(path)}, which the workflow itself "
@@ -80,37 +136,6 @@ def _problem(path: str, pattern: str) -> str | None:
     if os.path.getsize(path) == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
     return unreadable(path)
-
-
-def _closed_directories(pattern: str) -> list[str]:
-    """Return a line for each directory of `pattern` that this user may not search."""
-    fixed = list(takewhile(lambda part: not has_magic(part), pattern.split("/")[:-1]))
-    root, closed = "/".join(fixed) or (os.sep if os.path.isabs(pattern) else "."), []
-    if "**" in pattern:
-        for _ in os.walk(root, onerror=lambda error: closed.append(error.filename)):
-            pass
-    elif os.path.exists(root) and not os.access(root, os.R_OK | os.X_OK, effective_ids=True):
-        closed.append(root)
-    return [
-        f"The directory {name} may not be read by this user, so {pattern!r} finds no file in it. "
-        f"Allow it: chmod u+rx {shlex.quote(name)}"
-        for name in map(printable_path, sorted(closed))
-    ]
-
-
-def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
-    """Return `paths` sorted, one for each file: rather no link, and no absolute path."""
-
-    def is_link(path: str) -> bool:
-        return os.path.realpath(path) != os.path.join(os.path.realpath("."), path)
-
-    chosen: dict[str, str] = {}
-    for path in sorted(paths, key=lambda p: (is_link(p), os.path.isabs(p), p)):
-        first = chosen.setdefault(os.path.realpath(path), path)
-        if first != path:
-            name, other = printable_path(path), printable_path(first)
-            note(f"{name} is read once, as {other}: it is the same file")
-    return sorted(chosen.values())
 
 
 def _no_match(pattern: str) -> str:
@@ -126,7 +151,7 @@ def _no_match(pattern: str) -> str:
     )
 
 
-def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, SplitFiles]:
+def files_of_sources(corpus: Corpus) -> dict[str, SplitFiles]:
     """Return the files of each source by name and split. Raises MlmError with every problem."""
     files, problems = {}, []
     for name, source in corpus.sources().items():
@@ -135,7 +160,7 @@ def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, S
             continue
         prefix = f"corpus.mix.{name}: " if name else ""
         try:
-            files[name] = matched_files(source.files, note)
+            files[name] = matched_files(source.files)
         except MlmError as error:
             if not name:
                 raise
@@ -153,28 +178,17 @@ def files_of_sources(corpus: Corpus, note: Callable[[str], None]) -> dict[str, S
 
 def filter_files(configuration: CorpusConfiguration) -> list[str]:
     """Return the paths that all filters name, sorted. Raises MlmError if there is no such file."""
-    named: dict[str, str] = {}
-    for source in configuration.corpus.sources().values():
-        filters = source.filters
-        if filters.language.model:
-            named.setdefault(filters.language.model, "language.model")
-        for path in filters.decontamination.against:
-            named.setdefault(path, "decontamination.against")
-    if table := configuration.texts.finetuning_file:
-        named.setdefault(table, "decontamination.also: finetuning (finetune.data.file)")
-    problems = []
-    for path, key in named.items():
-        unfit = not_fetched if key == "language.model" else unreadable
-        if problem := wrong_with_file(path) or unfit(path):
-            problems.append(f"corpus.filters.{key}: {problem}")
-    if problems:
-        raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
-    return sorted(named)
+    filters = [source.filters.decontamination for source in configuration.corpus.sources().values()]
+    paths = sorted({path for one in filters for path in one.against})
+    if problems := [p for path in paths if (p := wrong_with_file(path) or unreadable(path))]:
+        raise MlmError(f"The files of corpus.filters.decontamination.against:\n{listed(problems)}")
+    return paths
 
 
 @dataclass(frozen=True)
 class Part:
-    """The input of one job: files by split, or one of several `shares` of a dataset's rows."""
+    """What is read at once of a source: files by split, or one of several `shares` of a dataset's
+    rows."""
 
     source: str = ""
     files: SplitFiles = field(default_factory=dict)
@@ -188,20 +202,11 @@ class Part:
 
 
 def planned_parts(
-    corpus: Corpus,
-    files: Mapping[str, SplitFiles],
-    note: Callable[[str], None],
-    in_bucket: bool = False,
+    corpus: Corpus, files: Mapping[str, SplitFiles], note: Callable[[str], None] = lambda _: None
 ) -> list[Part]:
     """Return at most `corpus.parts` parts of each source, with its `files` by name. `note` gets a
-    line for each with fewer. Raises MlmError for several parts of results `in_bucket`."""
-    is_mix, count, parts = corpus.source == "mix", corpus.parts, []
-    if in_bucket and (is_mix or count > 1):
-        raise MlmError(
-            f"corpus.{'source: mix' if is_mix else f'parts: {count}'} needs a file system that all "
-            "jobs see, and results are to lie in a bucket. Make the corpus where there is one "
-            f"(profiles/slurm){'' if is_mix else ', or set it to 1'}"
-        )
+    line for each with fewer."""
+    count, parts = corpus.parts, []
     for name, source in corpus.sources().items():
         of_source = [Part(name)]
         if source.source == "files":

@@ -26,8 +26,7 @@ from mlm.corpus.embedded_corpus import (
     presidents,
     speeches_by_split,
 )
-from mlm.corpus.formats import recorded_path
-from mlm.corpus.source_files import Part, SplitFiles
+from mlm.corpus.source_files import Part, SplitFiles, recorded_path
 from mlm.foundations.digests import file_sha256
 
 _Stream = Callable[[], Iterator[Document]]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.corpus.formats import not_fetched
-from mlm.corpus.separated_values import table_rows
+from mlm.corpus.decoding import table_rows
+from mlm.corpus.source_files import not_fetched
 from mlm.foundations.errors import MlmError, listed
 
 #: By ending: the acceptable sentence, the unacceptable one, and the phenomenon, the first there is.
@@ -69,7 +69,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict]]:
                 if row is not None:
                     yield where, row
             return
-        rows = table_rows(enumerate(file, 1), str(path), "\t")
+        rows = table_rows(file, str(path), "\t")
         _, header = next(rows, (1, []))
         *sentences, phenomena = COLUMNS[".tsv"]
         for name in sentences:

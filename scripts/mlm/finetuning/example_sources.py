@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
+from mlm.corpus.decoding import table_rows
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
-from mlm.corpus.separated_values import table_rows
 from mlm.finetuning.artefacts import (
     Example,
     ExampleSource,
@@ -180,7 +180,7 @@ def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
         "read: decompress or convert it"
     )
     text = read_utf8(file, remedy)
-    rows = table_rows(enumerate(io.StringIO(text, newline=""), 1), file, ",")
+    rows = table_rows(io.StringIO(text, newline=""), file, ",")
     for number, (line, row) in enumerate(rows):
         yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mlm.config.finetune import FinetuneData
-from mlm.corpus.formats import not_fetched
+from mlm.corpus.source_files import not_fetched
 from mlm.finetuning.artefacts import Example, Prediction
 from mlm.foundations.errors import MlmError, listed
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tempfile
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, suppress
@@ -69,8 +69,6 @@ def refuse_unusable(
             give_copies_one_date()
     if check.problems:
         raise MlmError("\n".join(["Results that cannot be used:", *check.problems]))
-    # Snakemake's notes on what is gone when the corpus is there would name the number of parts.
-    forget_removed("results/corpus/parts/")
     for path, user in check.changed:
         if is_no_newer(path, user):
             print(
@@ -163,18 +161,6 @@ def _note(path: str) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         return dict(json.loads((_NOTES / urlsafe_b64encode(path.encode()).decode()).read_bytes()))
     return {}
-
-
-def forget_removed(folder: str) -> None:
-    """Remove Snakemake's notes on temporary files below `folder` that are gone.
-
-    By these it would take jobs of another number, whose result is the same, for a change.
-    """
-    for note in _NOTES.glob("[!@]*"):
-        with suppress(ValueError, OSError):
-            path = urlsafe_b64decode(note.name).decode()
-            if path.startswith(folder) and not Path(path).exists():
-                note.unlink()
 
 
 def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> Params:
