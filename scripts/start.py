@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     for ending, number in sorted(files.skipped.items()):
         print(f"Not read: {number} files {ending}. Convert them to .txt to use them.")
     print("Timing a few steps on this machine ...", flush=True)
-    values, forecast = first_overlay(files, options.length, options.minutes, task)
+    values, forecast, seconds = first_overlay(files, options.length, options.minutes, task)
     project.mkdir(parents=True, exist_ok=True)
     write_text(overlay, commented(values, files))
     print(*(line for line in forecast.lines if not line.startswith("Disk")), sep="\n")
@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> None:
     passes = steps * values["pretraining"]["per_replica_batch_size"] / forecast.train_samples
     print(
         f"\n{overlay}: {steps:,} steps, {passes:.1f} passes over the text, of rows of "
-        f"{options.length} tokens; planned for {in_time(60 * options.minutes)} on this machine, "
-        "as busy as now. Read it, then:\n"
+        f"{options.length} tokens, in about {in_time(seconds)} on this machine, as busy as now. "
+        "Read it, then:\n"
     )
     command = f".venv/bin/snakemake --cores {usable_cores()}"
     place = f"--configfile {overlay} --directory {project}"

@@ -120,6 +120,24 @@ def test_examples_are_counted(here, texts):
     assert forecast.lines == [words]
 
 
+def test_sentences_whose_words_have_tags_are_counted_and_those_too_long_are_told(here):
+    lines = (f"Call me Ishmael, number {i}, of ship {i * 7919 % 997}." for i in range(4000))
+    (here / "small.txt").write_text("\n".join(lines))
+    sentences = (f"{i} O\nIshmael B-PER" + "\nnumber O" * (i % 2 * 20) for i in range(10))
+    (here / "names.conll").write_text("\n\n".join(sentences))
+    data = {"source": "conll", "file": "names.conll"}
+    task = {"task": "token_classification", "data": data, "folds": 2, "max_length": 16}
+    small = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    sections = {"model": {"config": small}, "tokenizer": {"vocabulary_size": 300}}
+    sections |= {"finetune": task, "pretraining": {"engine": "jax"}}
+    forecast = check(of_files("small.txt", **sections))
+    words = "Fine-tuning: 10 sentences of names.conll in 2 tags (O 110, B-PER 10)."
+    assert not forecast.problems and words in forecast.lines
+    assert any("50 % of the examples are longer" in warning for warning in forecast.warnings)
+    (here / "names.conll").write_text("Ishmael\n")
+    assert "names.conll" in check(of_files("small.txt", **sections)).problems[0]
+
+
 def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here):
     lines = (f"Call me Ishmael, number {i}, of ship {i * 7919 % 997}." for i in range(4000))
     (here / "small.txt").write_text("\n".join(lines))
@@ -140,8 +158,15 @@ def test_a_fine_tuning_takes_all_folds_seeds_and_epochs(monkeypatch):
     timed = steps(rows=(1.0,), parameters=100)
     stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
     # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.
-    assert stage.seconds == pytest.approx(2 * 30 * 300 * (1 + 1 / 3) / 2 + 30)
+    # Then all rows are learned from, 5 times. A job takes 15 seconds to begin.
+    expected = 2 * 30 * 300 * (1 + 1 / 3) / 2 + 5 * 600 / 2 + 5 * 15 / 2
+    assert stage.seconds == pytest.approx(expected)
     assert stage.disk == 400 * 5
+    section = section.model_copy(update={"learning_rate": [0.001, 0.002]})
+    tried = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
+    # 4 times 240 of 300 rows, and once 480 of 600, each with a third of the rest, twice.
+    trials = 5 * 2 * (4 * (240 + 60 / 3) + 480 + 120 / 3)
+    assert tried.seconds - stage.seconds == pytest.approx(trials / 2, rel=0.01)
     assert stage_of_finetuning(run, section, (600, 64), None).seconds is None
 
 

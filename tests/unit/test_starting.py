@@ -68,16 +68,19 @@ def test_labels_are_the_column_of_few_values(tmp_path):
 def test_prompts_are_sentences_of_the_text_with_one_mask():
     prompts = prompts_from([SENTENCE * 2] * 9)
     assert prompts == ["The [MASK] did not agree on the budget of the year."] * 3
+    wrapped = "Git 2.30 Notes\n====\n\n * The command learned\n   to use version 2.0 of it. * More."
+    assert prompts_from([wrapped] * 3) == ["The command learned to use [MASK] 2.0 of it."] * 3
+    assert prompts_from(["library to read the files"] * 3) == ["library to [MASK] the files"] * 3
     chinese = "在这个世界上没有比这更重要的事情了所以我们必须努力"
     (prompt,) = prompts_from([chinese])
-    assert prompt.count("[MASK]") == 1
+    assert prompt == "在这个世界上没有比这更重要的[MASK]了所"
 
 
 def test_steps_fit_into_the_minutes_beside_the_other_stages():
     stages = [Stage("corpus", 30.0), Stage("pretrain [base]", 200.0), Stage("in all", 240.0)]
     # 540 of 600 seconds, less 40, at 0.1 s a step of the 2,000 that were forecast.
-    assert steps_within(10, Forecast(stages=stages, train_samples=16_000), batch=16) == 5000
-    assert steps_within(10, Forecast(stages=stages, train_samples=160), batch=16) == 300
+    assert steps_within(10, Forecast(stages=stages, train_samples=16_000), batch=16) == (5000, 540)
+    assert steps_within(10, Forecast(stages=stages, train_samples=160), batch=16) == (300, 70)
     with pytest.raises(MlmError, match="Expected at least"):
         steps_within(0.9, Forecast(stages=stages), batch=16)
 

@@ -119,9 +119,11 @@ def _examples_of(settings: Configuration, directory: Path, forecast: Forecast) -
     sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
     named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
     more = ", …" if len(sizes) > _CLASSES else ""
-    classes = f" in {len(sizes)} classes ({named}{more})" if sizes else ""
+    tags = settings.finetune.task == "token_classification"
+    what, kinds = ("sentences", "tags") if tags else ("examples", "classes")
+    classes = f" in {len(sizes)} {kinds} ({named}{more})" if sizes else ""
     source = data.source.name or "the embedded speeches"
-    forecast.lines.append(f"Fine-tuning: {data.examples:,} examples of {source}{classes}.")
+    forecast.lines.append(f"Fine-tuning: {data.examples:,} {what} of {source}{classes}.")
     return read_examples(table)
 
 
@@ -129,7 +131,8 @@ def _look_at_runs(
     settings: Configuration, data: Data, examples: Sequence[Example], forecast: Forecast
 ) -> None:
     encoder, vocabulary = Encoder.load(data.files.tokenizer), settings.tokenizer.expected_size
-    texts = [one.excerpt for one in examples[:: 1 + len(examples) // _ENCODED]]
+    # Tabs separate the words of a sentence whose words have tags.
+    texts = [one.excerpt.replace("\t", " ") for one in examples[:: 1 + len(examples) // _ENCODED]]
     lengths = [len(tokens) for tokens in encoder.encode(texts)]
     timed: dict[str, Steps | None] = {}
     forecast.stages = [*data.stages]
@@ -152,7 +155,7 @@ def _look_at_runs(
             if cut := sum(length > longest for length in lengths):
                 share = f"{100 * cut / len(lengths):.2g} % of the examples are longer than"
                 forecast.warnings.append(f"{name}: {share} {longest} tokens, and are truncated")
-            rows = len(examples), longest
+            rows = len(examples), min(longest, max(lengths))
             forecast.stages.append(stage_of_finetuning(run, settings.finetune, rows, steps))
     forecast.stages.append(together(forecast.stages))
     judge_machine(settings, forecast)
@@ -266,13 +269,16 @@ def stage_of_finetuning(
     if steps is None:
         return Stage(f"finetune [{run.name}]")
     # All folds but one are learned from; without the gradient, a third, the other is scored.
-    passes = _STARTS * section.seeds * section.epochs * (section.folds - 1 + 1 / 3)
+    # Then comes the model to use, from all examples. Rates are tried on four fifths before.
+    passes = _STARTS * section.seeds * (section.folds - 1 + 1 / 3) + 1
+    if (rates := len(section.learning_rate)) > 1:
+        passes += 0.87 * rates * (_STARTS * (section.folds - 1) + 1)
     step = steps.rows[-1] * rows[1] / run.phases[-1].sequence_length
     # Steps are timed with the threads of a pretraining, and folds run side by side.
-    trained = passes * rows[0] * step * run.accelerator.cpu_threads
-    seconds = (trained + _START_EVALUATE * _STARTS * section.folds) / usable_cores()
-    disk = 4 * steps.parameters * (_STARTS * section.folds + 1)
-    return Stage(f"finetune [{run.name}]", seconds, disk)
+    trained = passes * section.epochs * rows[0] * step * run.accelerator.cpu_threads
+    jobs = _STARTS * section.folds + 1
+    seconds = (trained + _START_EVALUATE * jobs) / usable_cores()
+    return Stage(f"finetune [{run.name}]", seconds, 4 * steps.parameters * jobs)
 
 
 def together(stages: list[Stage]) -> Stage:

@@ -32,7 +32,8 @@ _TOKENS_A_STEP, _EPOCHS = 4096, 30
 #: Share of the minutes that is planned for; machines are not always as idle as now.
 _PLANNED = 0.9
 _STEPS_TRIED = 2000
-_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]")
+#: From no sign of a list or heading to the end of a sentence, but "2.0" is none.
+_SENTENCE = re.compile(r"(?<![^\s。！？])[^\s*•#>=-][^。！？*•#>=]{,98}?(?:[.!?](?=\s|$)|[。！？])")
 #: Usual names of the columns of texts and of labels.
 _TEXTS = ("text", "content", "sentence", "document", "excerpt", "body")
 _LABELS = ("label", "target", "class", "category")
@@ -178,27 +179,34 @@ def _task_of(cells: pd.Series) -> str | None:
 
 
 def prompts_from(documents: Sequence[str], count: int = 3) -> list[str]:
-    """Short sentences of the text, evenly spread over it, with one word masked."""
+    """Short sentences of the text, else beginnings, spread over it, each with a word masked."""
+    texts = [" ".join(text[:5000].split()) for text in documents[:: 1 + len(documents) // 200]]
+    spaced = sum(text.count(" ") for text in texts) * 20 > sum(map(len, texts))
+    beginnings = [[" ".join(text.split(" ")[:9]) if spaced else text[:18]] for text in texts]
     prompts: list[str] = []
-    for text in documents[:: max(1, len(documents) // 200)]:
-        for sentence in _SENTENCE.findall(text):
-            words = sentence.split()
-            if 5 <= len(words) <= 12 and len(sentence) < 100 and _MASK not in sentence:
-                longest = max(range(1, len(words) - 1), key=lambda i: len(words[i]))
-                bare = words[longest].strip(",;:\"'()«»“”")
-                words[longest] = words[longest].replace(bare, _MASK) if bare else _MASK
-                prompts.append(" ".join(words))
-                break
-    if not prompts:  # without spaces between words
-        text = max((line for one in documents for line in one.splitlines()), key=len)[:16]
-        return [text[:6] + _MASK + text[8:]]
-    return prompts[:: max(1, len(prompts) // count)][:count]
+    for parts in (map(_SENTENCE.findall, texts), beginnings):
+        if len(prompts) < count:
+            masked = ([p for part in some if (p := _masked(part, spaced))] for some in parts)
+            prompts = [some[0] for some in masked if some]
+    return prompts[:: max(1, len(prompts) // count)][:count] or [_MASK]
+
+
+def _masked(sentence: str, spaced: bool) -> str | None:
+    """The sentence with its longest word masked, without spaces two characters of it."""
+    words = sentence.split() if spaced else re.findall("..?", sentence)
+    if not 5 <= len(words) <= 12 or _MASK in sentence:
+        return None
+    bare = [re.sub(r"^\W+|\W+$", "", word) for word in words]
+    longest = max(range(1, len(words) - 1), key=lambda i: (len(bare[i]), i))
+    words[longest] = words[longest].replace(bare[longest], _MASK, 1)
+    return (" " if spaced else "").join(words) if bare[longest] else None
 
 
 def first_overlay(
     files: TextFiles, length: int, minutes: float, task: dict[str, Any] | None
-) -> tuple[dict[str, Any], Forecast]:
-    """The overlay for `minutes` on this machine, and its forecast. MlmError if no run succeeds."""
+) -> tuple[dict[str, Any], Forecast, float]:
+    """The overlay for `minutes` on this machine, a forecast of its data, and the seconds that it
+    takes. MlmError if no run succeeds."""
     share = round(min(_LARGEST_SHARE, max(0.05, _GROUPS / files.groups)), 3)
     batch = max(1, _TOKENS_A_STEP // length)
     overlay: dict[str, Any] = {
@@ -217,13 +225,13 @@ def first_overlay(
     forecast = check(resolve(overlay))
     if forecast.problems:
         raise MlmError(f"This text cannot be trained on as it is:\n{listed(forecast.problems)}")
-    overlay["pretraining"]["steps"] = steps_within(minutes, forecast, batch)
-    return overlay, forecast
+    overlay["pretraining"]["steps"], seconds = steps_within(minutes, forecast, batch)
+    return overlay, forecast, seconds
 
 
-def steps_within(minutes: float, forecast: Forecast, batch: int) -> int:
+def steps_within(minutes: float, forecast: Forecast, batch: int) -> tuple[int, float]:
     """Steps that fit into `minutes` beside the other stages of a `forecast` of _STEPS_TRIED, and
-    that make at most _EPOCHS epochs. Raises MlmError if hardly any do."""
+    that make at most _EPOCHS epochs, with the seconds of all. Raises MlmError if hardly any do."""
     *stages, total = forecast.stages
     (training,) = [one.seconds or 0.0 for one in stages if one.name.startswith("pretrain")]
     others = (total.seconds or 0.0) - training
@@ -235,7 +243,8 @@ def steps_within(minutes: float, forecast: Forecast, batch: int) -> int:
             f"Expected at least {math.ceil((others + training / 20) / _PLANNED / 60)}"
         )
     useful = _EPOCHS * forecast.train_samples // batch
-    return max(100, min(steps, useful) // 50 * 50)
+    steps = max(100, min(steps, useful) // 50 * 50)
+    return steps, others + steps * training / _STEPS_TRIED
 
 
 def commented(overlay: dict[str, Any], files: TextFiles) -> str:
