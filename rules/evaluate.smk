@@ -22,10 +22,7 @@ rule evaluate:
     threads: 2
     resources:
         mem_mb=lambda w, input: memory_of_evaluation(
-            TRAININGS[w.run],
-            EVALUATIONS[w.run],
-            VOCABULARY,
-            *map(stored_tokens, (input.train, input.test)),
+            TRAININGS[w.run], EVALUATIONS[w.run], VOCABULARY, stored_tokens(input.train)
         ),
         runtime=120,
     params:

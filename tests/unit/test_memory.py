@@ -37,7 +37,7 @@ def asked(given: dict, tokens: int | None = TOKENS, **accelerator) -> int:
 def evaluated(given: dict) -> int:
     settings = resolve(given)
     run, vocabulary = trainings(settings)["base"], settings.tokenizer.expected_size
-    return memory_of_evaluation(run, settings.evaluation, vocabulary, TOKENS, 100_000)
+    return memory_of_evaluation(run, settings.evaluation, vocabulary, TOKENS)
 
 
 def model(given: dict) -> Model:

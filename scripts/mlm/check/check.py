@@ -230,7 +230,6 @@ def stages_of_run(
     if steps is None:
         return [Stage(name) for name in names]
     section, length = run.pretraining, run.sequence_length
-    tokens = {split: size.samples * length for split, size in sizes.items()}
     number = own_updates(run, sizes, steps.replicas)
     checkpoint = run.operation.checkpoint
     saves = math.ceil(number / checkpoint.every)
@@ -254,10 +253,10 @@ def stages_of_run(
     evaluated = _START_EVALUATE + sample * (hidden + 2 * min(tested, hidden))
     evaluated += _COUNTED * sizes["train"].text
     evaluated += _BASELINES * (predicted + _FITTED) * (vocabulary or _IDS)
-    splits = tokens["train"], tokens["test"]
-    memory = memory_of_evaluation(run, evaluation, vocabulary, *splits)
+    train = sizes["train"].samples * length
+    memory = memory_of_evaluation(run, evaluation, vocabulary, train)
     return [
-        Stage(names[0], seconds, disk, memory_of_training(run, vocabulary, tokens["train"])),
+        Stage(names[0], seconds, disk, memory_of_training(run, vocabulary, train)),
         Stage(names[1], evaluated, _FILES_OF_RUN, memory),
     ]
 

@@ -3,15 +3,11 @@
 A target is named by its chips: "v5e:2x4" is a grid of TPU chips, "h100:8" eight GPUs of one
 machine, "rtx4090" a single GPU.
 
-TPUs: the page of each generation below https://cloud.google.com/tpu/docs/. The driver joins the
-cores of a v4 or v5p chip ("megacore") to one replica.
-
-GPUs: NVIDIA's datasheets of the H100, H200, A100, L40S, L4 and T4, and its whitepapers of GA102
-(RTX 3090) and Ada (RTX 4090); rates are without sparsity and with sums in float32. Memory is what
-CUDA reports as a card's total, in messages of users; it is less than on the box. Cores, caches and
-shared memory: XLA's own descriptions of cards (xla/backends/gpu/target_config/specs) as far as
-there are any, else the whitepapers and the table of compute capabilities in the CUDA programming
-guide.
+TPUs: https://cloud.google.com/tpu/docs/. The driver joins the cores of a v4 or v5p chip
+("megacore") to one replica. GPUs: NVIDIA's datasheets and the whitepapers of GA102 (RTX 3090) and
+Ada (RTX 4090); rates are without sparsity and with sums in float32. Memory is what CUDA reports as
+a card's total, less than on the box. Cores, caches and shared memory: XLA's descriptions of cards
+(xla/backends/gpu/target_config/specs), else the whitepapers and the CUDA programming guide.
 """
 
 import difflib
@@ -55,19 +51,25 @@ class ChipFacts:
         return (precision == "float32" and self.float32_flops) or self.bf16_flops
 
 
-@dataclass(frozen=True)
-class GpuFacts(ChipFacts):
-    """Figures of one GPU, with those that its compiler asks for: streaming multiprocessors
-    ("cores") with their units for float32, threads and bytes of shared memory."""
+class Core(NamedTuple):
+    """A streaming multiprocessor: compute capability, units for float32, threads, and bytes of
+    shared memory."""
 
-    compute_capability: tuple[int, int] = (0, 0)
-    units_per_core: int = 0
-    threads_per_core: int = 0
-    shared_bytes_per_core: int = 0
-    cores: int = 0
-    l2_bytes: int = 0
-    clock_ghz: float = 0.0
-    description: str = ""
+    compute_capability: tuple[int, int]
+    units: int
+    threads: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuFacts(ChipFacts):
+    """Figures of one GPU, with those that its compiler asks for: number and kind of its cores, MiB
+    of the L2 cache, and GHz."""
+
+    description: str
+    largest_grid: tuple[int, ...] = (8,)
+    core: Core
+    chip: tuple[int, int, float]
 
     @property
     def usable_bytes(self) -> int:
@@ -82,34 +84,21 @@ TPUS: dict[str, ChipFacts] = {
 }
 
 
-class _Core(NamedTuple):
-    """A multiprocessor: compute capability, units for float32, threads, bytes of shared memory."""
-
-    compute_capability: tuple[int, int]
-    units_per_core: int
-    threads_per_core: int
-    shared_bytes_per_core: int
-
-
-_TURING, _AMPERE = _Core((7, 5), 64, 1024, 65_536), _Core((8, 0), 64, 2048, 167_936)
-_GA102, _ADA = _Core((8, 6), 128, 1536, 102_400), _Core((8, 9), 128, 1536, 102_400)
-_HOPPER = _Core((9, 0), 128, 2048, 233_472)
+_TURING, _AMPERE = Core((7, 5), 64, 1024, 65_536), Core((8, 0), 64, 2048, 167_936)
+_GA102, _ADA = Core((8, 6), 128, 1536, 102_400), Core((8, 9), 128, 1536, 102_400)
+_HOPPER = Core((9, 0), 128, 2048, 233_472)
 _A100, _RTX = (108, 40, 1.41), "NVIDIA GeForce RTX "
 
 
 def _gpu(
-    name: str,
-    gib: float,
-    rates: tuple[float, float, float],
-    core: _Core,
-    chip: tuple[int, int, float],
+    name: str, gib: float, rates: tuple[int, int, int], core: Core, chip: tuple[int, int, float]
 ) -> GpuFacts:
     """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
-    10^9 a second; `chip` has its multiprocessors, MiB of the L2 cache and GHz."""
+    10^9 a second."""
     memory, bf16, float32 = (1e9 * rate for rate in rates)
-    cores, l2_mib, clock = chip
-    figures = {"cores": cores, "l2_bytes": l2_mib * 2**20, "clock_ghz": clock, **core._asdict()}
-    return GpuFacts(int(gib * _GIB), memory, bf16, (8,), float32, description=name, **figures)
+    return GpuFacts(
+        int(gib * _GIB), memory, bf16, float32_flops=float32, core=core, chip=chip, description=name
+    )
 
 
 GPUS: dict[str, GpuFacts] = {

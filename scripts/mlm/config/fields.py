@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
@@ -23,14 +24,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 SPLITS = ("train", "validation", "test")
 #: The keys of section `pretraining` that say how long a training is: one replaces another.
 LENGTHS = ("steps", "epochs", "tokens")
-#: Characters of names that Snakemake reads as wildcards ({run}) or path variables (<results>), or
-#: that no record can hold.
-_UNUSABLE = re.compile(r"[{}<>\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def wrong_with_name(path: str) -> str | None:
-    """The end of a sentence on the name `path` of a file or a directory; None if it is usable."""
-    if _UNUSABLE.search(path):
+    """The end of a sentence on the name `path` of a file or a directory; None if it is usable:
+    Snakemake reads {run} as a wildcard and <results> as a variable, and no record holds the rest.
+    """
+    if any(char in "{}<>" or unicodedata.category(char) in ("Cc", "Cs") for char in path):
         return "has one of {}<>, a control character or no UTF-8 in its name; rename it"
     return None
 

@@ -89,20 +89,12 @@ def memory_of_training(run: RunConfiguration, vocabulary: int | None, tokens: in
 
 
 def memory_of_evaluation(
-    run: RunConfiguration,
-    section: Evaluation,
-    vocabulary: int | None,
-    train: int | None,
-    test: int | None,
+    run: RunConfiguration, section: Evaluation, vocabulary: int | None, train: int | None
 ) -> int:
-    """MB of an evaluation by `section` on splits of so many tokens (None: not known)."""
-    number = parameters(run.model, vocabulary, run.sequence_length)
-    predicted = section.max_tokens if test is None else min(test, section.max_tokens)
-    # Of a large split, one set of each sample.
-    read = section.max_tokens / section.mlm_probability
-    read = read if test is None else min(test, read)
-    total = _LOADED_PARAMETER * number + _counts(train)
-    return _megabytes(total + 2 * (read * _EVALUATED_TOKEN + predicted * _PREDICTED_TOKEN))
+    """MB of an evaluation by `section`, with a train split of so many tokens (None: not known)."""
+    a_prediction = _PREDICTED_TOKEN + _EVALUATED_TOKEN / section.mlm_probability
+    total = _LOADED_PARAMETER * parameters(run.model, vocabulary, run.sequence_length)
+    return _megabytes(total + _counts(train) + 2 * section.max_tokens * a_prediction)
 
 
 def tokens_of(manifest: str) -> int:

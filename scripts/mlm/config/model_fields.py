@@ -63,9 +63,6 @@ class _StrictFields(Section):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-_KnownFields = create_model("_KnownFields", __base__=_StrictFields, **_FIELDS)
-
-
 def content_of(path: str) -> dict[str, Any]:
     """The content of the config file at `path`; ValueError, in words, if it is none."""
     if os.path.exists(path) and not os.path.isfile(path):
@@ -148,4 +145,5 @@ def field_problems(fields: Mapping[str, Any], family: str) -> Iterator[str]:
                 f"{name}: say it in numbers, global_attn_every_n_layers, global_rope_theta and "
                 "local_rope_theta, and leave it out"
             )
-    yield from checked(_KnownFields, dict(fields))[1]
+    bounds = {name: bound for name, bound in _FIELDS.items() if name in fields}
+    yield from checked(create_model("Fields", __base__=_StrictFields, **bounds), dict(fields))[1]

@@ -239,22 +239,23 @@ def target_config(facts: GpuFacts) -> str:
     """The card as XLA's GPU compiler asks for it: a GpuTargetConfigProto (xla/stream_executor/
     device_description.proto) as text. A block of threads has 1 KiB less of a core's shared memory
     than there is, up to compute capability 7.5 all of it."""
-    major, minor = facts.compute_capability
+    core, (cores, l2_mib, clock) = facts.core, facts.chip
+    major, minor = core.compute_capability
     reserved = 1024 if major >= 8 else 0
     return f"""
         gpu_device_info {{
           threads_per_block_limit: 1024 threads_per_warp: 32
-          threads_per_core_limit: {facts.threads_per_core}
-          core_count: {facts.cores} fpus_per_core: {facts.units_per_core}
-          clock_rate_ghz: {facts.clock_ghz}
+          threads_per_core_limit: {core.threads}
+          core_count: {cores} fpus_per_core: {core.units}
+          clock_rate_ghz: {clock}
           shared_memory_per_block: 49152
-          shared_memory_per_core: {facts.shared_bytes_per_core}
-          shared_memory_per_block_optin: {facts.shared_bytes_per_core - reserved}
+          shared_memory_per_core: {core.shared_bytes}
+          shared_memory_per_block_optin: {core.shared_bytes - reserved}
           registers_per_core_limit: 65536 registers_per_block_limit: 65536
           block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
           memory_bandwidth: {facts.hbm_bytes_per_second:.0f}
           device_memory_size: {facts.usable_bytes}
-          l2_cache_size: {facts.l2_bytes}
+          l2_cache_size: {l2_mib * 2**20}
           cuda_compute_capability {{ major: {major} minor: {minor} }}
         }}
         platform_name: "CUDA"
