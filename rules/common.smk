@@ -6,7 +6,8 @@ from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
 from mlm.config.memory import tokens_of
 from mlm.config.resolution import all_named_files, files_of_other_runs
-from mlm.config.configuration import corpus_configuration, trainings
+from mlm.config.configuration import trainings
+from mlm.config.corpus import CorpusConfiguration
 from mlm.config.resolution import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.artefacts import file_name, overlapping
@@ -21,7 +22,7 @@ from mlm.tokenizer.pretrained import source_files
 show_once = logger.info if workflow.is_main_process else lambda line: None
 with errors_in_words():
     settings = settings_of(workflow, config)
-    CORPUS = corpus_configuration(settings)
+    CORPUS = CorpusConfiguration.of(settings.corpus, settings.seed)
     # Looked for before anything is planned: Snakemake takes the results of a missing file as done.
     FILES_OF_SOURCES, FILTER_FILES, TOKENIZER_SOURCE, OTHER_RUNS = all_named_files(
         settings if workflow.is_main_process else None,

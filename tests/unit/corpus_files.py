@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tests.conftest import refusal
 
-from mlm.config.configuration import Configuration, corpus_configuration
+from mlm.config.configuration import Configuration
+from mlm.config.corpus import CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import file_name
@@ -37,14 +38,14 @@ def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus")
 
 def build_in_one_job(settings: Configuration, parquet: dict, described: dict) -> None:
     """What rule `corpus` does."""
-    configuration = corpus_configuration(settings)
+    configuration = CorpusConfiguration.of(settings.corpus, settings.seed)
     parts = planned_parts(configuration.corpus, files_of_sources(configuration.corpus))
     build_corpus(configuration, parts, parquet, described)
 
 
 def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
     """What rule `corpus` and the jobs of `corpus_read` do; how many of these there were."""
-    configuration = corpus_configuration(settings)
+    configuration = CorpusConfiguration.of(settings.corpus, settings.seed)
     section = settings.corpus.model_copy(update={"parts": parts})
     planned = planned_parts(section, files_of_sources(configuration.corpus))
     records = [directory / f"parts/{number}.json" for number in range(len(planned))]

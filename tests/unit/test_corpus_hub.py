@@ -12,7 +12,7 @@ import pytest
 from corpus_files import build, described, refused
 from tests.conftest import refusal
 
-from mlm.config.configuration import corpus_configuration
+from mlm.config.corpus import CorpusConfiguration
 from mlm.config.resolution import resolve
 from mlm.corpus.source_files import Part
 from mlm.corpus.sources import open_source
@@ -43,7 +43,8 @@ def settings(**hub) -> dict:
 
 
 def streams(share: int = 0, shares: int = 1) -> dict[str, list]:
-    configuration = corpus_configuration(resolve({"corpus": settings(), "seed": 1}))
+    corpus = resolve({"corpus": settings()}).corpus
+    configuration = CorpusConfiguration.of(corpus, 1)
     source = open_source(configuration, Part(share=share, shares=shares))
     return {split: list(stream()) for split, stream in source.streams.items()}
 

@@ -9,7 +9,8 @@ import pytest
 from corpus_files import build_in_one_job, content, in_parts, outputs
 from tests.conftest import refusal
 
-from mlm.config.configuration import Configuration, corpus_configuration
+from mlm.config.configuration import Configuration
+from mlm.config.corpus import CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import resolve
 from mlm.corpus import corpus_writing, deduplication, spooling
@@ -126,7 +127,7 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, told, how):
 
 def test_what_a_part_left_is_checked_before_it_is_used(here):
     place = Path("results/corpus/parts")
-    configuration = corpus_configuration(section(files={"train": ["a.txt"]}))
+    configuration = CorpusConfiguration.of(section(files={"train": ["a.txt"]}).corpus, 0)
     Path("a.txt").write_text("".join(f"text {i % 40}\n" for i in range(50)))
     record, part = place / "0.json", Part(files={"train": ["a.txt"]})
     read_part(configuration, part, record)

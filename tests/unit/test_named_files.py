@@ -3,8 +3,7 @@
 import pytest
 from tests.conftest import refusal
 
-from mlm.config.configuration import corpus_configuration
-from mlm.config.corpus import Files
+from mlm.config.corpus import CorpusConfiguration, Files
 from mlm.config.resolution import resolve
 from mlm.corpus.source_files import filter_files, matched_files
 
@@ -44,5 +43,5 @@ def test_a_text_to_decontaminate_against_has_a_format_that_is_read(here):
     (here / "essays").write_text("excerpt,target\na,1\n")
     filters = {"decontamination": {"against": ["essays"]}}
     settings = resolve({"corpus": {"filters": filters}})
-    message = refusal(filter_files, corpus_configuration(settings))
+    message = refusal(filter_files, CorpusConfiguration.of(settings.corpus, settings.seed))
     assert "essays: its name" in message

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.passages import Part, packed_documents, with_uses
 from mlm.asking.past_run import RESULTS, PastRun, SavedState, TrainingSoFar, past_run
-from mlm.config.configuration import Configuration, corpus_configuration
-from mlm.config.corpus import UNGROUPED
+from mlm.config.configuration import Configuration
+from mlm.config.corpus import UNGROUPED, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.filters import prepared
@@ -101,7 +101,9 @@ def _checked_corpus(
     from another text."""
     path = RESULTS / "corpus" / f"{split}.json"
     described = CorpusSplit.read(path)
-    now = settings_digests({"corpus": corpus_configuration(settings).as_param()})["corpus"]
+    now = settings_digests(
+        {"corpus": CorpusConfiguration.of(settings.corpus, settings.seed).as_param()}
+    )["corpus"]
     if described.made_from.settings.get("corpus", now) != now:
         raise MlmError(
             f"{path}: section corpus had other settings when it was made than the configuration. "

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mlm.config.configuration import Configuration, corpus_configuration, families_of
+from mlm.config.configuration import Configuration, families_of
 from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
@@ -74,7 +74,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do; MlmError
     as from them, except if only the sample is too small for the vocabulary."""
     configuration, files, scale, source = _sample_of(
-        corpus_configuration(settings), directory / "cut"
+        CorpusConfiguration.of(settings.corpus, settings.seed), directory / "cut"
     )
     whole, results, times = set(scale.values()) == {1.0}, directory / "results", [time.monotonic()]
     (results / "corpus").mkdir(parents=True)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import Preflight
-from mlm.config.corpus import Corpus, CorpusConfiguration
+from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.fields import (
     Section,
@@ -194,13 +194,6 @@ def families_of(configuration: Configuration) -> list[str]:
     models = [run.model for run in configuration.sections_of_runs().values()]
     known = [m for m in models if m.start_from is None or Path(m.start_from).is_dir()]
     return sorted({model.model_type for model in known})
-
-
-def corpus_configuration(configuration: Configuration) -> CorpusConfiguration:
-    """All that the documents of the corpus depend on."""
-    corpus = configuration.corpus.with_defaults("count", "parts")
-    seed = configuration.seed if corpus.source == "mix" or corpus.carved else 0
-    return CorpusConfiguration(corpus=corpus, seed=seed)
 
 
 def trainings(configuration: Configuration) -> dict[str, RunConfiguration]:

@@ -220,3 +220,9 @@ class CorpusConfiguration(Section):
 
     corpus: Corpus = section(Corpus)
     seed: Seed = 0
+
+    @classmethod
+    def of(cls, corpus: Corpus, seed: int) -> Self:
+        """The configuration of section `corpus`, with the seed if something is drawn with it."""
+        is_drawn = corpus.source == "mix" or corpus.carved
+        return cls(corpus=corpus.with_defaults("count", "parts"), seed=seed if is_drawn else 0)
