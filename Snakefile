@@ -37,7 +37,7 @@ onstart:
     jobs = list(workflow.dag.needrun_jobs())
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
-        snakemake_session.hold_directory(logger.warning)
+        snakemake_session.hold_directory()
         check_before_work(jobs, settings.preflight.targets, here)
         if not BUCKET:
             options = workflow.config_settings

@@ -2,10 +2,17 @@
 # to results/runs/{run}/preflight.json and, if all passed, results/preflight.txt; and here (target check).
 
 
+def data_for_preflight(w):
+    """Nothing if the configuration alone decides the steps of a run and their number."""
+    training, trained_here = TRAININGS[w.run], settings.tokenizer.kind != "pretrained"
+    alone = trained_here and training.pretraining.steps and not training.model.start_from
+    return {} if alone else TRAINED_ON
+
+
 rule compile_train_step:
     """Compile the steps of training, validation and evaluation for every target, and judge."""
     input:
-        **TRAINED_ON,
+        unpack(data_for_preflight),
         start=checkpoint_of_run,
     output:
         "results/runs/{run}/preflight.json",
@@ -22,7 +29,7 @@ rule compile_train_step:
         training=lambda w: TRAININGS[w.run].for_preflight.as_param("operation"),
         start=lambda w: identities(checkpoint_of_run(w)),
         evaluation=lambda w: EVALUATIONS[w.run].for_preflight.as_param(),
-        state_directory=lambda w: TRAININGS[w.run].operation.checkpoint.directory,
+        vocabulary=VOCABULARY,
         code=code_of("preflight", "compile_train_step"),
     script:
         "../scripts/jobs/preflight.py"

@@ -1,46 +1,22 @@
-# Publishing on the Hugging Face Hub: results/publish/*.json say what went where. Exports of records.
+# Publishing on the Hugging Face Hub: results/publish/*.json say what went where.
 # The rules are local: the token is where snakemake itself runs, and need not travel.
 
 PUBLISH_RECORDS = [
-    *[f"results/publish/{kind}.json" for kind in settings.publish.kinds],
+    *(["results/publish/tokenizer.json"] if settings.publish.tokenizer else []),
     *[f"results/publish/model-{run}.json" for run in settings.publish.runs_of(RUNS)],
 ]
 # What the cards say of the origin of the text.
 ORIGIN = settings.corpus.only("source", "hub").as_param()
 
 
-rule export:
-    """Croissant metadata of the shards, and checksums of corpus, shards and models. A target."""
-    input:
-        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        corpus=[f"results/corpus/{split}.json" for split in SPLITS],
-        trainings=expand("results/runs/{run}/training.json", run=RUNS),
-    output:
-        croissant="results/exports/croissant.jsonld",
-        checksums="results/exports/SHA256SUMS",
-    log:
-        "logs/export/export.log",
-    localrule: True
-    conda:
-        "../envs/environment.yaml"
-    params:
-        title=settings.report.title,
-        publish=settings.publish.for_job("dataset").as_param(),
-        corpus=ORIGIN,
-        code=code_of("publish", "export"),
-    script:
-        "../scripts/jobs/publish.py"
-
-
 rule publish:
     """Publish everything that the configuration names a repository for. A target."""
     input:
-        rules.export.output,
         # Snakemake would show any other exception with wildcards and a traceback.
         lambda w: PUBLISH_RECORDS
         or sys.exit(
-            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
-            "publish.model in the configuration, each to owner/name; what is null is not published"
+            "publish: no repository is named. Set publish.tokenizer or publish.model in the "
+            "configuration, each to owner/name; what is null is not published"
         ),
 
 
@@ -57,27 +33,11 @@ rule publish_tokenizer:
     conda:
         "../envs/environment.yaml"
     params:
-        publish=settings.publish.for_job("tokenizer").as_param(),
+        publish=settings.publish.of_tokenizer().as_param(),
         corpus=ORIGIN,
         code=code_of("publish", "publish_tokenizer"),
     script:
         "../scripts/jobs/publish.py"
-
-
-# Publish the shards with their manifests and a card.
-use rule publish_tokenizer as publish_dataset with:
-    input:
-        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
-        shards=[file for split in SPLITS for file in shard_files(split)],
-        tokenizer=TOKENIZER_FILES,
-        record="results/tokenizer/tokenizer_stats.json",
-    output:
-        "results/publish/dataset.json",
-    log:
-        "logs/publish_dataset/publish_dataset.log",
-    params:
-        publish=settings.publish.for_job("dataset").as_param(),
-        code=code_of("publish", "publish_dataset"),
 
 
 # Publish a run's model with its card and its figures.

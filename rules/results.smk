@@ -2,7 +2,7 @@
 # Included when all rules are there: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.foundations.result_checks import check_backend, params_by_output, refuse_unusable
+from mlm.foundations.result_checks import params_by_output, refuse_unusable
 
 RESULTS = [
     *made_by("corpus", "tokenizer"),
@@ -19,8 +19,6 @@ ON_REQUEST = [*PUBLISH_RECORDS, *made_by(*FINETUNE_RULES, "compile_train_step")]
 # Results are checked once, in the process that plans.
 if workflow.is_main_process and BUCKET in (None, "gcs"):
     with errors_in_words():
-        if not BUCKET:
-            check_backend(workflow.workflow_settings.persistence_backend.name)
         refuse_unusable(
             RESULTS,
             ON_REQUEST,

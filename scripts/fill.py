@@ -5,48 +5,22 @@
 Takes the configuration as snakemake does. Nothing is written.
 """
 
-import argparse
 from pathlib import Path
 
 from mlm.foundations.command import (
+    check_model,
     parser_for_run,
     print_json,
     run_command,
     text_argument,
-    trained_here,
 )
-from mlm.foundations.errors import MlmError, printable
+from mlm.foundations.errors import printable
 
 
 def main(arguments: list[str]) -> None:
     """Print the answers."""
-    # First, so that a wrong option is refused at once.
-    options = _parsed(arguments)
-    from mlm.config.resolution import settings_and_run
-    from mlm.foundations.artefacts import check_inputs
-
-    settings, run = settings_and_run(options)
-    results = Path("results", "runs", run)
-    model, record = results / "model", results / "training.json"
-    if not (record.is_file() and (model / "model.safetensors").is_file()):
-        raise MlmError(
-            f"{model}: no model is there yet. The snakemake command of this configuration trains "
-            f"it. {trained_here()} (--run)"
-        )
-    check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
-    from mlm.evaluation.fill_mask import answers, use_cpu
-
-    use_cpu(settings.accelerator.cpu_threads)
-    filled = answers(model, options.sentences, options.top_k, setting="sentences")
-    if options.json:
-        return print_json(filled)
-    for prompt in filled:
-        lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
-        print(*map(printable, (prompt.prompt, *lines)), sep="\n")
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = parser_for_run("fill.py", __doc__)
+    parser.add_argument("--json", action="store_true", help="print the answer for machines")
     parser.add_argument(
         "sentences", nargs="+", type=text_argument, help="sentences in quotes, with one mask each"
     )
@@ -54,7 +28,21 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.top_k < 1:
         parser.error(f"--top-k {options.top_k}: a whole number from 1 is expected")
-    return options
+    # Imported late, so that a wrong option is refused at once.
+    from mlm.config.resolution import settings_and_run
+
+    settings, run = settings_and_run(options)
+    results = Path("results", "runs", run)
+    check_model(results / "model", results / "training.json")
+    from mlm.evaluation.fill_mask import answers, use_cpu
+
+    use_cpu(settings.accelerator.cpu_threads)
+    filled = answers(results / "model", options.sentences, options.top_k, setting="sentences")
+    if options.json:
+        return print_json(filled)
+    for prompt in filled:
+        lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
+        print(*map(printable, (prompt.prompt, *lines)), sep="\n")
 
 
 if __name__ == "__main__":

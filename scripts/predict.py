@@ -6,41 +6,28 @@ Takes the configuration as snakemake does. The table has the columns of the inpu
 classification, `label` and the probability of each class; of a regression, `value`.
 """
 
-import argparse
 from pathlib import Path
 
-from mlm.foundations.command import parser_for_run, run_command, trained_here
-from mlm.foundations.errors import MlmError
+from mlm.foundations.command import check_model, parser_for_run, run_command
 
 
 def main(arguments: list[str]) -> None:
     """Write the predictions."""
-    options = _parsed(arguments)
+    parser = parser_for_run("predict.py", __doc__)
+    parser.add_argument("--csv", required=True, help="the table with the texts")
+    parser.add_argument("--text-column", help="its column (default: finetune.data.text_column)")
+    parser.add_argument("--output", default="predictions.csv", help="the table to write")
+    options = parser.parse_args(arguments)
     from mlm.config.resolution import settings_and_run
-    from mlm.foundations.artefacts import check_inputs
 
     settings, run = settings_and_run(options)
     model = Path("results", "runs", run, "finetune", "model")
-    files = [model.with_name("fold.json"), model / "model.safetensors", model / "config.json"]
-    if not all(file.is_file() for file in files):
-        raise MlmError(
-            f"{model}: no fine-tuned model is there yet. `snakemake finetune` with this "
-            f"configuration makes it. {trained_here()} (--run)"
-        )
-    check_inputs(map(str, files))
+    check_model(model, model.with_name("fold.json"), "finetune")
     from mlm.finetuning.prediction import predict_csv
 
     column = options.text_column or settings.finetune.data.text_column
     count = predict_csv(options.csv, column, model, options.output, settings.accelerator)
     print(f"{options.output}: {count:,} rows")
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = parser_for_run("predict.py", __doc__)
-    parser.add_argument("--csv", required=True, help="the table with the texts")
-    parser.add_argument("--text-column", help="its column (default: finetune.data.text_column)")
-    parser.add_argument("--output", default="predictions.csv", help="the table to write")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

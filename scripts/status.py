@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
 
-Takes the options and targets that would be given to snakemake. A dry run of it prints changed
-parameters whole, 114 lines for a new learning rate. Here old and new are compared key by key.
+Takes the options and targets of snakemake. A dry run of it prints changed parameters whole, 114
+lines for a new learning rate. Here old and new are compared key by key.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from mlm.config.configuration import Configuration
 from mlm.config.resolution import read_overlay
 from mlm.foundations.command import run_command
 from mlm.foundations.digests import ABSENT, differing_leaves
-from mlm.foundations.errors import MlmError, printable
+from mlm.foundations.errors import printable
 
-BASE = Path(__file__).resolve().parents[1]
+SNAKEFILE = Path(__file__).resolve().parents[1] / "Snakefile"
 _PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
 #: Of a module's meaning or a file: see mlm.foundations.digests.
 _DIGEST = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}|\d+ bytes of \d+")
@@ -34,58 +33,36 @@ _NEXT_REASON = re.compile(
 
 def main(arguments: list[str]) -> int:
     """Print a line for each stage that would run; the status is snakemake's own."""
-    if {"--help", "-h"} & set(arguments):
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
+    parser.add_argument("--help", "-h", action="store_true")
+    options, _ = parser.parse_known_args(arguments)
+    if options.help:
         print(__doc__)
         return 0
-    check_arguments(arguments)
-    cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
+    for file in options.configfile:
+        read_overlay(Path(file))  # Snakemake would not say in which line an error is.
+    command = [sys.executable, "-m", "snakemake", "--snakefile", SNAKEFILE, "--dry-run"]
     ran = subprocess.run(
-        [*command, "--dry-run", *cores, *arguments],
+        [*command, "--cores", "1", *arguments],
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    if ran.returncode:
-        sys.stderr.write(ran.stdout + ran.stderr)
-        return ran.returncode
-    printed = ran.stdout + ran.stderr
-    if planned := stages(printed, Configuration().model_dump()):
-        for (rule, *reasons), jobs in planned.items():
-            of_one = f" [{jobs[0]}]" if jobs[0] else ""
-            which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one
-            print(printable(f"{rule}{which}: {'; '.join(reasons)}"))
-    elif "Nothing to be done" in printed:
+    planned = (
+        {} if ran.returncode else stages(ran.stdout + ran.stderr, Configuration().model_dump())
+    )
+    for (rule, *reasons), jobs in planned.items():
+        of_one = f" [{jobs[0]}]" if jobs[0] else ""
+        which = f" ({len(jobs)} jobs)" if len(jobs) > 1 else of_one
+        print(printable(f"{rule}{which}: {'; '.join(reasons)}"))
+    if not planned and "Nothing to be done" in ran.stdout + ran.stderr:
         print("Nothing to be done: every result is up to date.")
-    else:  # the answer to another question, such as --summary
+    elif not planned:  # an error, or the answer to another question, such as --summary
         sys.stdout.write(ran.stdout)
         sys.stderr.write(ran.stderr)
-    return 0
-
-
-def check_arguments(arguments: list[str]) -> None:
-    """Raise MlmError for arguments of snakemake in which it finds errors without saying where."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--directory", "-d", default=".")
-    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
-    options, others = parser.parse_known_args(arguments)
-    for before, argument in pairwise(["", *others]):
-        # An option may have one value.
-        is_value = before.startswith("-") and "=" not in before
-        if argument.endswith((".yaml", ".yml")) and not is_value:
-            raise MlmError(
-                f"{argument}: taken for a target, a file to be made. To lay a configuration over "
-                f"config.yaml: status.py --configfile {argument}"
-            )
-    if not Path(options.directory).is_dir():
-        # Snakemake would make it, also for a dry run.
-        raise MlmError(
-            f"--directory {options.directory}: there is no such directory. Name the one with the "
-            "results, or make it first: mkdir -p"
-        )
-    for file in options.configfile:
-        read_overlay(Path(file))
+    return ran.returncode
 
 
 def stages(dry_run: str, config: dict) -> dict[tuple[str, ...], list[str]]:
@@ -143,18 +120,14 @@ def _changed_params(text: str, config: dict) -> list[str]:
     for old in before:
         # The new value with the most keys in common.
         new = max(now, key=lambda value: len(_keys(old) & _keys(value)), default=ABSENT)
-        if isinstance(old, dict) and isinstance(new, dict):
-            # The section of the configuration that has all these keys.
-            sections = (name for name, keys in config.items() if new.keys() <= _keys(keys))
-            section = next(sections, "") if new else ""
-            for keys, *values in differing_leaves(old, new):
-                if all(value == ABSENT or _DIGEST.fullmatch(str(value)) for value in values):
-                    lines.append(f"{keys[-1]} changed")
-                else:
-                    name = ".".join(filter(None, (section, *keys)))
-                    lines.append(f"{name} changed {' → '.join(map(_shown, values))}")
-        else:
-            lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
+        sections = (name for name, keys in config.items() if _keys(new) <= _keys(keys))
+        section = next(sections, "") if isinstance(new, dict) and new else ""
+        for keys, *values in differing_leaves(old, new):
+            if keys and all(v == ABSENT or _DIGEST.fullmatch(str(v)) for v in values):
+                lines.append(f"{keys[-1]} changed")
+            else:
+                name = ".".join(filter(None, (section, *keys))) or "a setting"
+                lines.append(f"{name} changed {' → '.join(map(_shown, values))}")
     # Two params of a rule may hold the same setting.
     return list(dict.fromkeys(lines)) or ["its parameters changed"]
 

@@ -15,12 +15,15 @@ def compile_steps(job: Any):
     from mlm.training.run import RunFiles
 
     require_compilers(job.params.targets)
+    data = job.params.vocabulary
+    if job.input:
+        manifests = {split: job.input[split] for split in SPLITS[:2]}
+        data = RunFiles(job.input.tokenizer, manifests)
     verdict = preflight(
         job.params.targets,
         RunConfiguration.model_validate(job.params.training),
-        RunFiles(job.input.tokenizer, {split: job.input[split] for split in SPLITS[:2]}),
+        data,
         Evaluation.model_validate(job.params.evaluation),
-        job.params.state_directory,
     )
     verdict.write(job.output[0])
 

@@ -3,7 +3,6 @@
 import pytest
 import small_run
 
-from mlm.config.chips import number_of_chips
 from mlm.config.evaluation import Evaluation
 from mlm.preflight.artefacts import TRAINING, VALIDATION
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
@@ -30,23 +29,17 @@ def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
     assert [step["samples"] for step in steps.values()] == [8, 8, 4]
     training, *others = compile_for("v5e:2x2", *steps.values(), quick=True)
     assert [a.outcome for a in (training, *others)] == [COMPILED] * 3, training.message
-    assert (training.replicas, training.chips, training.hosts) == (4, 4, 1)
     # Most weights have one moment, Muon's; all are in float32, and updated in place.
     weights = others[0].memory.arguments
     assert training.memory.arguments > 2 * weights * 0.9
     assert training.memory.aliased > 0.95 * training.memory.outputs
 
 
-#: Targets, and the machines that the compiler describes: one for four chips.
-SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16, "v4:2x2x1": 1}
-
-
 @pytest.mark.slow
-def test_a_whole_slice_compiles(tmp_path):
-    for target, hosts in SLICES.items():
-        (found,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
-        assert found.outcome == COMPILED, found.message
-        assert (found.replicas, found.hosts) == (number_of_chips(target), hosts)
+@pytest.mark.parametrize("target", ["v5e:16x16", "v6e:8x8", "v4:4x4x4", "v4:2x2x1"])
+def test_a_whole_slice_compiles(tmp_path, target):
+    (answer,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
+    assert answer.outcome == COMPILED, answer.message
 
 
 def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(tmp_path):

@@ -57,7 +57,7 @@ class HubServer:
 
     def __init__(self, writers: dict[str, bool]):
         self.writers = writers
-        self.repos: dict[tuple[str, str], Repo] = {}
+        self.repos: dict[str, Repo] = {}
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
@@ -77,16 +77,16 @@ class HubServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def files(self, name: str, kind: str = "model") -> dict[str, bytes]:
+    def files(self, name: str) -> dict[str, bytes]:
         """The content of small files, by their paths."""
-        files = self.repos[kind, name].files.items()
+        files = self.repos[name].files.items()
         return {path: content for path, (mode, content) in files if mode == "git"}
 
-    def digests(self, name: str, kind: str = "model") -> dict[str, str]:
+    def digests(self, name: str) -> dict[str, str]:
         """The sha256 of all files, by their paths."""
         return {
             path: content.decode() if mode == "lfs" else hashlib.sha256(content).hexdigest()
-            for path, (mode, content) in self.repos[kind, name].files.items()
+            for path, (mode, content) in self.repos[name].files.items()
         }
 
 
@@ -98,7 +98,7 @@ def _oid(entry: tuple[str, bytes]) -> str:
 
 
 _ROUTES: list[tuple[str, str, Callable]] = []
-_REPO = r"/api/(model|dataset)s/([^/]+/[^/]+)"
+_REPO = r"/api/models/([^/]+/[^/]+)"
 
 
 def _at(method: str, path: str) -> Callable[[Callable], Callable]:
@@ -169,9 +169,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not self.hub.writers[self.token()] or not name.startswith("me/"):
             raise Refusal(403, f"You don't have the rights to write to {name}")
 
-    def repo(self, kind: str, name: str) -> Repo:
+    def repo(self, name: str) -> Repo:
         self.token()
-        repo = self.hub.repos.get((kind, name))
+        repo = self.hub.repos.get(name)
         if repo is None or (repo.private and not name.startswith("me/")):
             raise Refusal(404, "Repository not found", "RepoNotFound")
         return repo
@@ -179,23 +179,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     @_at("POST", r"/api/repos/create")
     def create(self) -> None:
         wanted = json.loads(self.body)
-        name, kind = (
-            f"{wanted.get('organization') or 'me'}/{wanted['name']}",
-            wanted.get("type", "model"),
-        )
+        name = f"{wanted.get('organization') or 'me'}/{wanted['name']}"
         self.may_write(name)
-        self.hub.repos[kind, name] = Repo(wanted.get("visibility") == "private")
-        self._answer({"url": f"{self.hub.address}/{name}", "name": name, "id": name})
+        status = 409 if name in self.hub.repos else 200
+        self.hub.repos.setdefault(name, Repo(wanted.get("visibility") == "private"))
+        self._answer({"url": f"{self.hub.address}/{name}", "name": name, "id": name}, status)
 
     @_at("GET", rf"{_REPO}(?:/revision/main)?")
-    def info(self, kind: str, name: str) -> None:
-        repo = self.repo(kind, name)
+    def info(self, name: str) -> None:
+        repo = self.repo(name)
         answer = {"id": name, "sha": repo.commits[-1], "private": repo.private}
         self._answer(answer | {"tags": [], "downloads": 0, "likes": 0})
 
     @_at("GET", rf"{_REPO}/tree/[^/]+")
-    def tree(self, kind: str, name: str) -> None:
-        files = sorted(self.repo(kind, name).files.items())
+    def tree(self, name: str) -> None:
+        files = sorted(self.repo(name).files.items())
         named = ((path, _oid(entry)) for path, entry in files)
         self._answer([{"type": "file", "path": p, "size": 0, "oid": oid} for p, oid in named])
 
@@ -204,9 +202,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer({"errors": [], "warnings": []})
 
     @_at("POST", rf"{_REPO}/preupload/main")
-    def preupload(self, kind: str, name: str) -> None:
+    def preupload(self, name: str) -> None:
         self.may_write(name)
-        there, answers = self.repo(kind, name).files, []
+        there, answers = self.repo(name).files, []
         for file in json.loads(self.body)["files"]:
             path = file["path"]
             mode = "lfs" if b"\0" in base64.b64decode(file["sample"]) else "regular"
@@ -215,7 +213,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer({"files": answers})
 
     @_at("GET", rf"{_REPO}/xet-write-token/main")
-    def storage_token(self, kind: str, name: str) -> None:
+    def storage_token(self, name: str) -> None:
         self.may_write(name)
         address, token = f"{self.hub.address}/storage", "storage-token"
         answer = {"casUrl": address, "accessToken": token, "exp": 2**32}
@@ -234,9 +232,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer({"result": 1})
 
     @_at("POST", rf"{_REPO}/commit/main")
-    def commit(self, kind: str, name: str) -> None:
+    def commit(self, name: str) -> None:
         self.may_write(name)
-        repo = self.repo(kind, name)
+        repo = self.repo(name)
         for line in map(json.loads, self.body.splitlines()[1:]):
             value = line["value"]
             if line["key"] == "file":

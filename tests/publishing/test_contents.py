@@ -1,8 +1,6 @@
 """What goes into each repository: the files, their cards, and no text of the corpus."""
 
 import json
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +10,9 @@ import yaml
 from mlm.config.publish import Publish
 from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
-from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
+from mlm.publishing.uploads import publish_model, publish_tokenizer
 from mlm.training.artefacts import Training, WarmStartFigures
-from tests.conftest import ended, refusal
+from tests.conftest import refusal
 from tests.publishing.conftest import TOKEN
 from tests.unit import report_artefacts as made
 
@@ -36,11 +34,11 @@ def header(card: bytes) -> dict:
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """Tokenizer, shards and manifests below tmp_path."""
+    """The tokenizer below tmp_path, and what writes one."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
     import small_run
 
-    small_run.write_inputs(tmp_path)
+    small_run.write_tokenizer(tmp_path / "tokenizer")
     return small_run
 
 
@@ -83,8 +81,8 @@ def test_a_model_goes_with_card_tokenizer_figures_and_a_record(hub, results, tmp
     assert (tested["type"], tested["value"]) == ("loss", 3.5)
     text = found["README.md"].decode()
     assert 'model="me/model"' in text and "text of ours" in text and "We must [MASK] on." in text
-    assert record["commit"] == hub.repos["model", "me/model"].commits[-1]
-    told = {"repository": "me/model", "kind": "model", "private": True, "branch": "main"}
+    assert record["commit"] == hub.repos["me/model"].commits[-1]
+    told = {"repository": "me/model", "private": True}
     assert record["destination"] == told
     weights = next(f for f in record["files"] if f["path"] == "model.safetensors")
     assert weights["num_bytes"] == 8 and len(weights["sha256"]) == 64
@@ -122,56 +120,6 @@ def recorded_tokenizer(tmp_path) -> Path:
     return stats
 
 
-def publish_shards(tmp_path) -> dict:
-    manifests = {split: str(tmp_path / f"{split}.json") for split in ("train", "validation")}
-    record = tmp_path / "dataset.json"
-    stats, tokenizer = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
-    asked = section(dataset="me/shards")
-    publish_dataset(asked, SOURCE, manifests, tokenizer, stats).write(record)
-    return read_json(record)
-
-
-def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
-    record = publish_shards(tmp_path)
-    found = hub.files("me/shards", "dataset")
-    manifest = json.loads(found["manifests/train.json"])
-    assert len(manifest["shards"]) == 3
-    there = hub.digests("me/shards", "dataset")
-    for shard in manifest["shards"]:
-        assert there[shard["path"]] == shard["sha256"]
-    assert b"| train | 3 | 200 |" in found["README.md"] and b"text of ours" in found["README.md"]
-    assert {f["path"]: f["sha256"] for f in record["files"]} == there
-    kinds = {Path(name).suffix for name in there}
-    assert kinds == {".tfrecord", ".json", ".md"}, "no text goes along"
-
-
-def test_the_code_on_the_card_reads_the_shards(hub, small, tmp_path):
-    publish_shards(tmp_path)
-    card = hub.files("me/shards", "dataset")["README.md"].decode()
-    for name, content in hub.files("me/shards", "dataset").items():
-        (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "there" / name).write_bytes(content)
-    (tmp_path / "there" / "data").mkdir()
-    (tmp_path / "there" / "data" / "train").symlink_to(tmp_path / "shards")
-    there = f"lambda *_, **__: {str(tmp_path / 'there')!r}"
-    code = f"import huggingface_hub\nhuggingface_hub.snapshot_download = {there}\n"
-    code += re.search(r"```python\n(.*?)```", card, re.S)[1]
-    code += "print(sum(1 for _ in samples), next(iter(samples))['input_ids'].numpy()[:3])\n"
-    ran = ended(sys.executable, "-c", code)
-    assert ran.stdout.split("\n")[0] == "200 [0 5 5]"
-
-
-def test_shards_of_another_count_replace_the_old_ones_and_other_files_stay(hub, small, tmp_path):
-    publish_shards(tmp_path)
-    hub.repos["dataset", "me/shards"].files["data/NOTES.md"] = ("git", b"mine\n")
-    manifest = small.write_split(tmp_path / "shards", "train", (200,))
-    manifest.write(tmp_path / "train.json")
-    publish_shards(tmp_path)
-    found = hub.digests("me/shards", "dataset")
-    data = [p for p in found if p.startswith("data/train/")]
-    assert data == ["data/train/train-00000-of-00001.tfrecord"] and "data/NOTES.md" in found
-
-
 def publish_own_tokenizer(tmp_path) -> None:
     stats, directory = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
     publish_tokenizer(section(tokenizer="me/tokenizer"), SOURCE, directory, stats)
@@ -198,17 +146,10 @@ def test_a_model_without_a_record_is_not_published(hub, results, tmp_path):
     assert hub.requests == []
 
 
-@pytest.mark.parametrize(
-    ("publish", "damaged"),
-    [
-        (publish_own_tokenizer, "tokenizer/tokenizer_config.json"),
-        (publish_shards, "shards/train-00001-of-00003.tfrecord"),
-    ],
-)
-def test_damaged_files_are_not_published(hub, small, tmp_path, publish, damaged):
+def test_a_damaged_tokenizer_is_not_published(hub, small, tmp_path):
     recorded_tokenizer(tmp_path)
-    flip_last_byte(tmp_path / damaged)
-    assert str(tmp_path / damaged) in refusal(publish, tmp_path)
+    flip_last_byte(path := tmp_path / "tokenizer/tokenizer_config.json")
+    assert str(path) in refusal(publish_own_tokenizer, tmp_path)
     assert hub.requests == []
 
 

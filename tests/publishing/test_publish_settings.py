@@ -18,22 +18,20 @@ def problems(publish: dict, **others) -> list[str]:
 
 def test_nothing_is_published_by_default_and_what_is_published_is_private():
     section = resolve({}).publish
-    assert [section.tokenizer, section.dataset, section.model] == [None] * 3
-    assert section.private is True and section.runs_of(RUNS) == section.kinds == []
+    assert [section.tokenizer, section.model] == [None] * 2
+    assert section.private is True and section.runs_of(RUNS) == []
 
 
 def test_a_name_is_one_that_the_hub_takes():
     for name in ("me/A-b_c.9", "my-lab/x", "me/" + "a" * 93):
-        assert problems({"dataset": name}) == []
+        assert problems({"tokenizer": name}) == []
     for name in ("a", "me/a/b", "me/é", "me/a--b", "me/-a", "me/a.git", "me/" + "a" * 94):
-        assert problems({"dataset": name})[0].startswith("publish.dataset: "), name
+        assert problems({"tokenizer": name})[0].startswith("publish.tokenizer: "), name
 
 
 def test_every_run_has_a_repository_of_its_own():
     assert problems({"model": "me/model", "runs": ["wide"]}) == []
     assert problems({"model": "me/model-{run}"}) == []
-    # A dataset is of another kind, and may have the same name.
-    assert problems({"model": "me/{run}", "dataset": "me/wide"}) == []
     section = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS}).publish
     assert section.runs_of(RUNS) == ["wide"] and section.of_model("wide").model == "me/wide"
 

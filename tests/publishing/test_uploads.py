@@ -6,10 +6,10 @@ import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.publishing_jobs import Upload, publish
+from mlm.publishing.uploads import Upload, publish
 from tests.publishing.hub_server import Fault
 
-PLACE = Destination("me/model", "model", private=True)
+PLACE = Destination("me/model", private=True)
 CARD = b"---\nlicense: other\n---\n\n# model\n"
 
 
@@ -38,17 +38,17 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def arrived(hub, files: dict[str, bytes], kind: str = "model", name: str = "me/model") -> bool:
-    return hub.digests(name, kind) == {path: sha256(value) for path, value in files.items()}
+def arrived(hub, files: dict[str, bytes], name: str = "me/model") -> bool:
+    return hub.digests(name) == {path: sha256(value) for path, value in files.items()}
 
 
-@pytest.mark.parametrize(("kind", "private"), [("model", True), ("dataset", False)])
+@pytest.mark.parametrize("private", [True, False])
 def test_files_arrive_whole_in_a_repository_that_is_public_only_if_asked_for(
-    hub, files, tmp_path, kind, private
+    hub, files, tmp_path, private
 ):
-    commit = upload(files, tmp_path, Destination("me/it", kind, private))
-    assert arrived(hub, files, kind, "me/it")
-    repo = hub.repos[kind, "me/it"]
+    commit = upload(files, tmp_path, Destination("me/it", private))
+    assert arrived(hub, files, "me/it")
+    repo = hub.repos["me/it"]
     assert repo.private is private and repo.commits[1:] == [commit]
 
 
@@ -89,13 +89,6 @@ def test_a_rerun_resumes(hub, files, tmp_path, pauses):
     hub.faults.clear()
     upload(files, tmp_path)
     assert arrived(hub, files) and hub.uploads == before
-
-
-def test_shards_of_an_earlier_publication_are_removed(hub, files, tmp_path):
-    upload(files | {"data/train/old.tfrecord": b"\0", "other.tfrecord": b"\0"}, tmp_path)
-    uploads = {"README.md": Upload.of(CARD)}
-    publish(PLACE, uploads, "Publish", "data/*/*.tfrecord")
-    assert hub.digests("me/model").keys() == {*files, "other.tfrecord"}
 
 
 def test_a_file_that_the_repository_ignores_is_named(hub, files, tmp_path):

@@ -3,7 +3,7 @@ import random
 import pytest
 from asked_project import SPLITS, lines, new_project, write_project
 
-from mlm.asking.documents import Documents, matches
+from mlm.asking.documents import exact, matches, nearest
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 
@@ -33,7 +33,7 @@ def splits(tmp_path_factory):
 def test_a_piece_of_a_document_is_found_wherever_a_look_at_all_of_them_finds_it(splits):
     drawn, texts = random.Random(0), [t for of_file in DOCUMENTS.values() for t in of_file]
     held = {s: documents.column("text").to_pylist() for s, documents in splits.items()}
-    documents, found = Documents(splits), 0
+    found = 0
     for number in range(60):
         text = drawn.choice(ODD if number % 3 == 0 else texts)
         start = drawn.randrange(len(text))
@@ -46,14 +46,14 @@ def test_a_piece_of_a_document_is_found_wherever_a_look_at_all_of_them_finds_it(
             for i, whole in enumerate(held[split])
             for match in matches(piece, split, i, whole)
         ]
-        assert documents.exact(piece) == everywhere, piece
+        assert exact(piece, splits) == everywhere, piece
         found += bool(everywhere)
     assert found > 20
 
 
 def test_a_passage_without_spaces_is_near_by_its_characters(splits):
-    (nearest,) = Documents(splits).nearest("我们认为这些真理是不言而喻吗", 1)
-    assert (nearest.passage, nearest.shared) == ("我们认为这些真理是不言而喻", 13)
+    (stretch,) = nearest("我们认为这些真理是不言而喻吗", splits, 1)
+    assert (stretch.passage, stretch.shared) == ("我们认为这些真理是不言而喻", 13)
 
 
 @pytest.mark.parametrize(

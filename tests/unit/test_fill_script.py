@@ -57,7 +57,7 @@ def test_every_sentence_is_answered(fill, model, capsys):
         (["--run", ""], "--run '': no such run"),
         ([], "results/runs/base/model: no model is there yet"),
         (["--directory", "nowhere"], "--directory nowhere: there is no such directory"),
-        (["--config", "seed=x"], "seed: found 'x', expected integer"),
+        (["--config", "seed=x"], "seed: found 'x'"),
     ],
 )
 def test_where_there_is_no_model_that_is_said(fill, options, words, capsys):

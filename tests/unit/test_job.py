@@ -88,12 +88,6 @@ def test_a_full_disk_is_told_in_words_though_the_log_fails_first(here):
     assert "Error in rule x: No space left on the disk" in shown
 
 
-def test_a_job_whose_log_alone_cannot_be_written_goes_on(here):
-    (here / "logs").write_text("a file where the directory should be")
-    printed, shown = shown_by("print('done')")
-    assert printed == "done\n" and "Warning: no log is written" in shown
-
-
 def test_a_job_waits_for_the_same_job_of_a_killed_run(here):
     (here / ".snakemake").mkdir()
     first = started(WAITS, "first")
@@ -104,20 +98,18 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(here):
     second.communicate(timeout=60)
     first.communicate(timeout=60)
     assert (here / "order").read_text() == "first\nsecond\n"
-    assert f"kill {first.pid}\n" in said
+    assert f"kill process {first.pid} on " in said
 
 
 def test_a_directory_is_held_until_its_process_ends_however_it_ends(here):
     (here / ".snakemake").mkdir()
-    holds = (
-        "from mlm.foundations.snakemake_session import hold_directory\n    hold_directory(print)"
-    )
+    holds = "from mlm.foundations.snakemake_session import hold_directory\n    hold_directory()"
     first = started(f"{holds}\n    {WAITS}", "first")
     assert first.stdout.readline() == "at work first\n"
-    assert f"process {first.pid} on " in refusal(hold_directory, print)
+    assert f"process {first.pid} on " in refusal(hold_directory)
     first.kill()
     first.communicate(timeout=60)
-    hold_directory(print)
+    hold_directory()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -155,7 +147,6 @@ def test_details_are_in_the_log_alone_and_the_terminal_shows_beginning_and_end(h
 
 
 def test_a_long_value_in_a_message_is_shortened_and_the_advice_is_not():
-    value = repr("'\"x " * 3000)
-    words = str(MlmError(f"{value}: wrong. It's the run's fault. Set {'it to 1 ' * 100}"))
-    assert len(words) < 1200 and "characters left out" in words
-    assert words.endswith(f"wrong. It's the run's fault. Set {'it to 1 ' * 100}")
+    words = str(MlmError(f"{'long ' * 3000}: wrong. Set {'it to 1 ' * 100}"))
+    assert len(words) < 2100 and "characters left out" in words
+    assert words.endswith(f"wrong. Set {'it to 1 ' * 100}")

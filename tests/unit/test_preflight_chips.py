@@ -21,19 +21,20 @@ def test_a_misspelt_target_is_told_with_the_nearest():
 def test_a_target_counts_its_chips_and_machines():
     targets = ("v4:2x2x4", "v5e:2x4", "h100", "h100:8")
     assert [number_of_chips(t) for t in targets] == [16, 8, 1, 8]
-    # libtpu describes a machine of eight chips as two.
-    assert [hosts_of(t, 2) for t in ("v5e:2x4", "v6e:2x4", "v4:2x2x2")] == [1, 1, 2]
-    assert (hosts_of("v5e:4x4", 4), hosts_of("h100:8", 1)) == (4, 1)
+    hosts = {"v4:2x2x1": 1, "v5e:2x4": 1, "v4:2x2x2": 2, "v5e:4x4": 4, "v4:4x4x4": 16, "h100:8": 1}
+    assert {target: hosts_of(target) for target in hosts} == hosts
 
 
-def estimate(name, flops, steps, **figures):
-    target = Target(name, COMPILED, flops_per_step=flops, **figures)
+def estimate(name, flops, steps, precision, bytes_accessed):
+    shape = number_of_chips(name), 1, 0, 0
+    target = Target(name, COMPILED, "", precision, *shape, flops_per_step=flops)
+    target.bytes_accessed = bytes_accessed
     add_times(target, steps)
     return target.estimate
 
 
 def test_the_estimate_gives_a_replica_its_share_of_the_chip():
-    counted = {"bytes_accessed": 2 * 819e9, "precision": "float32", "replicas": 4, "chips": 4}
+    counted = {"bytes_accessed": 2 * 819e9, "precision": "float32"}
     found = estimate("v5e:2x2", 0.27 * 197e12, 10, **counted)
     assert (found.step_seconds, found.run_seconds, found.bound) == (2.0, 20.0, "memory")
     found = estimate("v5e:2x2", 4 * 0.27 * 197e12, 10, **counted)
@@ -41,5 +42,5 @@ def test_the_estimate_gives_a_replica_its_share_of_the_chip():
 
     # A GPU's peak is that of its precision.
     for precision, peak in (("bfloat16", 989.4e12), ("float32", 66.9e12)):
-        counted = {"bytes_accessed": 0.0, "precision": precision, "replicas": 2, "chips": 2}
+        counted = {"bytes_accessed": 0.0, "precision": precision}
         assert estimate("h100:2", 0.27 * peak, 3600, **counted).run_seconds == 3600.0

@@ -51,7 +51,7 @@ def test_of_a_train_step_the_count_is_the_one_by_hand(described):
     forward = 2 * tokens * 2 * width**2  # keys and values
     # At the positions asked for alone: queries, output, feed-forward, scores and weighted sums.
     forward += 2 * asked * (2 * width**2 + 2 * width * inner + 2 * width * plan.sequence_length)
-    classes = len(strata(plan.vocabulary_size, described["softmax_classes"])[0])
+    classes = len(strata(plan.vocabulary_size, described["recipe"]["softmax_classes"])[0])
     assert classes < plan.vocabulary_size
     forward += 2 * asked * (width**2 + width * classes)  # the head
     more = counted(described, samples=2 * samples) - counted(described, samples=samples)

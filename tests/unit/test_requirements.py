@@ -49,7 +49,6 @@ def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, py
     command += ["--python-version", python, "--python-platform", platform]
     # Those that are built: there is only their source.
     command += ["--only-binary", ":all:", "--no-binary", "connection-pool"]
-    command += ["--no-binary", "jsonpath-rw"]
     if python == "3.14":
         command += ["--no-binary", "immutables"]
     ran = ended(*command, env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"})

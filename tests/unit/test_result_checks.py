@@ -1,22 +1,14 @@
 """Results that are not what Snakemake takes them for, told by what they say of themselves."""
 
-import json
 import os
-import shutil
-from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
 from tests.conftest import refusal
 
 from mlm.foundations.artefacts import check_inputs, record_job, write_artefact
-from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.result_checks import (
-    bucket_and_folder,
-    check_backend,
-    check_results,
-    is_no_newer,
-)
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.result_checks import bucket_and_folder, problems_of, refuse_unusable
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -28,75 +20,65 @@ def evaluate(samples: int = 5) -> None:
     record_job("evaluate", check_inputs([TRAINING]), params, [EVALUATION])
 
 
-def note(samples: int = 5) -> None:
-    """As Snakemake writes one at the end of a job."""
-    file = Path(".snakemake/metadata", urlsafe_b64encode(EVALUATION.encode()).decode())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    params = PARAMS | {"evaluation": {"samples": samples}}
-    content = {
-        "params": sorted(map(repr, params.values())),
-        "input_checksums": {TRAINING: f"sha256:{file_sha256(TRAINING)}"},
-    }
-    file.write_text(json.dumps(content))
+def problems() -> list[str]:
+    return problems_of([TRAINING, EVALUATION], FileMemory(None))
 
 
-def check():
+def refuse() -> None:
     params_of = {EVALUATION: PARAMS}.get
-    return check_results([TRAINING, EVALUATION], params_of, FileMemory(None))
+    refuse_unusable([TRAINING, EVALUATION], [], params_of, FileMemory(None), None)
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    """A training and its evaluation, with Snakemake's note on that."""
-    monkeypatch.chdir(tmp_path)
+def results(here):
+    """A training and its evaluation, with a note of Snakemake."""
     write_artefact(TRAINING, {"step": 200})
     evaluate()
-    note()
+    Path(".snakemake/metadata").mkdir(parents=True)
+    Path(".snakemake/metadata/note").touch()
 
 
-@pytest.mark.parametrize("date", [1_000_000_000, 3_000_000_000])
-@pytest.mark.parametrize(
-    "step, samples, fault",
-    [(200, 7, "another evaluation"), (100, 5, f"another {TRAINING}"), (200, 5, None)],
-)
-def test_another_version_put_in_place_is_refused(date, step, samples, fault):
-    """As after `cp -a` or `cp` from a backup; the note is on the version before it."""
+def test_a_version_from_elsewhere_put_in_place_is_refused():
     content = Path(TRAINING).read_bytes()
-    write_artefact(TRAINING, {"step": step})
-    evaluate(samples)
+    write_artefact(TRAINING, {"step": 100})
+    evaluate()
     Path(TRAINING).write_bytes(content)
-    os.utime(EVALUATION, (date, date))
-    named = [fault in problem and f"rm {EVALUATION}" in problem for problem in check().problems]
-    assert named == [True] * bool(fault)
+    os.utime(TRAINING, (1_000_000_000, 1_000_000_000))
+    (problem,) = problems()
+    assert f"another {TRAINING}" in problem and f"rm {EVALUATION}" in problem
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_settings_edited_since_are_left_to_snakemake_if_it_has_a_note_on_them(noted):
+def test_settings_edited_since_are_left_to_snakemake_if_it_has_notes(noted):
     evaluate(samples=7)
-    note(samples=7)
-    if not noted:
-        shutil.rmtree(".snakemake")
-    assert bool(check().problems) != noted
+    if noted:
+        refuse()
+    else:
+        Path(".snakemake/metadata/note").unlink()
+        assert f"{EVALUATION} was made with another evaluation" in refusal(refuse)
 
 
 @pytest.mark.parametrize("date", [1_000_000_000, 3_000_000_000])
-def test_an_input_made_anew_is_named_with_what_was_made_from_it(date):
-    assert not check().changed
+def test_an_input_made_anew_is_left_to_snakemake_if_it_is_newer(date):
+    assert not problems()
     write_artefact(TRAINING, {"step": 300})
     os.utime(TRAINING, (date, date))
-    assert check().changed == [(TRAINING, EVALUATION)] and not check().problems
-    assert is_no_newer(TRAINING, EVALUATION) == (date == 1_000_000_000)
+    assert len(problems()) == (date == 1_000_000_000)
 
 
 def test_a_job_that_was_killed_before_its_record_is_no_problem():
     """Its artefact is whole, and Snakemake makes it again."""
     write_artefact(EVALUATION, {"loss": 2.0})
-    assert not check().problems and not check().changed
+    assert not problems()
 
 
-def test_a_backend_that_writes_no_notes_in_files_is_refused():
-    check_backend("FILE")
-    assert "--persistence-backend db" in refusal(check_backend, "DB")
+def test_a_copy_gets_one_date_unless_it_is_not_whole():
+    Path(".snakemake/metadata/note").unlink()
+    os.utime(EVALUATION, (1_000_000_000, 1_000_000_000))
+    refuse()
+    assert os.stat(TRAINING).st_mtime == os.stat(EVALUATION).st_mtime == 1_000_000_000
+    write_artefact(TRAINING, {"step": 300})
+    assert f"another {TRAINING}" in refusal(refuse)
 
 
 def test_a_prefix_is_a_bucket_and_a_folder():

@@ -4,8 +4,6 @@ from pathlib import Path
 import pytest
 from loaded_script import loaded
 
-from mlm.foundations.errors import MlmError
-
 
 @pytest.fixture
 def status():
@@ -34,16 +32,6 @@ def test_the_answer_to_another_question_is_handed_on(status, snakemake, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["presets/tiny.yaml"], ["--cores", "2", "presets/tiny.yaml"], ["--quiet=all", "my.yml"]],
-)
-def test_a_configuration_without_its_option_is_told(status, snakemake, arguments):
-    with pytest.raises(MlmError, match=f"status.py --configfile {arguments[-1]}"):
-        status.main(arguments)
-    assert snakemake[0] == []
-
-
-@pytest.mark.parametrize(
-    "arguments",
     [["--configfile", "a.yaml", "b.yaml"], ["--configfile=a.yaml"], ["report.html", "-n"]],
 )
 def test_what_belongs_to_snakemake_is_given_to_it(status, snakemake, capsys, arguments):
@@ -53,12 +41,6 @@ def test_what_belongs_to_snakemake_is_given_to_it(status, snakemake, capsys, arg
     assert status.main(arguments) == 0
     assert snakemake[0][0][-len(arguments) :] == arguments
     assert capsys.readouterr().out == "Nothing to be done: every result is up to date.\n"
-
-
-def test_a_directory_that_is_not_there_is_refused_and_not_made(status, snakemake):
-    with pytest.raises(MlmError, match="--directory nope: there is no such directory"):
-        status.main(["--directory", "nope"])
-    assert snakemake[0] == [] and not Path("nope").exists()
 
 
 CONFIG = {

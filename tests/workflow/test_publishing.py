@@ -14,9 +14,9 @@ from .conftest import TINY, Project
 
 pytestmark = pytest.mark.workflow
 
-NAMES = {"tokenizer": "me/tokenizer", "dataset": "me/shards", "model": "me/model-{run}"}
+NAMES = {"tokenizer": "me/tokenizer", "model": "me/model-{run}"}
 PUBLISH = NAMES | {"license": "cc0-1.0"}
-RULES = {"publish", "publish_tokenizer", "publish_dataset", "publish_model"}
+RULES = {"publish", "publish_tokenizer", "publish_model"}
 
 
 def files_with(project: Project, text: str) -> list[str]:
@@ -48,7 +48,7 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(copied, hub, monke
     broken = project.snakemake("publish", "--keep-going", check=False)
     assert broken.returncode and "the same command resumes" in broken.stdout
     uploads = list(hub.uploads)
-    assert uploads, "shards and weights"
+    assert uploads, "the weights"
 
     # The same command resumes: no large file is sent a second time.
     hub.faults.clear()
@@ -62,9 +62,6 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(copied, hub, monke
             if file.suffix in (".json", ".safetensors") and "stats" not in file.name:
                 assert found[file.name] == file_sha256(file), file
         assert b"license: cc0-1.0" in hub.files(name)["README.md"]
-    shards = hub.digests("me/shards", "dataset")
-    for file in results.glob("shards/*/*.tfrecord"):
-        assert shards[f"data/{file.parent.name}/{file.name}"] == file_sha256(file)
     assert {repo.private for repo in hub.repos.values()} == {True}
     commits = {key: repo.commits[-1] for key, repo in hub.repos.items()}
     records = [json.loads(file.read_text())["commit"] for file in results.glob("publish/*.json")]

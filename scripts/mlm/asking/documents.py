@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.corpus.words import UNSPACED, NgramIndex, word_hashes
+from mlm.corpus.words import NgramIndex, folded, inside_word, word_hashes, word_spans
 from mlm.foundations.terminal import Progress
 
 #: So many words of a sentence, the longest, choose the documents that are looked at closely, and so
@@ -24,7 +23,8 @@ _TOGETHER = 1024
 
 @dataclass(frozen=True)
 class Stretch:
-    """Characters `start` to `end` of document `document` of a split, whose text is `text`."""
+    """Characters `start` to `end` of a document of a split, whose whole text is `text`; so many
+    words it shares with the sentence."""
 
     split: str
     document: int
@@ -38,55 +38,50 @@ class Stretch:
         return self.text[self.start : self.end]
 
 
-class Documents:
-    """The documents of `splits`, by split."""
+def exact(sentence: str, splits: Mapping[str, SplitDocuments]) -> list[Stretch]:
+    """Return where `sentence` occurs, in the order of the splits; any white space equals any other,
+    and in scripts with spaces between words a match neither begins nor ends inside a word."""
+    return [
+        match
+        for split, documents in splits.items()
+        for number, text in _texts_with(max(sentence.split(), key=len), documents)
+        for match in matches(sentence, split, number, text)
+    ]
 
-    def __init__(self, splits: dict[str, SplitDocuments]):
-        self._splits = splits
 
-    def exact(self, sentence: str) -> list[Stretch]:
-        """Where `sentence` occurs, in the order of the splits; any white space equals any other,
-        and in scripts with spaces between words a match neither begins nor ends inside a word."""
-        return [
-            match
-            for split, documents in self._splits.items()
-            for number, text in _texts_with(max(sentence.split(), key=len), documents)
-            for match in matches(sentence, split, number, text)
-        ]
-
-    def nearest(self, sentence: str, count: int) -> list[Stretch]:
-        """The `count` stretches, one a document, that share the most words with `sentence` in any
-        case, rare words weighing more; best first, of equals the earlier."""
-        wanted = [word for word, _, _ in words_of(sentence)]
-        telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
-        if not telling:
-            return []
-        holding = [_holding(telling, *split) for split in self._splits.items()]
-        ends = np.cumsum([0, *map(len, holding)])
-        # The inverse document frequency of Spärck Jones, "A statistical interpretation of term
-        # specificity" (1972), of numbers one larger.
-        scores, weights = np.zeros(ends[-1]), {}
-        for bit, word in enumerate(telling):
-            has_word = (np.concatenate(holding) >> bit) & 1
-            weights[word] = math.log((ends[-1] + 1) / (has_word.sum() + 1)) + 1
-            scores += weights[word] * has_word
-        best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
-        best, stretches = np.sort(best[scores[best] > 0]), []
-        for (split, documents), first in zip(self._splits.items(), ends, strict=False):
-            numbers = best[(best >= first) & (best < first + len(documents))] - first
-            for number, text in _texts_of(numbers, documents):
-                words = words_of(text)
-                items = [word for word, _, _ in words]
-                begin, end, shared, score = best_stretch(items, wanted, weights)
-                if shared:
-                    span = words[begin][1], words[end - 1][2]
-                    stretches.append((Stretch(split, number, text, *span, shared), score))
-        # Sorted stably: the order above decides between equals.
-        return [one for one, _ in sorted(stretches, key=lambda s: -s[1])[:count]]
+def nearest(sentence: str, splits: Mapping[str, SplitDocuments], count: int) -> list[Stretch]:
+    """Return the `count` stretches, one a document, that share the most words with `sentence`, rare
+    words weighing more; best first, of equals the earlier."""
+    wanted = [word for word, _, _ in words_of(sentence)]
+    telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
+    if not telling:
+        return []
+    holding = [_holding(telling, *split) for split in splits.items()]
+    ends = np.cumsum([0, *map(len, holding)])
+    # The inverse document frequency of Spärck Jones, "A statistical interpretation of term
+    # specificity" (1972), of numbers one larger.
+    scores, weights = np.zeros(ends[-1]), {}
+    for bit, word in enumerate(telling):
+        has_word = (np.concatenate(holding) >> bit) & 1
+        weights[word] = math.log((ends[-1] + 1) / (has_word.sum() + 1)) + 1
+        scores += weights[word] * has_word
+    best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
+    best, stretches = np.sort(best[scores[best] > 0]), []
+    for (split, documents), first in zip(splits.items(), ends, strict=False):
+        numbers = best[(best >= first) & (best < first + len(documents))] - first
+        for number, text in _texts_of(numbers, documents):
+            words = words_of(text)
+            items = [word for word, _, _ in words]
+            begin, end, shared, score = best_stretch(items, wanted, weights)
+            if shared:
+                span = words[begin][1], words[end - 1][2]
+                stretches.append((Stretch(split, number, text, *span, shared), score))
+    # Sorted stably: the order above decides between equals.
+    return [one for one, _ in sorted(stretches, key=lambda s: -s[1])[:count]]
 
 
 def _holding(telling: Sequence[str], split: str, documents: SplitDocuments) -> np.ndarray:
-    """For each document, bit i says whether it has word i of `telling`: uint32 [documents]."""
+    """Return for each document in bit i whether it has word i of `telling`: uint32 [documents]."""
     hashes, counts = word_hashes(telling)
     # A word may fold to several, any of which counts for it.
     index = NgramIndex(hashes, np.repeat(np.arange(len(telling)), counts))
@@ -105,7 +100,7 @@ def _holding(telling: Sequence[str], split: str, documents: SplitDocuments) -> n
 
 
 def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
-    """Number and text of the documents `numbers`, which are in order."""
+    """Yield number and text of the documents `numbers`, which are in order."""
     if not len(numbers):
         return
     for group in documents.row_groups(["text"], range(int(numbers[0]), int(numbers[-1]) + 1)):
@@ -117,7 +112,7 @@ def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[
 
 
 def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
-    """Number and text of each document with the characters of `part`."""
+    """Yield number and text of each document with the characters of `part`."""
     for group in documents.row_groups(["text"]):
         column = group.column("text")
         # pyarrow's to_numpy imports pandas, which takes longer than all else.
@@ -127,53 +122,33 @@ def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str
 
 
 def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch]:
-    """Where a document has `sentence`; any white space equals any other."""
+    """Return where a document has `sentence`; any white space equals any other."""
     pattern, shared = _pattern(sentence)
     return [
         Stretch(split, document, text, match.start(), match.end(), shared)
         for match in pattern.finditer(text)
-        if not (_inside_word(text, match.start()) or _inside_word(text, match.end()))
+        if not (inside_word(text, match.start()) or inside_word(text, match.end()))
     ]
 
 
 @cache
 def _pattern(sentence: str) -> tuple[re.Pattern, int]:
-    """The pattern of `sentence`, and the number of its words."""
+    """Return the pattern of `sentence`, and the number of its words."""
     return re.compile(r"\s+".join(map(re.escape, sentence.split()))), len(words_of(sentence))
 
 
-def _inside_word(text: str, place: int) -> bool:
-    return 0 < place < len(text) and text[place - 1 : place + 1].translate(_KINDS) == "ww"
-
-
-class _Kinds(dict):
-    """For each code point "w" inside words, "c" if it is a word by itself, else a space: the words
-    of `mlm.corpus.words`, with their places in the text."""
-
-    def __missing__(self, code: int) -> str:
-        alone = any(first <= code <= last for first, last in UNSPACED)
-        in_word = unicodedata.category(chr(code))[0] in "LMN"
-        self[code] = kind = ("c" if alone else "w") if in_word else " "
-        return kind
-
-
-_KINDS, _WORD = _Kinds(), re.compile("w+|c")
-
-
 def words_of(text: str) -> list[tuple[str, int, int]]:
-    """The words of `text`, case folded, and the characters [start, end) of each."""
-    spans = (match.span() for match in _WORD.finditer(text.translate(_KINDS)))
-    normal = unicodedata.normalize
-    return [(normal("NFKC", text[start:end]).casefold(), start, end) for start, end in spans]
+    """Return the words of `text`, case folded, and the characters [start, end) of each."""
+    return [(folded(text[start:end]), start, end) for start, end in word_spans(text)]
 
 
 def best_stretch(
     items: Sequence[Hashable], wanted: Sequence[Hashable], weights: Mapping[Hashable, float]
 ) -> tuple[int, int, int, float]:
-    """Start and end (from the first shared item to behind the last) of the stretch of `items`, as
-    long as `wanted`, that shares the most with it, the number of shared items and their weight; of
-    equals the first, all 0 if nothing is shared. Items count by `weights`, those without one as the
-    lightest, and each of `wanted` once."""
+    """Return start and end (from the first shared item to behind the last) of the stretch of
+    `items`, as long as `wanted`, that shares the most with it, the number of shared items and their
+    weight; of equals the first, all 0 if nothing is shared. Items count by `weights`, those without
+    one as the lightest, and each of `wanted` once."""
     counts, inside = Counter(wanted), Counter()
     lightest = min(weights.values(), default=1.0)
     score, best, start = 0.0, 0.0, 0

@@ -12,13 +12,12 @@ from typing import Any, Literal
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.pretraining import Operation
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
-from mlm.foundations.digests import FileMemory, differences, file_sha256, value_sha256
+from mlm.foundations.digests import differences, file_sha256, value_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
-from mlm.training.states import marker_or_fault
 
 RESULTS = Path("results")
 #: The modules that decide what a step is shown. A saved state names them with their digests.
@@ -43,75 +42,43 @@ class TrainingSoFar:
 
 
 @dataclass(frozen=True)
-class SavedState:
-    """The state of `run` after `step` updates, as `pretraining.continue_from` names it."""
-
-    run: str
-    step: int
-
-
-@dataclass(frozen=True)
 class Record:
     """What a file says of a training: updates made, replicas, the values that its batches follow
-    from, and the code that trained: its digest, or those of its modules in a saved state."""
+    from, and, if it has ended, the digest of the code that trained."""
 
     file: str
     finished: bool
     reached: int
     replicas: int
     values: dict[str, Any]
-    code: str | dict[str, str] | None
-
-    def of_todays_code(self, memory: FileMemory) -> bool:
-        """Whether it was trained with the code of today, as far as it says."""
-        if isinstance(self.code, dict):
-            return self.code.items() <= code_digests(SCRIPTS, sorted(self.code), memory).items()
-        return self.code in (None, value_sha256(training_code(memory)))
+    code: str | None = None
 
 
 @dataclass(frozen=True)
 class PastRun:
     """The resolved run with its data (`manifests` of the packed splits), how far its training came,
-    the records of its saved states, newest first, and sentences on what is not known."""
+    and sentences on what is not known."""
 
     run: Run
     operation: Operation
     files: RunFiles
     manifests: dict[str, Manifest]
     encoder: Encoder
-    memory: FileMemory
     so_far: TrainingSoFar
-    states: tuple[Record, ...]
     notes: tuple[str, ...]
 
     def root(self, split: str) -> Path:
-        """The directory that the paths of the split's manifest are relative to."""
+        """Return the directory that the paths of the split's manifest are relative to."""
         return project_root(self.files.manifests[split])
-
-    def last_state_before(self, step: int) -> SavedState | None:
-        """The last whole state before update `step` that the code of today computed."""
-        for state in self.states:
-            early = 0 < state.reached < step and state.of_todays_code(self.memory)
-            if early and marker_or_fault(state.file)[1] is None:
-                return SavedState(self.run.name, state.reached)
-        start = self.operation.continue_from
-        if start.run is None or start.step is None or start.step >= step:
-            return None
-        directory = Path(self.operation.checkpoint.directory, start.run)
-        there = any(directory.glob(f"*/step-{start.step:08d}"))
-        return SavedState(start.run, start.step) if there else None
 
 
 def past_run(settings: Configuration, run: str) -> PastRun:
-    """The configuration's `run` with the furthest record of it that it agrees with; MlmError for an
-    unknown run, missing results, shards without text, and, naming each difference, if there are
-    records and the run agrees with none."""
-    if run not in settings.runs:
-        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings.runs)}")
+    """Return the configuration's `run` with the furthest record of it that it agrees with; MlmError
+    for missing results and, naming each difference, if there are records and the run agrees with
+    none."""
     files = _files_of_training()
     manifests = read_manifests(files, settings.shards.sequence_length)
     config, encoder = trainings(settings)[run], Encoder.load(files.tokenizer)
-    memory = FileMemory(".snakemake/remembered-digests.json")
 
     @cache
     def resolved(replicas: int) -> Run:
@@ -119,7 +86,7 @@ def past_run(settings: Configuration, run: str) -> PastRun:
 
     agreeing, refusals = [], []
     for record in _records(run, config.operation.checkpoint.directory):
-        now = _values_of(resolved(record.replicas), files, memory)
+        now = _values_of(resolved(record.replicas), files)
         different = differences(record.values, {name: now[name] for name in record.values})
         if different:
             refusals.append(
@@ -134,8 +101,12 @@ def past_run(settings: Configuration, run: str) -> PastRun:
     record = agreeing[0] if agreeing else None
     planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
     past = resolved(record.replicas if record else planned)
-    states = tuple(r for r in agreeing if not r.finished and r.replicas == past.replicas)
-    code_known = not record or states or record.of_todays_code(memory)
+    # A saved state has the digests of the modules that decide what a step is shown.
+    edited = (
+        record is not None
+        and all(r.finished for r in agreeing)
+        and record.code not in (None, value_sha256(training_code()))
+    )
     so_far = TrainingSoFar(
         state="not begun" if not record else "finished" if record.finished else "under way",
         reached=record.reached if record else 0,
@@ -150,16 +121,14 @@ def past_run(settings: Configuration, run: str) -> PastRun:
         files=files,
         manifests=manifests,
         encoder=encoder,
-        memory=memory,
         so_far=so_far,
-        states=states,
-        notes=() if code_known else (_OTHER_CODE,),
+        notes=(_OTHER_CODE,) if edited else (),
     )
 
 
 def _files_of_training() -> RunFiles:
-    """What a training reads, in the places where its stages write, with the test split's manifest
-    if it is there; MlmError if one of the others is missing."""
+    """Return what a training reads, with the test split's manifest if it is there; MlmError if one
+    of the others is missing."""
     tokenizer, manifests = RESULTS / "tokenizer" / "tokenizer.json", {}
     for split in ("train", "validation", "test"):
         manifests[split] = RESULTS / "manifests" / f"{split}.json"
@@ -174,8 +143,8 @@ def _files_of_training() -> RunFiles:
 
 
 def _records(run: str, states: str) -> Iterator[Record]:
-    """That of the training if it has ended, and those of its states in the directory `states`, the
-    last first, by the marker that each has once it is complete. A bucket's are not looked at."""
+    """Yield the record of the training if it has ended, and those of its states in the directory
+    `states`, the last first, by the marker of each. A bucket's are not looked at."""
     file = RESULTS / "runs" / run / "training.json"
     if file.exists():
         trained = Training.read(file)
@@ -193,27 +162,27 @@ def _records(run: str, states: str) -> Iterator[Record]:
             code, replicas = basis["code"], basis["device"]["replicas"]
             values = _values(basis["settings"], **digests, code=_showing(code))
             step = int(marker.parent.name.removeprefix("step-"))
-            records.append(Record(str(marker.parent), False, step, replicas, values, code))
+            records.append(Record(str(marker.parent), False, step, replicas, values))
         except (ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version: training skips it as well
     yield from sorted(records, key=lambda record: (-record.reached, record.file))
 
 
-def _values_of(run: Run, files: RunFiles, memory: FileMemory) -> dict[str, Any]:
-    """The values of a record that `run`, its `files` and the code would have now."""
+def _values_of(run: Run, files: RunFiles) -> dict[str, Any]:
+    """Return the values of a record that `run`, its `files` and the code would have now."""
     settings = run.pretraining.model_dump() | {
         "masking": vars(run.plan),
         "phases": run.pretraining.phases and [phase.values for phase in run.phases],
         "initialisation": run.model.initialisation.model_dump(),
     }
     manifests = {split: file_sha256(files.manifests[split]) for split in ("train", "validation")}
-    code = _showing(code_digests(SCRIPTS, SHOWING_MODULES, memory))
+    code = _showing(code_digests(SCRIPTS, SHOWING_MODULES))
     return _values(settings, tokenizer=file_sha256(files.tokenizer), manifests=manifests, code=code)
 
 
 def _values(settings: dict, **data: Any) -> dict[str, Any]:
-    """The values that the batches of a run follow from, by the names that messages give them;
-    `settings` are in the form of a saved state's."""
+    """Return the values that the batches of a run follow from, by the names that messages give
+    them; `settings` are in the form of a saved state's."""
     masking, accumulated = settings["masking"], "gradient_accumulation_steps"
     sizes = ("seed", "steps", "phases", "per_replica_batch_size", "shuffle_window")
     shares = ("mlm_probability", "mask_token", "random_token", "whole_word", "fixed_slots")

@@ -11,9 +11,8 @@ from mlm.foundations.atomic import write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
-from mlm.foundations.snakemake_session import check_dates
 from mlm.preflight.compiler import require_compilers
-from mlm.publishing.secrecy import token_from_environment
+from mlm.publishing.hub_token import token_from_environment
 
 #: The overlays of the last run in this directory, by name, with their digests.
 _OVERLAYS = Path("results/configuration.yaml")
@@ -29,9 +28,6 @@ def check_before_work(jobs: Sequence[Any], targets: Iterable[str], here: bool) -
     read_pair_files(path for job in jobs for path in job.input.get("pairs", []))
     if here:
         check_environment()
-    # Of files in a bucket, the dates here do not count.
-    inputs = {str(file) for job in jobs for file in job.input if not file.is_storage}
-    check_dates(inputs - {str(file) for job in jobs for file in job.output})
     if "compile_train_step" in rules and here:
         require_compilers(targets)
     if any(rule.startswith("publish_") for rule in rules):

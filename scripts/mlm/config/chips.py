@@ -136,10 +136,11 @@ def memory_of_a_replica(target: str) -> int:
     return CHIPS[generation_of(target)].usable_bytes
 
 
-def hosts_of(target: str, described: int) -> int:
-    """Machines of `target`: `described` by libtpu, or one of up to eight v5e or v6e chips."""
-    one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
-    return 1 if one_machine else described
+def hosts_of(target: str) -> int:
+    """Machines of `target`: each has four chips, or up to eight v5e, v6e or GPUs."""
+    whole = is_gpu(target) or generation_of(target) in ("v5e", "v6e")
+    chips = number_of_chips(target)
+    return 1 if whole and chips <= 8 else max(1, chips // 4)
 
 
 def _grid(target: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 
@@ -35,8 +35,6 @@ Repository = Annotated[Text, AfterValidator(_repository)]
 class Publish(Section):
     tokenizer: Repository | None = None
     """Repository, owner/name, of the tokenizer; null: not published."""
-    dataset: Repository | None = None
-    """Repository of the shards as a dataset (token ids, no text); null: not published."""
     model: Annotated[Text, AfterValidator(_repository_of_runs)] | None = None
     """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
@@ -57,23 +55,19 @@ class Publish(Section):
             if count > 1:
                 yield f"model: {count} things would go to {name}; put {RUN} into the name"
 
-    @property
-    def kinds(self) -> list[str]:
-        """What is published of all that runs share."""
-        return [kind for kind in ("tokenizer", "dataset") if getattr(self, kind)]
-
     def runs_of(self, runs: Iterable[str]) -> list[str]:
-        """Those of all `runs` whose models are published, sorted."""
+        """Return those of all `runs` whose models are published, sorted."""
         return sorted(runs if self.runs is None else self.runs) if self.model else []
 
-    def of_model(self, run: str) -> Self:
-        """The section for a job that publishes the model of `run`, with its repository."""
-        name = self.model and self.model.replace(RUN, run)
-        return self.for_job("model").model_copy(update={"model": name})
+    def of_tokenizer(self) -> Self:
+        """Return the section for the job that publishes the tokenizer."""
+        return self.only("tokenizer", "private", "license", "language", "source")
 
-    def for_job(self, kind: Literal["tokenizer", "dataset", "model"]) -> Self:
-        """The section for a job that publishes what is of this `kind`, or exports it."""
-        return self.only(kind, "private", "license", "language", "source")
+    def of_model(self, run: str) -> Self:
+        """Return the section for the job that publishes the model of `run`, with its repository."""
+        section = self.only("model", "private", "license", "language", "source")
+        name = self.model and self.model.replace(RUN, run)
+        return section.model_copy(update={"model": name})
 
 
 def licence_of(license: str, run: str, base: str | None, of_base: str | None) -> str:

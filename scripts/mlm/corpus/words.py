@@ -37,16 +37,27 @@ def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         middle = text.rfind(" ", 0, size // 2) + 1 or size // 2
         hashes, counts = word_hashes([text[:middle], text[middle:]])
         return hashes, counts.sum(keepdims=True)
-    codes, starts, ends = _bounds("".join(f"{_folded(text)}{_END}" for text in texts))
+    codes, starts, ends = _bounds("".join(f"{folded(text)}{_END}" for text in texts))
     words = np.searchsorted(starts, np.flatnonzero(codes == 0))
     return _hashes(codes, starts, ends), np.diff(words, prepend=0)
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of `text` that `word_hashes` hashes, as text."""
-    folded = _folded(text)
-    _, starts, ends = _bounds(folded + _END)
-    return [folded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    text = folded(text)
+    return [text[start:end] for start, end in word_spans(text)]
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the start and the end of each word of `text`, which is not folded."""
+    _, starts, ends = _bounds(text + _END)
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def inside_word(text: str, index: int) -> bool:
+    """Whether the characters before and at `index` are of one word."""
+    neighbours = code_points(text[max(index - 1, 0) : index + 1])
+    return 0 < index < len(text) and bool((_kinds().take(neighbours) == _IN_A_WORD).all())
 
 
 def ngrams(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +107,8 @@ def scrambled(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(33))
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """Return `text` in the form NFKC with cases folded."""
     if text.isascii():
         return text.lower()
     text = unicodedata.normalize("NFKC", text).casefold()

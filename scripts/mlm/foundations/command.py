@@ -1,7 +1,6 @@
 """The options that commands of scripts/ have in common, and how they end."""
 
 import argparse
-import codecs
 import io
 import json
 import os
@@ -11,9 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from mlm.foundations.artefacts import as_json
-from mlm.foundations.environment import check_encoding
-from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
+from mlm.foundations.artefacts import as_json, check_inputs
+from mlm.foundations.errors import MlmError, error_in_words
 
 
 def described_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
@@ -27,21 +25,15 @@ def described_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     )
 
 
-def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """Return a `described_parser` of a command that works in a directory with results."""
-    parser = described_parser(name, doc)
-    parser.add_argument("--directory", "-d", default=".", help="where the results are")
-    return parser
-
-
 def parser_for_run(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """Return a `command_parser` with snakemake's options for the configuration, and `--run`."""
-    parser = command_parser(name, doc)
+    """Return a `described_parser` of a command on a run, with snakemake's options for the directory
+    and the configuration."""
+    parser = described_parser(name, doc)
     many = {"nargs": "+", "action": "extend", "default": []}
+    parser.add_argument("--directory", "-d", default=".", help="where the results are")
     parser.add_argument("--configfile", "--configfiles", metavar="FILE", **many)
     parser.add_argument("--config", "-C", metavar="KEY=VALUE", **many)
     parser.add_argument("--run", help="name of the run (default: the first)")
-    parser.add_argument("--json", action="store_true", help="print the answer for machines")
     return parser
 
 
@@ -63,8 +55,7 @@ def text_argument(text: str) -> str:
     return text
 
 
-def trained_here() -> str:
-    """Return the runs that were trained in this directory, for a message."""
+def _trained_here() -> str:
     trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
     return f"Trained here: {', '.join(trained) or 'none'}"
 
@@ -76,9 +67,20 @@ def chosen_run(runs: Iterable[str], name: str | None) -> str:
     if name is None or name in names:
         return names[0] if name is None else name
     raise MlmError(
-        f"--run {name!r}: no such run. In the configuration: {', '.join(names)}. {trained_here()}. "
-        "Name the files that it was trained with: --configfile FILE"
+        f"--run {name!r}: no such run. In the configuration: {', '.join(names)}. "
+        f"{_trained_here()}. Name the files that it was trained with: --configfile FILE"
     )
+
+
+def check_model(model: Path, record: Path, target: str = "") -> None:
+    """Raise MlmError unless the directory `model` has one, as the artefact `record` says; the
+    snakemake `target` makes it."""
+    if not (record.is_file() and (model / "model.safetensors").is_file()):
+        raise MlmError(
+            f"{model}: no model is there yet. `snakemake {target}` with this configuration "
+            f"makes it. {_trained_here()} (--run)"
+        )
+    check_inputs([str(record), *(str(path) for path in model.rglob("*") if path.is_file())])
 
 
 def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
@@ -97,7 +99,6 @@ def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
 def status_of(name: str, main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
     """Return the status of `main`; 1 after an error that the user can mend, in one message."""
     try:
-        check_encoding()
         return main(arguments) or 0
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
@@ -110,10 +111,5 @@ def status_of(name: str, main: Callable[[list[str]], int | None], arguments: lis
 
 
 def print_json(value: Any) -> None:
-    """Print `value`, of dataclasses and plain values, as JSON.
-
-    Hidden characters become its escapes, and if the output is not UTF-8, all beyond ASCII.
-    """
-    has_all = codecs.lookup(getattr(sys.stdout, "encoding", "ascii")).name == "utf-8"
-    text = json.dumps(as_json(value), ensure_ascii=not has_all, indent=2)
-    print(HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text))
+    """Print `value`, of dataclasses and plain values, as JSON in ASCII."""
+    print(json.dumps(as_json(value), indent=2))

@@ -59,18 +59,8 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
     return {p: v for p in sorted(packages) if (v := installed_version(p)) is not None}
 
 
-def check_encoding() -> None:
-    """Raise MlmError if some locale or PYTHONUTF8=0 makes file names other than UTF-8."""
-    if (encoding := sys.getfilesystemencoding().lower()) != "utf-8":
-        raise MlmError(
-            f"Python reads file names as {encoding} here; UTF-8 is expected. Put PYTHONUTF8=1 "
-            "before the same command"
-        )
-
-
 def check_environment() -> None:
     """Raise MlmError unless every package of this environment has the version of its lock."""
-    check_encoding()
     lock = "requirements.txt" if installed_version("tensorflow") else "requirements-jax.txt"
     if installed_version("tensorflow-tpu"):
         lock = "requirements-tpu-tensorflow.txt"

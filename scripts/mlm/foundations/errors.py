@@ -13,52 +13,50 @@ HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
     r"\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
 )
-#: Text between quotation marks, or without a space.
-_VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
 #: The name of the user's last command in a message.
 SAME_COMMAND = "the same snakemake command"
 #: How the sentence of `remedy` begins.
 HOW_TO_REMAKE = "To have it made again"
-_LONGEST_VALUE, _LONGEST_LINE = 300, 4000
+_LONGEST_LINE = 2000
 #: A full disk in the words of a library, after the file's name.
 _FULL = re.compile(rf"(?:(\S+); )?(?:{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)})")
 
 
 def printable(text: str) -> str:
-    """`text` for a terminal or a log: hidden characters become escapes such as `\\x1b`."""
+    """Return `text` for a terminal or a log, with escapes such as `\\x1b` for hidden characters."""
     return HIDDEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
 def on_one_line(text: str) -> str:
-    """`printable` text with each line break and tab as a space."""
+    """Return `printable` text with each line break and tab as a space."""
     return printable("".join(" " if c.isspace() else c for c in text))
-
-
-def shortened(text: str, longest: int) -> str:
-    """`text` with its middle left out if it has more than `longest` characters."""
-    if len(text) <= longest:
-        return text
-    head, tail = longest // 2, longest // 4
-    return f"{text[:head]} … ({len(text) - head - tail:,} characters left out) … {text[-tail:]}"
 
 
 class MlmError(Exception):
     """A problem that the user can mend, shown without a traceback: what was found, where, what was
-    expected and what to do. Names and values become printable and are shortened."""
+    expected and what to do. Hidden characters are escaped, and the middle of a long line goes."""
 
     def __init__(self, message: str):
-        words = _VALUE.sub(lambda v: shortened(v[0], _LONGEST_VALUE), printable(message))
-        super().__init__("\n".join(shortened(line, _LONGEST_LINE) for line in words.split("\n")))
+        super().__init__("\n".join(map(_shortened, printable(message).split("\n"))))
+
+
+def _shortened(line: str) -> str:
+    # A long value comes before the advice.
+    head, tail = _LONGEST_LINE // 4, _LONGEST_LINE // 2
+    left_out = len(line) - head - tail
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[:head]} … ({left_out:,} characters left out) … {line[-tail:]}"
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what the system or a library says."""
+    """Return the first line of what the system or a library says."""
     text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0]
 
 
 def listed(problems: Iterable[str]) -> str:
-    """`problems` as lines of a message."""
+    """Return `problems` as lines of a message."""
     return "\n".join(f"  - {problem}" for problem in problems)
 
 

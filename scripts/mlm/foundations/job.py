@@ -1,15 +1,16 @@
 """The frame around each job: its log, the check of its inputs, errors, and its record."""
 
 import os
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from mlm.foundations.artefacts import check_inputs, record_job
 from mlm.foundations.environment import check_environment
@@ -19,6 +20,8 @@ from mlm.foundations.terminal import end_by_signals, in_exact_time, set_job, sho
 #: Inputs that are not checked: fetched from a bucket to be on this disk, waited for alone, steps on
 #: the way to the same bytes, of other directories.
 _UNCHECKED = ("staged", "continued", "parts", "also")
+#: Open as long as this process lives, which keeps the kernel's locks.
+_HELD: list[TextIO] = []
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,12 @@ class Job:
         # Errors of TensorFlow belong into the log.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         end_by_signals()
-        path, terminal = self._job.log[0], sys.stderr
-        try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            log = open(path, "w", buffering=1, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            terminal.write(f"\nWarning: no log is written to {path}: {error.strerror}\n")
-        else:
-            terminal.flush()
-            terminal = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
-            # Also of what libraries in C write.
-            os.dup2(log.fileno(), 2)
-            sys.stderr = log
+        log = Path(self._job.log[0])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        terminal = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
+        sys.stderr = open(log, "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+        # Also of what libraries in C write.
+        os.dup2(sys.stderr.fileno(), 2)
         set_job(terminal, self._stage)
         sys.excepthook = lambda *error: show("".join(traceback.format_exception(*error)))
         show(f"{self._stage}: started")
@@ -73,13 +70,16 @@ class Job:
         """
         job = self._job
         try:
-            with _alone(job.log[0]):
-                unchecked = _named(job.input, _UNCHECKED)
-                paths = [path for path in map(str, job.input) if path not in unchecked]
-                inputs = check_inputs(paths, _named(job.input, unread))
-                done = main(job) or Done()
-                params, outputs = dict(job.params.items()), map(str, job.output)
-                record_job(self.rule, inputs, params, outputs, done.sha256)
+            # A job may outlive its Snakemake, if that is killed.
+            if (place := Path(".snakemake")).is_dir():
+                (place / "jobs").mkdir(exist_ok=True)
+                hold(place / "jobs" / job.log[0].replace("/", ","), self._wait_for)
+            unchecked = _named(job.input, _UNCHECKED)
+            paths = [path for path in map(str, job.input) if path not in unchecked]
+            inputs = check_inputs(paths, _named(job.input, unread))
+            done = main(job) or Done()
+            params, outputs = dict(job.params.items()), map(str, job.output)
+            record_job(self.rule, inputs, params, outputs, done.sha256)
         except Exception as error:
             self._fail(error)
         else:
@@ -88,6 +88,12 @@ class Job:
         finally:
             # A log on a full disk fails once more when Python closes it, which is no failure.
             sys.stderr = sys.__stderr__
+
+    def _wait_for(self, process: str) -> None:
+        show(
+            "A job of a run that was killed is still at work on the same results; waiting for it "
+            f"to end. To end it now, kill process {process}"
+        )
 
     def _fail(self, error: Exception) -> NoReturn:
         if words := error_in_words(error):
@@ -113,28 +119,19 @@ def _named(inputs: Any, names: tuple[str, ...]) -> list[str]:
     return [str(path) for v in values for path in ([v] if isinstance(v, str) else v)]
 
 
-@contextmanager
-def _alone(log: str) -> Iterator[None]:
-    """Wait for a job with the same `log` that outlived its Snakemake, and hold its place."""
+def hold(path: Path, busy: Callable[[str], None]) -> None:
+    """Lock the file `path` until this process ends, however it ends. If another process has it,
+    call `busy` with its id and host, and wait for its end."""
+    holder = open(path, "a+", encoding="utf-8")
+    _HELD.append(holder)
     try:
-        Path(".snakemake/jobs").mkdir(exist_ok=True)
-        holder = open(f".snakemake/jobs/{log.replace('/', ',')}", "a+", encoding="utf-8")
-    except OSError:
-        yield
-        return
-    with holder:
-        try:
-            flock(holder, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            holder.seek(0)
-            show(
-                "A job of a run that was killed is still at work on the same results; waiting for "
-                f"it to end. To end it now: kill {holder.read().strip()}"
-            )
-            flock(holder, LOCK_EX)
-        except OSError:  # a file system without such locks
-            pass
-        with suppress(OSError):  # a full disk
-            os.truncate(holder.fileno(), 0)
-            os.write(holder.fileno(), f"{os.getpid()}\n".encode())
-        yield
+        flock(holder, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        holder.seek(0)
+        busy(holder.read().strip())
+        flock(holder, LOCK_EX)
+    except OSError:  # a file system without such locks
+        pass
+    with suppress(OSError):  # a full disk
+        os.truncate(holder.fileno(), 0)
+        os.write(holder.fileno(), f"{os.getpid()} on {socket.gethostname()}\n".encode())

@@ -1,23 +1,21 @@
 """Results, on this disk or in a bucket, checked before anything is planned against what they record
 of themselves.
 
-Snakemake compares dates and its own notes in .snakemake/metadata. Neither shows that a result was
-damaged, or replaced by an older one with its old date. With a bucket, it keeps what it fetched and
+Snakemake compares dates and its own notes. Neither shows that a result was damaged, or replaced by
+an older one with its old date. With a bucket, it keeps what it fetched and
 believes that the bucket still holds the same; and it takes every object that is newer than its
 inputs as done, whoever made it.
 """
 
 import hashlib
-import json
 import os
 import re
-import sys
 import tempfile
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,20 +30,10 @@ from mlm.foundations.artefacts import (
 from mlm.foundations.digests import LARGEST_READ, FileMemory
 from mlm.foundations.errors import MlmError, remedy
 
-_NOTES = Path(".snakemake/metadata")
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
 #: From the path of a result to the params with which a job would make it now; None if none would.
 Params = Callable[[str], Mapping[str, Any] | None]
-
-
-@dataclass
-class ResultCheck:
-    """`problems`: damaged results and those from elsewhere, in words. `changed`: results that are
-    no longer what others were made from, each with one of those."""
-
-    problems: list[str] = field(default_factory=list)
-    changed: list[tuple[str, str]] = field(default_factory=list)
 
 
 def refuse_unusable(
@@ -55,47 +43,36 @@ def refuse_unusable(
     memory: FileMemory,
     bucket: str | None,
 ) -> None:
-    """Raise MlmError, which names them all, if results cannot be used; see `check_results`.
+    """Raise MlmError, which names them all, if results cannot be used; see `problems_of`.
 
     Damage to results that are made `on_request` is reported, too: which targets are asked for is
-    not known yet. `bucket` is the prefix of results in one. If Snakemake, which goes by dates,
-    would not see that an input has changed, the input gets today's date.
+    not known yet. `bucket` is the prefix of results in one.
     """
     if bucket is not None:
-        check = ResultCheck(check_bucket(bucket, results, params_of))
+        problems = problems_in_bucket(bucket, results, params_of)
     else:
-        check = check_results([*results, *on_request], params_of, memory)
-        if not check.problems and not check.changed and not any(_NOTES.glob("*")):
+        # Of a copy of the results alone, Snakemake has no notes, in files or in a database.
+        place, everything = Path(".snakemake"), {*results, *on_request}
+        if any(place.glob("metadata/*")) or any(place.glob("metadata.db")):
+            problems = problems_of(everything, memory)
+        elif not (problems := problems_of(everything, memory, params_of, by_date=False)):
             give_copies_one_date()
-    if check.problems:
-        raise MlmError("\n".join(["Results that cannot be used:", *check.problems]))
-    for path, user in check.changed:
-        if is_no_newer(path, user):
-            print(
-                f"{path} is another than the one that {user} was made from, though its date is "
-                "older: what follows from it is made again",
-                file=sys.stderr,
-            )
-            os.utime(path)
+    if problems:
+        raise MlmError("\n".join(["Results that cannot be used:", *problems]))
     memory.save()
 
 
-def check_backend(name: str) -> None:
-    """Raise MlmError if Snakemake's persistence backend `name` writes no notes in files."""
-    if name.lower() != "file":
-        raise MlmError(
-            f"--persistence-backend {name.lower()}: whether results are up to date is read from "
-            "files in .snakemake/metadata as well, which this backend does not write. Leave the "
-            "option out, also in profiles"
-        )
+def problems_of(
+    results: Iterable[str],
+    memory: FileMemory,
+    params_of: Params = lambda path: None,
+    by_date: bool = True,
+) -> list[str]:
+    """Return what is wrong with each artefact among `results`, all that the configuration asks for,
+    by its record and by what is there; `memory` remembers the digests of files.
 
-
-def check_results(results: Iterable[str], params_of: Params, memory: FileMemory) -> ResultCheck:
-    """Check each artefact among `results`, all that the configuration asks for, against its record
-    and its record against the rest; `memory` remembers the digests of files.
-
-    A record of other settings, code or inputs than today's is a problem only if Snakemake would not
-    see it: if its note is missing, or is on another version of the result.
+    A record of another input than today's is a problem if Snakemake, `by_date`, would not see it. A
+    record of other settings is, if `params_of` has today's: Snakemake has no notes on that result.
     """
 
     def differs(path: str, sha256: str) -> bool:
@@ -103,14 +80,14 @@ def check_results(results: Iterable[str], params_of: Params, memory: FileMemory)
         is_read_here = Path(path).is_file() and os.stat(path).st_size <= LARGEST_READ
         return is_read_here and memory.value("result", path, result_sha256) != sha256
 
-    check, damaged = ResultCheck(), {}
+    problems, damaged = [], {}
     for path in sorted(set(filter(is_artefact, results))):
         if not Path(path).is_file():
             continue
         try:
             record = memory.value("record", path, lambda p: asdict(made_from(p)))
         except MlmError as error:
-            check.problems.append(str(error))
+            problems.append(str(error))
             continue
         damaged |= {
             other: f"{other} is damaged: it is not what was written beside {path} "
@@ -118,33 +95,23 @@ def check_results(results: Iterable[str], params_of: Params, memory: FileMemory)
             for other, sha256 in sorted(record["outputs"].items())
             if differs(other, sha256)
         }
-        note, params = _note(path), params_of(path)
-        if params is not None and record["settings"]:
+        if (params := params_of(path)) is not None and record["settings"]:
             today = settings_digests(params).items()
-            differing = sorted({name for name, _ in today ^ record["settings"].items()})
-            noted = note.get("params")
-            if differing and (noted is None or set(noted) == set(map(repr, params.values()))):
-                check.problems.append(
+            if differing := sorted({name for name, _ in today ^ record["settings"].items()}):
+                problems.append(
                     f"{path} was made with another {', '.join(differing)} than is asked for now, "
-                    f"and Snakemake's notes in .snakemake are not on this version. {remedy(path)}. "
-                    "Or keep these results and run in another directory (snakemake --directory)"
+                    f"and Snakemake has no notes on it. {remedy(path)}. Or keep these results and "
+                    "run in another directory (snakemake --directory)"
                 )
         for other, sha256 in sorted(record["inputs"].items()):
-            if differs(other, sha256):
-                check.changed.append((other, path))
-                noted = (note.get("input_checksums") or {}).get(other)
-                if noted == f"sha256:{memory.sha256(other)}":
-                    check.problems.append(
-                        f"{path} was made from another {other} (sha256 {sha256[:12]}…) than is "
-                        f"there now: it is an older version, or one from elsewhere. {remedy(path)}"
-                    )
-    check.problems += damaged.values()
-    return check
-
-
-def is_no_newer(path: str, other: str) -> bool:
-    """Whether Snakemake, which compares dates, would not see that `path` changed after `other`."""
-    return os.stat(path).st_mtime <= os.stat(other).st_mtime
+            if not differs(other, sha256):
+                continue
+            if not (by_date and os.stat(other).st_mtime > os.stat(path).st_mtime):
+                problems.append(
+                    f"{path} was made from another {other} (sha256 {sha256[:12]}…) than is there "
+                    f"now: one of the two is an older version, or from elsewhere. {remedy(path)}"
+                )
+    return problems + list(damaged.values())
 
 
 def give_copies_one_date() -> None:
@@ -154,13 +121,6 @@ def give_copies_one_date() -> None:
     oldest = min((os.stat(file).st_mtime_ns for file in files), default=0)
     for file in files:
         os.utime(file, ns=(oldest, oldest))
-
-
-def _note(path: str) -> dict[str, Any]:
-    """Return Snakemake's note on the job that made `path`; empty if it has none."""
-    with suppress(OSError, ValueError):
-        return dict(json.loads((_NOTES / urlsafe_b64encode(path.encode()).decode()).read_bytes()))
-    return {}
 
 
 def params_by_output(made: Iterable[tuple[str, Any]], wanted: Iterable[str]) -> Params:
@@ -192,8 +152,8 @@ def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
     return parts[1], f"{parts[2]}/" if parts[2] else ""
 
 
-def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
-    """Return the problems of the artefacts below the bucket's `prefix`; see `check_results`.
+def problems_in_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list[str]:
+    """Return the problems of the artefacts below the bucket's `prefix`; see `problems_of`.
 
     Fetched copies that differ from what the bucket holds now are removed, so that they are
     fetched anew. Raises MlmError if there is no such bucket, which the storage plugin would make,
@@ -226,12 +186,7 @@ def check_bucket(prefix: str, results: Iterable[str], params_of: Params) -> list
     with tempfile.TemporaryDirectory() as place, chdir(place):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(fetch, artefacts))
-        check = check_results(artefacts, params.get, FileMemory(None))
-        problems = check.problems + [
-            f"{path} goes with another {other} than is there. {remedy(path)}"
-            for other, path in check.changed
-            if is_no_newer(other, path)
-        ]
+        problems = problems_of(artefacts, FileMemory(None), params.get)
     there = f"gs://{name}/{folder}results/"
     problems = (re.sub(r"(?<!\S)results/", there, text) for text in problems)
     return [text.replace("rm gs://", "gcloud storage rm gs://") for text in problems]

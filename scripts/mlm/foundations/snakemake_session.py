@@ -8,24 +8,17 @@ Python's `logging` needs nothing.
 import logging
 import os
 import re
-import shlex
 import shutil
-import socket
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from mlm.foundations.environment import check_encoding
 from mlm.foundations.errors import MlmError
+from mlm.foundations.job import hold
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
-#: Open as long as this process lives, which keeps the kernel's lock.
-_HELD: list[TextIO] = []
 
 #: Beginnings of lines that say nothing of this run.
 _LINES = (
@@ -49,7 +42,6 @@ def begin(workflow: Any, logger: logging.Logger) -> None:
     If jobs run here, only errors, warnings and the end of a run are shown at the terminal, unless
     --quiet, --verbose, --debug-dag or --show-failed-logs says what to show.
     """
-    check_encoding()
     check_place(Path.cwd())
     output = workflow.output_settings
     as_is = output.dryrun, output.quiet, output.verbose, output.debug_dag, output.show_failed_logs
@@ -69,66 +61,38 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not _SHOWN_BY_JOB.match(text) if record.levelno >= logging.WARNING else event is None
 
 
-def hold_directory(say: Callable[[str], None]) -> None:
+def hold_directory() -> None:
     """Keep other runs out of the working directory until this process ends, however it ends.
 
     Raises MlmError if one is at work there. The profiles switch Snakemake's own lock off, which a
-    kill leaves behind. `say` is called with a line if the file system cannot lock.
+    kill leaves behind.
     """
-    holder = open(".snakemake/running", "a+", encoding="utf-8")
-    _HELD.append(holder)
-    holder.seek(0)
-    try:
-        flock(holder, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
+
+    def refuse(process: str) -> None:
         raise MlmError(
-            f"Another run is at work in {Path.cwd()}: {holder.read().strip()}. Wait for its end, "
-            "or run in another directory (snakemake --directory)"
-        ) from None
-    except OSError as error:
-        say(f"This directory cannot be locked ({error}): run one snakemake at a time in it.")
-    with suppress(OSError):  # a full disk
-        os.truncate(holder.fileno(), 0)
-        os.write(holder.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            f"Another run is at work in {Path.cwd()}: process {process}. Wait for its end, or run "
+            "in another directory (snakemake --directory)"
+        )
+
+    hold(Path(".snakemake/running"), refuse)
 
 
 def check_place(directory: Path) -> None:
     """Raise MlmError if results cannot be written below `directory`, or hardly fit."""
-    elsewhere = "or run in another directory (snakemake --directory)"
-    for name in ("results", "logs", ".snakemake"):
-        place = directory / name
-        if os.path.lexists(place) and not place.is_dir():
+    for place in (directory / "results", directory / "logs", directory / ".snakemake"):
+        # A link to nothing is no directory either.
+        there = place if os.path.lexists(place) else directory
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise MlmError(
-                f"{place} is a file, or a link to nothing; a directory is expected there. Move it "
-                f"away, or make the directory: mkdir -p {place.resolve()}"
-            )
-        if not os.access(place if place.exists() else directory, os.W_OK | os.X_OK):
-            raise MlmError(
-                f"{directory} cannot be written to, so {name}/ cannot be filled. Give this user "
-                f"the right to write there, {elsewhere}"
+                f"{there} is no directory that this user can write to. Make it one (mkdir -p "
+                f"{there.resolve()}; chmod u+rwX), or run in another directory (snakemake "
+                "--directory)"
             )
     if (free := shutil.disk_usage(directory).free) < LEAST_FREE_BYTES:
         raise MlmError(
             f"{directory} has only {free / 1e6:.0f} MB of free disk space; at least "
-            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, {elsewhere}"
-        )
-
-
-def check_dates(paths: Iterable[str]) -> None:
-    """Raise MlmError if some of the files `paths`, or links to them, are dated in the future: what
-    a job makes from them is older, which Snakemake takes for an error after the work."""
-    latest = time.time() + 1
-    ahead = [
-        # Absolute: Snakemake may work in another directory than the user.
-        os.path.abspath(path)
-        for path in sorted(filter(os.path.exists, set(paths)))
-        if max(os.stat(path).st_mtime, os.lstat(path).st_mtime) > latest
-    ]
-    if ahead:
-        files = shlex.join(ahead)
-        raise MlmError(
-            f"{ahead[0]} is dated in the future, and Snakemake would delete what is made from it. "
-            f"Give it the date of today: touch {files} && touch -h {files}"
+            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, or run in "
+            "another directory (snakemake --directory)"
         )
 
 

@@ -8,14 +8,11 @@ that dies, or is killed for its memory, takes no other target with it.
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from importlib.util import find_spec
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -31,7 +28,7 @@ from mlm.config.chips import (
     memory_of_a_replica,
     number_of_chips,
 )
-from mlm.foundations.environment import child_environment, install_command, installed_version
+from mlm.foundations.environment import child_environment, install_command, package_versions
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
 from mlm.preflight.artefacts import Memory
@@ -55,25 +52,14 @@ _GPU_FLAGS = (
 #: How a compilation can end.
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
 UNKNOWN_TARGET, HOST_MEMORY = "unknown_target", "out_of_host_memory"
-#: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
-OLDEST_LIBTPU = (0, 0, 42)
-
-#: Words of a compiling process if this machine has no memory left for it.
-_NO_HOST_MEMORY = re.compile(
-    r"MemoryError|bad_alloc|Cannot allocate memory|Memory allocation|failed to map segment|"
-    r"pthread_create|can't start new thread|Resource temporarily unavailable",
-    re.IGNORECASE,
-)
-
-#: Lines that say nothing about a compilation.
-_NOISE = re.compile(r"I\d{4} |WARNING: All log messages before")
 #: Begins a line of a compiling process that is an answer.
 _ANSWER = "answer: "
-#: The locks that have the compilers.
-_LOCK, _GPU_LOCK = "requirements-tpu.txt", "requirements-preflight-gpu.txt"
-#: The packages of the GPU's: XLA's backend, ptxas and the library of its attention.
-GPU_COMPILER = (
-    *("jax-cuda12-pjrt", "jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12", "nvidia-cudnn-cu12"),
+#: The packages of the compilers, XLA's backend for GPUs, ptxas and the library of its attention
+#: among them, and the locks that have them.
+_TPU_COMPILER, _TPU_LOCK = ("libtpu",), "requirements-tpu.txt"
+_GPU_COMPILER, _GPU_LOCK = (
+    ("jax-cuda12-pjrt", "jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12", "nvidia-cudnn-cu12"),
+    "requirements-preflight-gpu.txt",
 )
 
 
@@ -82,14 +68,12 @@ class Compilation:
     """The compiler's answer for one step on one target.
 
     `outcome` is one of the names above, `message` says why if it is not "compiled". `flops` and
-    `bytes_accessed` are those of one step of one replica; of the bytes, a loop's body counts once.
+    `bytes_accessed` are those of one step of one replica; of the bytes, which a GPU's compiler does
+    not count, a loop's body counts once.
     """
 
     outcome: str
     message: str = ""
-    replicas: int = 0
-    hosts: int = 0
-    chips: int = 0
     memory: Memory | None = None
     flops: float = 0.0
     bytes_accessed: float = 0.0
@@ -112,101 +96,79 @@ def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> lis
     lines = [line for line in process.stdout.splitlines() if line.startswith(_ANSWER)]
     reader = TypeAdapter(Compilation)
     answers = [reader.validate_json(line.removeprefix(_ANSWER)) for line in lines]
-    return answers + [_died(process)] * (len(steps) - len(answers))
-
-
-def _died(process: subprocess.CompletedProcess) -> Compilation:
-    lines = [line for line in process.stderr.strip().splitlines() if not _NOISE.match(line)]
-    words = _first_lines("\n".join(lines[-3:]))
-    if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
-        return _out_of_host_memory(words)
-    return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {words}")
-
-
-def _out_of_host_memory(words: str) -> Compilation:
-    return Compilation(
-        HOST_MEMORY,
-        "the compiler ran out of this machine's memory, or was killed. Run it again with more "
-        "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=16000, or a "
-        "larger machine), or name fewer targets in preflight.targets"
-        + (f". Its last words: {words}" if words else ""),
-    )
+    words = _first_lines(" ".join(process.stderr.strip().splitlines()[-3:]))
+    died = Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {words}")
+    if process.returncode == -signal.SIGKILL:
+        died = Compilation(
+            HOST_MEMORY,
+            "the compiler was killed, as for too much memory. Run it again with more "
+            "(--forcerun compile_train_step --set-resources compile_train_step:mem_mb=16000, or a "
+            "larger machine), or name fewer targets in preflight.targets",
+        )
+    return answers + [died] * (len(steps) - len(answers))
 
 
 def _first_lines(text: str) -> str:
-    """The part of a compiler's message that a person reads."""
+    """Return the part of a compiler's message that a person reads."""
     text = text.split("Suspected Python Code Location")[0].split("\nError encountered")[0]
     text = " ".join(text.split())
     return text if len(text) <= 600 else text[:600] + " …"
 
 
 def compiler_versions() -> dict[str, str]:
-    """Versions of the packages that the compilers come from."""
-    versions = {p: installed_version(p) for p in ("jax", "jaxlib", "libtpu", *GPU_COMPILER)}
-    return {package: version for package, version in versions.items() if version}
+    """Return the versions of the packages that the compilers come from."""
+    return package_versions(("jax", "jaxlib", *_TPU_COMPILER, *_GPU_COMPILER))
 
 
 def require_compilers(targets: Iterable[str]) -> None:
     """Raise MlmError, with the command that installs it, if a compiler for `targets` is missing."""
-    for_gpus = {is_gpu(target) for target in targets}
-    missing = [package for package in GPU_COMPILER if installed_version(package) is None]
-    if True in for_gpus and missing:
-        raise MlmError(
-            f"The preflight for GPUs needs {', '.join(missing)}, missing in {sys.prefix}. No GPU "
-            "and no driver is needed, and they are made for Linux. One command installs them: "
-            f"{install_command(_GPU_LOCK)}"
-        )
-    if False not in for_gpus:
-        return
-    if find_spec("libtpu") is None:
-        raise MlmError(
-            "The preflight needs libtpu, the TPU compiler, which is not installed in "
-            f"{sys.prefix}. It needs no TPU, and is made for Linux on x86-64 alone. There, one "
-            f"command installs it: {install_command(_LOCK)}"
-        )
-    if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
-        raise MlmError(
-            f"libtpu {version('libtpu')} is the one that TensorFlow needs on a TPU; the compiler "
-            f"needs {'.'.join(map(str, OLDEST_LIBTPU))} or later. Run the preflight in the "
-            f"environment of envs/{_LOCK}, on any machine with Linux on x86-64: it needs no TPU"
-        )
+    installed = compiler_versions()
+    for for_gpus in {is_gpu(target) for target in targets}:
+        packages, lock = (_GPU_COMPILER, _GPU_LOCK) if for_gpus else (_TPU_COMPILER, _TPU_LOCK)
+        if missing := [package for package in packages if package not in installed]:
+            kind = "GPUs" if for_gpus else "TPUs"
+            raise MlmError(
+                f"The preflight for {kind} needs {', '.join(missing)}, missing in {sys.prefix}. "
+                "No such device and no driver is needed, and the packages are made for Linux on "
+                f"x86-64. One command installs them: {install_command(lock)}"
+            )
 
 
 def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compilation:
-    """`compile_for` of one step, in this process, which was started with `ENVIRONMENT`."""
+    """Return the answer for one step, in this process, which was started with `ENVIRONMENT`."""
     from mlm.training.in_jax.devices import prepare_jax
 
     prepare_jax("cpu", 1, None)
     if is_gpu(target):
         os.environ["XLA_FLAGS"] += f" {_GPU_FLAGS}"
-    shape: dict[str, Any] = {}
     try:
         devices = _devices_of(target)
-        shape = {
-            "replicas": len(devices),
-            "hosts": len({d.process_index for d in devices}),
-            "chips": number_of_chips(target),
-        }
+    except Exception as error:  # of JAX or of the plugin
+        words = f"the compiler knows no target {target!r}: {_first_lines(str(error))}"
+        return Compilation(UNKNOWN_TARGET, words)
+    try:
         from mlm.preflight.described_steps import compile_description
 
-        executable, costs = compile_description(devices, description, quick)
+        compiled, flops = compile_description(devices, description, quick)
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
-        return _fault(target, str(error), shape)
-    memory = _memory(executable.get_compiled_memory_stats(), is_gpu(target))
+        beyond = any(s in str(error) for s in ("RESOURCE_EXHAUSTED", "exceeds available HBM"))
+        return Compilation(NO_MEMORY if beyond else REFUSED, _first_lines(str(error)))
+    memory = _memory(compiled.memory_analysis(), is_gpu(target))
+    costs = compiled.cost_analysis() or {}
+    answer = Compilation(COMPILED, "", memory, flops, float(costs.get("bytes accessed", 0)))
     # A TPU's compiler refuses what does not fit; a GPU's does not know what else takes memory.
-    fits = not is_gpu(target) or memory.allocated <= memory_of_a_replica(target)
-    return Compilation(
-        COMPILED if fits else NO_MEMORY,
-        "" if fits else _too_large(target, memory.allocated),
-        **shape,
-        memory=memory,
-        flops=float(costs.get("flops", 0)),
-        bytes_accessed=float(costs.get("bytes accessed", 0)),
-    )
+    if is_gpu(target) and memory.allocated > (available := memory_of_a_replica(target)):
+        needs, has, card = map(
+            in_binary_bytes,
+            (memory.allocated, available, CHIPS[generation_of(target)].hbm_bytes),
+        )
+        words = f"one replica needs {needs}, and JAX takes {has} of the card's {card}"
+        return replace(answer, outcome=NO_MEMORY, message=f"{words} ({GPU_MEMORY_SHARE:.0%})")
+    return answer
 
 
 def _memory(stats: Any, at_once: bool) -> Memory:
-    """`at_once`: a GPU's temporaries are one allocation, and exist as long as the step."""
+    """Return the bytes; `at_once`: a GPU's temporaries exist as long as the step."""
     arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes
     aliased, code = stats.alias_size_in_bytes, stats.generated_code_size_in_bytes
     temporaries = stats.temp_size_in_bytes
@@ -215,30 +177,10 @@ def _memory(stats: Any, at_once: bool) -> Memory:
     return Memory(arguments, outputs, aliased, temporaries, code, peak, allocated)
 
 
-def _too_large(target: str, needed: int) -> str:
-    whole, share = CHIPS[generation_of(target)].hbm_bytes, GPU_MEMORY_SHARE
-    return (
-        f"one replica needs {in_binary_bytes(needed)}, and JAX takes "
-        f"{in_binary_bytes(memory_of_a_replica(target))} of the card's "
-        f"{in_binary_bytes(whole)} ({share:.0%})"
-    )
-
-
-def _fault(target: str, text: str, shape: dict[str, Any]) -> Compilation:
-    """The answer that an error gives; without a `shape` the target could not be described."""
-    words = _first_lines(text)
-    if _NO_HOST_MEMORY.search(text):
-        return _out_of_host_memory(words)
-    if not shape:
-        return Compilation(UNKNOWN_TARGET, f"the compiler knows no target {target!r}: {words}")
-    memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
-    return Compilation(NO_MEMORY if memory else REFUSED, words, **shape)
-
-
 def target_config(facts: GpuFacts) -> str:
-    """The card as XLA's GPU compiler asks for it: a GpuTargetConfigProto (xla/stream_executor/
-    device_description.proto) as text. A block of threads has 1 KiB less of a core's shared memory
-    than there is, up to compute capability 7.5 all of it."""
+    """Return the card as XLA's GPU compiler asks for it: a GpuTargetConfigProto
+    (xla/stream_executor/device_description.proto) as text. A block of threads has 1 KiB less of a
+    core's shared memory than there is, up to compute capability 7.5 all of it."""
     core, (cores, l2_mib, clock) = facts.core, facts.chip
     major, minor = core.compute_capability
     reserved = 1024 if major >= 8 else 0
@@ -280,7 +222,7 @@ def _devices_of(target: str) -> list:
 
 
 def main() -> None:
-    """A request of `compile_for` on stdin; one line of stdout for the answer to each step."""
+    """Read a request of `compile_for` on stdin, and print a line for the answer to each step."""
     request = json.load(sys.stdin)
     for description in request["steps"]:
         answer = compile_here(request["target"], description, request["quick"])

@@ -3,7 +3,7 @@
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import answer, columns, in_binary_bytes, in_exact_time
-from mlm.preflight.artefacts import ForwardReport, PreflightVerdict, Target, failed
+from mlm.preflight.artefacts import ForwardReport, PreflightVerdict, Target
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
@@ -17,32 +17,32 @@ def _size(number: int | None) -> str:
 
 
 def table(report: PreflightVerdict) -> str:
-    """All targets of one preflight.json, its notes and its findings, as text."""
+    """Return all targets of one preflight.json, its notes and its findings, as text."""
     lines = [
         f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
         columns(cells(report)),
         *(f"  {note}" for note in report.notes),
-        *(f"  {finding.in_words()}" for finding in report.findings),
+        *(f"  {finding}" for finding in report.findings),
         f"{report.run}: {'passed' if report.passed else 'FAILED'}",
     ]
     return "\n".join(lines)
 
 
 def cells(report: PreflightVerdict) -> list[tuple[str, ...]]:
-    """HEADINGS and the `row` of every target, without the columns that have nothing to say."""
+    """Return HEADINGS and the `row` of every target, without columns that say nothing."""
     rows = HEADINGS, *map(row, report.targets)
     telling = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"-"}]
     return list(zip(*telling, strict=True))
 
 
 def row(target: Target) -> tuple[str, ...]:
-    """One target of preflight.json, as text in the order of HEADINGS."""
+    """Return one target of preflight.json, as text in the order of HEADINGS."""
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
     return (
         target.target,
         verdict[target.fits],
-        str(target.replicas or "?"),
-        target.precision or "?",
+        str(target.replicas),
+        target.precision,
         _size(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         _size(target.hbm_per_replica),
@@ -72,7 +72,7 @@ def show_and_require(reports: list[str], passed: str) -> None:
     verdicts = [PreflightVerdict.read(path) for path in reports]
     text = "\n\n".join(map(table, verdicts)) + "\n"
     answer(text)
-    reasons = [f"{v.run}: {finding.in_words()}" for v in verdicts for finding in failed(v.findings)]
+    reasons = [f"{verdict.run}: {fault}" for verdict in verdicts for fault in verdict.findings]
     if reasons:
         raise MlmError(f"The preflight did not pass:\n{listed(reasons)}")
     write_text(passed, text)

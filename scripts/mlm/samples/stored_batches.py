@@ -1,7 +1,7 @@
 """A split's samples as stored, in the order in which training uses them: the stream of epochs
 (`mlm.samples.shuffling`) in global batches, each a function of (manifest, `BatchOrder`, number)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -34,16 +34,6 @@ class BatchOrder:
     def updates_of(self, places: np.ndarray) -> np.ndarray:
         """Numbers, from 1, of the updates that use the samples at `places` of the stream."""
         return places // self.global_batch_size + 1 + self.first
-
-    def first_update(self, shards: ShardFiles, samples: Iterable[int]) -> int | None:
-        """The first update, from 1, that uses one of the `samples`; None if none does."""
-        index = np.unique(np.fromiter(samples, np.int64))
-        stream, end = self.of_samples(shards), self.end
-        for epoch in range(-(-end // stream.num_samples) if len(index) else 0):
-            first = int(stream.places(index, epoch).min())
-            if first < end:
-                return int(self.updates_of(np.array([first]))[0])
-        return None
 
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:

@@ -1,7 +1,6 @@
 """A run as it trains: its configuration and files, checked and resolved with its devices."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -188,14 +187,6 @@ class Run:
     def batch_size(self) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
         return self.pretraining.batch_on(self.replicas).samples
-
-    def first_update(self, samples: Sequence[int]) -> int | None:
-        """The first update, from 1, that uses one of the stored `samples`; None if none does."""
-        for phase in self.phases:
-            rows, _ = phase.train.rows_with(np.asarray(samples, np.int64))
-            if first := phase.order_from(0).first_update(phase.train, rows.tolist()):
-                return first
-        return None
 
     @property
     def validation_batch_size(self) -> int:

@@ -1,0 +1,194 @@
+"""The files of each repository of the Hugging Face Hub, their upload, and the record of it.
+
+`section` is the section `publish`, which names the repository; `source` is the origin of the text.
+A file that is not what its maker recorded is an MlmError, and nothing is sent.
+"""
+
+import hashlib
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from huggingface_hub import HfApi
+from huggingface_hub.utils import disable_progress_bars, logging
+
+from mlm.config.publish import Publish, licence_of
+from mlm.config.tokenizer import TOKENIZER_FILES
+from mlm.evaluation.artefacts import METRICS, EvaluationFigures
+from mlm.foundations.artefacts import MadeFrom, as_json, portable
+from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, remedy
+from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
+from mlm.publishing.cards import tokenizer_card
+from mlm.publishing.hub_token import scrubbed, token_from_environment
+from mlm.tokenizer.artefacts import TokenizerStatistics
+from mlm.training.artefacts import Training
+from mlm.training.model_card import model_card
+
+#: The figures of evaluation.json that are published: none contains text of the corpus.
+_FIGURES = (
+    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "calibration"),
+    *("verdicts", "group_by", "digests"),
+)
+#: The remedy by the status of the Hub's answer.
+_REMEDIES = {
+    401: "The token in HF_TOKEN is mistyped, expired or revoked: make one with write permission. ",
+    402: "Free some space there, or ask for more. ",
+    403: "Name a repository of your own in publish, set HF_TOKEN to a token that may write there, "
+    "or free some space. ",
+    429: "Wait for a while. ",
+    None: "Check the network and HF_ENDPOINT. ",
+}
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file to send, or the content of one, and its sha256."""
+
+    source: Path | bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> "Upload":
+        return cls(content, hashlib.sha256(content).hexdigest())
+
+    @property
+    def size(self) -> int:
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    def place_at(self, path: Path) -> None:
+        """Make `path` a link to the file, or write the content there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.source, bytes):
+            path.write_bytes(self.source)
+        else:
+            path.symlink_to(self.source.absolute())
+
+
+def publish_tokenizer(
+    section: Publish, source: str, directory: Path, stats: str | Path
+) -> PublishRecord:
+    """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`."""
+    tokens, statistics = read_json(directory / TOKENIZER_FILES[2]), TokenizerStatistics.read(stats)
+    card = tokenizer_card(section, source, tokens, statistics)
+    files = _checked(_recorded(directory, TOKENIZER_FILES, statistics.made_from), stats)
+    return _publish("tokenizer", section, files, card, "Publish the tokenizer")
+
+
+def publish_model(
+    section: Publish,
+    source: str,
+    directory: Path,
+    training: str | Path,
+    evaluation: str | Path,
+    prompt: str | None,
+) -> PublishRecord:
+    """Publish the model in `directory` with its records; `prompt` is the card's example."""
+    trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
+    test, in_papers = (
+        {key: (m.card, getattr(figures, key)) for key, m in METRICS.items() if m.card}
+        for figures in (evaluated.test, evaluated.as_in_papers)
+    )
+    base = trained.warm_start
+    start = (base.checkpoint, base.licence) if base else (None, None)
+    card = model_card(
+        trained,
+        corpus=source,
+        test=test,
+        in_papers=in_papers,
+        license=licence_of(section.license, trained.run, *start),
+        language=section.language,
+        prompt=prompt,
+        place=str(section.model),
+    )
+    names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
+    figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
+    files = _checked(_recorded(directory, names, trained.made_from), training)
+    files["training.json"] = Upload.of(Path(training).read_bytes())
+    files["evaluation.json"] = Upload.of(canonical_json(figures).encode())
+    record = _publish("model", section, files, card, f"Publish the model of run {trained.run}")
+    return replace(record, run=trained.run)
+
+
+def _recorded(
+    directory: Path, names: Iterable[str], made_from: MadeFrom
+) -> dict[str, tuple[Path, str | None]]:
+    """Return the files `names` in `directory` by name, with their recorded sha256."""
+    paths = {name: directory / name for name in names}
+    return {name: (path, made_from.outputs.get(portable(path))) for name, path in paths.items()}
+
+
+def _checked(files: Mapping[str, tuple[Path, str | None]], maker: str | Path) -> dict[str, Upload]:
+    """Return the files by path in the repository. MlmError unless `maker` recorded their sha256."""
+    uploads = {name: Upload(path, file_sha256(path)) for name, (path, _) in files.items()}
+    problems = [p for name, (p, recorded) in files.items() if uploads[name].sha256 != recorded]
+    if problems:
+        raise MlmError(
+            f"Not what was made, by {maker}: {', '.join(map(str, problems))}. Nothing was sent. "
+            f"{remedy(*problems)}"
+        )
+    return uploads
+
+
+def _publish(
+    what: str, section: Publish, files: dict[str, Upload], card: str, title: str
+) -> PublishRecord:
+    """Upload the files and the card; return the record of what went where."""
+    files = files | {"README.md": Upload.of(card.encode())}
+    destination = Destination(getattr(section, what), section.private)
+    commit = publish(destination, files, title)
+    sent = [SentFile(path, file.size, file.sha256) for path, file in sorted(files.items())]
+    return PublishRecord(what, destination, commit, sent)
+
+
+def publish(destination: Destination, files: Mapping[str, Upload], title: str) -> str:
+    """Upload `files`, by their paths, to a repository that is made if it is missing, and return the
+    last commit. huggingface_hub repeats requests that fail in passing, and sends nothing that is
+    there, so that a rerun resumes. MlmError, without secrets, if the token or the destination is
+    unfit, or the Hub or the network fails."""
+    token = token_from_environment()
+    # The client's warnings show signed links.
+    logging.set_verbosity_error()
+    disable_progress_bars()
+    try:
+        return _published(HfApi(token=token), destination, files, title)
+    except MlmError:
+        raise
+    except Exception as error:
+        print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
+        # The client wraps what an upload raised, and httpx what the system refused.
+        cause: BaseException = error
+        while getattr(cause, "response", None) is None and (cause.__cause__ or cause.__context__):
+            cause = cause.__cause__ or cause.__context__ or cause
+        status = getattr(getattr(cause, "response", None), "status_code", None)
+        words = f"{type(cause).__name__}: {' '.join(str(cause).split())[:500].rstrip('.')}"
+        raise MlmError(
+            f"Publishing to {destination.repository} failed: {scrubbed(words, token)}. "
+            f"{_REMEDIES.get(status, '')}What was uploaded stays there, and the same command "
+            "resumes"
+        ) from None
+
+
+def _published(
+    api: HfApi, destination: Destination, files: Mapping[str, Upload], title: str
+) -> str:
+    repository = destination.repository
+    api.create_repo(repository, private=destination.private, exist_ok=True)
+    if destination.private and not api.repo_info(repository).private:
+        raise MlmError(
+            f"{repository} exists and is public, and publish.private is true. Make it private in "
+            "its settings, name another, or set publish.private: false. Nothing was uploaded"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        for path, file in files.items():
+            file.place_at(Path(folder, path))
+        made = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=title)
+    # The Hub skips without a word what the repository's .gitignore matches.
+    if missing := sorted(files.keys() - set(api.list_repo_files(repository))):
+        names = ", ".join(missing[:3])
+        raise MlmError(f"{names}: not in {repository} after the upload. Has it a .gitignore?")
+    return made.oid
