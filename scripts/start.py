@@ -29,8 +29,9 @@ def main(arguments: list[str]) -> None:
     from mlm.foundations.atomic import write_text
     from mlm.foundations.terminal import in_time
 
-    task = labelled_task(Path(options.labels)) if options.labels else None
-    files = look_at(folder)
+    labels = Path(options.labels).resolve() if options.labels else None
+    task = labelled_task(labels) if labels else None
+    files = look_at(folder, labels)
     for ending, number in sorted(files.skipped.items()):
         print(f"Not read: {number} files {ending}. Convert them to .txt to use them.")
     print("Timing a few steps on this machine ...", flush=True)

@@ -17,7 +17,8 @@ def test_the_files_of_a_folder_are_told_by_their_names(tmp_path):
     (tmp_path / "one.txt").write_text("First.\n\nSecond.\n\nThird.\n")
     (tmp_path / "deep" / "two.txt.gz").write_bytes(gzip.compress(b"Fourth.\n\nFifth.\n"))
     (tmp_path / "notes.pdf").write_text("no text")
-    files = look_at(tmp_path)
+    (tmp_path / "labels.csv").write_text("text,label")
+    files = look_at(tmp_path, tmp_path / "labels.csv")
     assert files.kinds == {"txt": 2} and files.skipped == {".pdf": 1}
     assert files.patterns == [f"{tmp_path}/**/*.txt", f"{tmp_path}/**/*.txt.gz"]
     assert files.settings == {"files": {"document_per": "paragraph"}}

@@ -55,12 +55,14 @@ class TextFiles:
     documents: list[str] = field(default_factory=list)
 
 
-def look_at(folder: Path) -> TextFiles:
-    """Look at the files below `folder`. MlmError if none can be read, or their columns differ."""
+def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
+    """Look at the files below `folder`, except `labels`. MlmError if none can be read, or their
+    columns differ."""
     by_kind: dict[str, list[Path]] = {}
     patterns, skipped = set(), Counter()
     for path in sorted(folder.rglob("*")):
-        if not path.is_file() or any(part.startswith(".") for part in path.parts[1:]):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if is_hidden or not path.is_file() or path.resolve() == labels:
             continue
         try:
             kind, compression = file_format(path.name)
