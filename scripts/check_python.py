@@ -27,20 +27,17 @@ def problem() -> str:
             "macOS on Apple silicon, is needed. On Windows, install WSL ('wsl --install') and run "
             "the same lines in it"
         )
-    wrong = ""
+    version = ".".join(map(str, sys.version_info[:2]))
     if not OLDEST_PYTHON <= tuple(sys.version_info[:2]) <= NEWEST_PYTHON:
-        words = [
-            ".".join(map(str, v[:2])) for v in (sys.version_info, OLDEST_PYTHON, NEWEST_PYTHON)
-        ]
-        wrong = "Python {} does not suit; the pinned packages are for {} to {}".format(*words)
-    if not wrong and importlib.util.find_spec("ensurepip") is None:
+        wrong = f"Python {version} does not suit; the pinned packages are for 3.11 to 3.14"
+    elif importlib.util.find_spec("ensurepip") is None:
         wrong = "This Python comes without ensurepip (on Debian and Ubuntu: python3-venv)"
-    if not wrong and sys.version_info >= (3, 14) and not _builds_packages():
+    elif sys.version_info >= (3, 14) and not _builds_packages():
         wrong = (
             "For Python 3.14 one package, immutables, is built from its source, which needs a C "
             "compiler and Python's headers (on Debian and Ubuntu: gcc and python3-dev)"
         )
-    if not wrong:
+    else:
         return ""
     return (
         f"{wrong} ({sys.executable}). Run the same lines with another in the place of python3. To "

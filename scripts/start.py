@@ -60,8 +60,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=256, help="tokens in a row (default: 256)")
     parser.add_argument("--project", default="my-project", help="the new directory")
     options = parser.parse_args(arguments)
-    if not 1 <= options.minutes <= 100_000:
-        parser.error(f"--minutes {options.minutes}: a number from 1 is expected")
     if not 8 <= options.length <= 8192:
         parser.error(f"--length {options.length}: a whole number from 8 to 8192 is expected")
     return options
