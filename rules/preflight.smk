@@ -63,7 +63,7 @@ rule check:
         mem_mb=4000,
         runtime=10,
     params:
-        given=settings.as_set(),
+        settings=settings.as_set(),
         code=code_of("check", "check"),
     script:
         "../scripts/jobs/check.py"

@@ -11,4 +11,4 @@ def check_configuration(job: Any):
     from mlm.check.check import check, show
     from mlm.config.resolution import resolve
 
-    show(check(resolve(job.params.given)))
+    show(check(resolve(job.params.settings)))
