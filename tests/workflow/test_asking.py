@@ -27,9 +27,7 @@ def asked(project, *more: str, sentence: str = SENTENCE) -> str:
 
 def test_the_example_of_the_page_is_answered(built):
     answer = json.loads(asked(built, "--json"))
-    assert (
-        answer["training"]["state"] == "finished" and answer["exact"] and answer["occurrences"] == 1
-    )
+    assert answer["training"]["state"] == "finished" and answer["occurrences"] == 1
     many = json.loads(asked(built, "--json", "--most", "100000", sentence="of the"))
     uses = [u for p in many["passages"] for part in p["parts"] for u in part["uses"]]
     assert any(use["reached"] and use["masked"] for use in uses)

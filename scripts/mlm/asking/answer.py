@@ -7,7 +7,7 @@ is the n-th update of the weights, and the n-th row of a log with `log_every: 1`
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlm.asking.documents import Stretch, exact, nearest, words_of
+from mlm.asking.documents import Stretch, occurrences
 from mlm.asking.passages import Part, packed_parts, with_uses
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
 from mlm.config.configuration import Configuration
@@ -20,31 +20,25 @@ from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
 
-#: So many passages are named near a sentence that occurs nowhere.
-_NEAREST = 3
-
 
 @dataclass(frozen=True)
 class Passage:
-    """One occurrence of the sentence, or a passage near to it with `shared` of its words."""
+    """One occurrence of the sentence."""
 
     split: str
     document: int
     source: str
     text: str
-    shared: int
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """All that is known of a sentence: the first of its `occurrences` as passages, the nearest if
-    there is none (`exact`), and `notes`, sentences on what the figures leave out."""
+    """All that is known of a sentence: the number of its `occurrences`, the first of them as
+    passages, and `notes`, sentences on what the figures leave out."""
 
     run: str
     question: str
-    exact: bool
-    words: int
     occurrences: int
     passages: tuple[Passage, ...]
     training: TrainingSoFar
@@ -54,7 +48,7 @@ class Answer:
 
 def ask(sentence: str, settings: Configuration, run: str, most: int = 20) -> Answer:
     """Return all that the results in the working directory say of the sentence, with the first
-    `most` passages, or else the nearest; MlmError for an empty sentence, missing results, and
+    `most` passages; MlmError for an empty sentence, missing results, and
     another configuration, code or data than the training had."""
     sentence = prepared(sentence, settings.corpus.filters.normalisation)[0].strip()
     if not sentence:
@@ -62,8 +56,8 @@ def ask(sentence: str, settings: Configuration, run: str, most: int = 20) -> Ans
     past = past_run(settings, run)
     corpora = {split: _checked_corpus(split, settings, past) for split in SPLITS}
     documents = {split: texts for split, (_, texts) in corpora.items()}
-    occurrences = exact(sentence, documents)
-    shown = occurrences[:most] or nearest(sentence, documents, min(_NEAREST, most))
+    everywhere = occurrences(sentence, documents)
+    shown = everywhere[:most]
     parts: dict[Stretch, tuple[Part, ...]] = {}
     for split, manifest in past.manifests.items():
         stretches = [stretch for stretch in shown if stretch.split == split]
@@ -73,16 +67,13 @@ def ask(sentence: str, settings: Configuration, run: str, most: int = 20) -> Ans
     return Answer(
         run=run,
         question=sentence,
-        exact=bool(occurrences),
-        words=len(words_of(sentence)),
-        occurrences=len(occurrences),
+        occurrences=len(everywhere),
         passages=tuple(
             Passage(
                 split=stretch.split,
                 document=stretch.document,
                 source=_source(stretch, *corpora[stretch.split]),
                 text=stretch.passage,
-                shared=stretch.shared,
                 parts=parts.get(stretch, ()),
             )
             for stretch in shown

@@ -15,7 +15,7 @@ def in_words(answer: Answer) -> str:
     """Return `answer` as text that ends without a line feed."""
     lines = [_training(answer.run, answer.training), _occurrences(answer)]
     for number, passage in enumerate(answer.passages, start=1):
-        lines += ["", *_passage(number, passage, answer)]
+        lines += ["", *_passage(number, passage)]
     if answer.notes:
         lines += ["", *answer.notes]
     return "\n".join(lines)
@@ -35,21 +35,17 @@ def _training(run: str, training: TrainingSoFar) -> str:
 
 
 def _occurrences(answer: Answer) -> str:
-    if answer.exact:
-        times = "once" if answer.occurrences == 1 else f"{answer.occurrences:,} times"
-        more = answer.occurrences - len(answer.passages)
-        left_out = f"; {more:,} more with --most {answer.occurrences}" if more else ""
-        return f"The sentence occurs in the corpus {times}{left_out}."
-    if not answer.passages:
-        return "The sentence does not occur in the corpus, and no passage is near it."
-    return "The sentence does not occur in the corpus. The nearest passages:"
+    if not answer.occurrences:
+        return "The sentence does not occur in the corpus. Ask for a shorter part of it."
+    times = "once" if answer.occurrences == 1 else f"{answer.occurrences:,} times"
+    more = answer.occurrences - len(answer.passages)
+    left_out = f"; {more:,} more with --most {answer.occurrences}" if more else ""
+    return f"The sentence occurs in the corpus {times}{left_out}."
 
 
-def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
+def _passage(number: int, passage: Passage) -> Iterator[str]:
     source = on_one_line(passage.source)
     yield f"{number}. In document {passage.document:,} of {passage.split} ({source})"
-    if not answer.exact:
-        yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} words"
     if passage.split != "train":
         yield f"   Never trained on: the {passage.split} split is held out."
     counts = []

@@ -37,21 +37,16 @@ def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         middle = text.rfind(" ", 0, size // 2) + 1 or size // 2
         hashes, counts = word_hashes([text[:middle], text[middle:]])
         return hashes, counts.sum(keepdims=True)
-    codes, starts, ends = _bounds("".join(f"{folded(text)}{_END}" for text in texts))
+    codes, starts, ends = _bounds("".join(f"{_folded(text)}{_END}" for text in texts))
     words = np.searchsorted(starts, np.flatnonzero(codes == 0))
     return _hashes(codes, starts, ends), np.diff(words, prepend=0)
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of `text` that `word_hashes` hashes, as text."""
-    text = folded(text)
-    return [text[start:end] for start, end in word_spans(text)]
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each word of `text`, which is not folded."""
+    text = _folded(text)
     _, starts, ends = _bounds(text + _END)
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+    return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def inside_word(text: str, index: int) -> bool:
@@ -107,8 +102,7 @@ def scrambled(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(33))
 
 
-def folded(text: str) -> str:
-    """Return `text` in the form NFKC with cases folded."""
+def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     text = unicodedata.normalize("NFKC", text).casefold()
