@@ -107,18 +107,18 @@ class InJax:
 
         import jax
 
-        from mlm.config.pretraining import OptimizerSection
+        from mlm.config.pretraining import Optimizer
         from mlm.model.architecture import Architecture
         from mlm.model.network import Network, ops_of
         from mlm.preflight.costs import product_flops
         from mlm.samples.masking import MaskingPlan
-        from mlm.training.in_jax.train_step import on_mesh, packed, train_step
+        from mlm.training.in_jax.train_step import on_mesh, train_step
         from mlm.training.train_step import Computation, OfEachStep
 
         self._whole, divided = shardings(self._mesh)
         samples, vocabulary = case.batch * self._mesh.size, case.config["vocab_size"]
         rates = {"learning_rate": RATE, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}
-        self._settings = OptimizerSection(name="adamw", **rates).scheduled(10_000)
+        self._settings = Optimizer(name="adamw", **rates).scheduled(10_000)
         self._architecture, special = Architecture.of(case.config), (0, 1, 2, 3, 4)
         plan = MaskingPlan(case.masked, 0.8, 0.1, 4, special, vocabulary, case.sequence)
         attention = "cudnn" if who == "jax-cudnn" else "xla"
@@ -128,7 +128,8 @@ class InJax:
         self._step = jax.jit(on_mesh(step, self._mesh), donate_argnums=0)
         ids = np.random.default_rng(0).integers(5, vocabulary, (samples, case.sequence))
         batch = {
-            "tokens": packed(ids, np.ones_like(ids), vocabulary),
+            "input_ids": ids.astype(np.int32),
+            "attention_mask": np.ones_like(ids, np.int32),
             "index": np.arange(samples, dtype=np.uint32),
             "epoch": np.zeros(samples, np.uint32),
         }

@@ -58,12 +58,12 @@ def configuration(case: tuple) -> dict:
 
 def masks_and_optimizer(case: tuple) -> tuple:
     """The engines' settings of the masks and of AdamW."""
-    from mlm.config.pretraining import OptimizerSection
+    from mlm.config.pretraining import Optimizer
     from mlm.samples.masking import MaskingPlan
 
     plan = MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
     adamw = {"learning_rate": RATE, "weight_decay": DECAY, "max_grad_norm": LARGEST_NORM}
-    return plan, OptimizerSection(name="adamw", **adamw).scheduled(10_000)
+    return plan, Optimizer(name="adamw", **adamw).scheduled(10_000)
 
 
 def beginning(case: tuple, framework: str, precision: str) -> tuple:
@@ -98,7 +98,7 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     from mlm.foundations.tensorflow_setup import tf
     from mlm.samples.masking import mask_batch
     from mlm.training.engine import flat, nested
-    from mlm.training.in_tensorflow.train_step import replica_train_step
+    from mlm.training.in_tensorflow.engine import replica_train_step
 
     of_step, settings, state = beginning(case, "tensorflow", precision)
     variables = {name: tf.Variable(value) for name, value in flat(state).items()}
@@ -128,7 +128,7 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
     import jax
 
-    from mlm.training.in_jax.train_step import on_mesh, packed, train_step
+    from mlm.training.in_jax.train_step import on_mesh, train_step
 
     of_step, settings, state = beginning(case, "jax", precision)
     plan, _ = masks_and_optimizer(case)
@@ -136,7 +136,8 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
     step = jax.jit(on_mesh(train_step(of_step, plan, settings), mesh), donate_argnums=0)
     state = jax.jit(lambda tree: jax.tree.map(lambda x: x + 0, tree), out_shardings=whole)(state)
     batch = {
-        "tokens": packed(ids, np.ones_like(ids), case[2]),
+        "input_ids": ids.astype(np.int32),
+        "attention_mask": np.ones_like(ids, np.int32),
         "index": np.arange(len(ids), dtype=np.uint32),
         "epoch": np.zeros(len(ids), np.uint32),
     }

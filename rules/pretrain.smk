@@ -1,4 +1,5 @@
-# Pretraining: from shards to results/runs/{run}/; trained/ has what was just made, state/ checkpoints.
+# Pretraining: from shards to results/runs/{run}/. trained/ has what was just made; state/, which no
+# rule declares, has the checkpoints, so that a kill or a failed job costs time only.
 from mlm.config.memory import memory_of_training
 
 TRAINED_FILES = {
@@ -19,7 +20,7 @@ rule pretrain:
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
         start=checkpoint_of_run,
-        # The training that this one continues.
+        # The training that this one continues: up to that step both are the same, bit for bit.
         continued=lambda w: [
             ancient(f"results/runs/{parent.name}/training.json")
             for parent in [TRAININGS[w.run].operation.parent]
@@ -40,10 +41,12 @@ rule pretrain:
         ),
         runtime=720,
     params:
+        # A change of these trains again: settings, the content of a published encoder, code.
         training=lambda w: TRAININGS[w.run].as_param("operation"),
-        operation=lambda w: NotCompared(**TRAININGS[w.run].operation.model_dump()),
         start=lambda w: identities(checkpoint_of_run(w)),
         code=code_of("pretrain", "pretrain"),
+        # A change of this does not: where and how often states are saved.
+        operation=lambda w: NotCompared(**TRAININGS[w.run].operation.model_dump()),
     script:
         "../scripts/jobs/pretrain.py"
 

@@ -10,7 +10,7 @@ from tiny_encoder import logits
 from mlm.config.model import Model
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
-from mlm.model.weights import ExportedModel
+from mlm.model.weights import write_exported
 from mlm.tokenizer.encoding import Encoder
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -25,34 +25,29 @@ def inputs() -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def export(family: str, place: Path) -> ExportedModel:
-    """The small model of a family, whose every weight is random, exported to the directory."""
+def export(family: str, place: Path) -> tuple[dict[str, np.ndarray], Architecture]:
+    """Export the small model of a family, whose every weight is random, to the directory."""
     sizes = dict(zip(SIZES, (32, 2, 2, 48), strict=True))
     if family in ("albert", "electra"):
         sizes["embedding_size"] = 16
     encoder = Encoder.load(write_tokenizer(place.parent / "tokenizer"))
     config = model_configuration(Model(family=family, config=sizes), encoder, LENGTH)
-    random = np.random.default_rng(0)
+    architecture, random = Architecture.of(config.to_dict()), np.random.default_rng(0)
     # A bias of zero would agree wherever it ended up.
     weights = {
         name: random.normal(0, 0.1, shape).astype(np.float32)
-        for name, shape in parameter_shapes(Architecture.of(config.to_dict())).items()
+        for name, shape in parameter_shapes(architecture).items()
     }
-    model = ExportedModel(weights, config)
     place.mkdir(parents=True)
-    model.write(str(place))
-    return model
+    write_exported(place, weights, config)
+    return weights, architecture
 
 
 def export_all(families, root: Path) -> dict[str, np.ndarray]:
     """Export them below `root`, beside inputs.npz; their logits at what is no padding."""
     np.savez(root / "inputs.npz", **inputs())
     models = {family: export(family, root / family) for family in families}
-    architectures = {f: Architecture.of(m.config.to_dict()) for f, m in models.items()}
-    return {
-        family: real(logits(model.weights, architectures[family], *inputs().values()))
-        for family, model in models.items()
-    }
+    return {family: real(logits(*model, *inputs().values())) for family, model in models.items()}
 
 
 def real(found: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -178,23 +177,17 @@ def small_results(root: Path, name: str = "small"):
     )
 
 
-@dataclass
-class SignalAfter:
-    """A periodic action: this process gets signal `number` so many `seconds` after `step` updates,
-    behind the moment of saving."""
+def signal_after(step: int, number: int, seconds: float | None):
+    """What sends this process signal `number`, so many `seconds` after `step` updates, behind the
+    moment of saving."""
 
-    step: int
-    number: int
-    seconds: float | None
+    def after_step(made: int) -> None:
+        if made == step and seconds is None:
+            os.kill(os.getpid(), number)
+        elif made == step:
+            threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
 
-    def due(self, step: int) -> int | None:
-        return self.step if step < self.step else None
-
-    def act(self, step: int, engine) -> None:
-        if self.seconds is None:
-            os.kill(os.getpid(), self.number)
-        else:
-            threading.Timer(self.seconds, os.kill, (os.getpid(), self.number)).start()
+    return after_step
 
 
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
@@ -221,10 +214,10 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
             real(path, content)
 
         states.write_bytes = write
-    behind = []
+    behind = None
     if fault.keys() & {"seconds", "step"}:
         number = fault.get("signal", signal.SIGKILL)
-        behind = [SignalAfter(fault.get("step", 1), number, fault.get("seconds"))]
+        behind = signal_after(fault.get("step", 1), number, fault.get("seconds"))
     parent = overrides.pop("parent", None)
     try:
         training = prepare(*small_job(Path(root), name, overrides, parent))

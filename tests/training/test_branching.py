@@ -6,7 +6,7 @@ import pytest
 from small_run import result, run_child, small_run, told
 
 from mlm.foundations.errors import MlmError
-from mlm.training.state_basis import branch_of
+from mlm.training.state_basis import check_branch
 
 STEADY = {"warmup_steps": 4, "decay_steps": 0}
 STABLE = {"pretraining": {"steps": 24, "optimizer": STEADY, "checkpoint": {"keep_steps": [13]}}}
@@ -32,7 +32,7 @@ def test_a_killed_branch_goes_on_from_its_own_state(root):
     assert run_child(root, "longer", falling(30)) == 0
     assert result(root, "killed")[0] == result(root, "longer")[0]
     assert run_child(root, "late", branch(falling(30), step=12)) == 3
-    kept = "no whole state after step 12 of run 'stable' (states there: 13, 20, 24)"
+    kept = "no whole state after step 12 (states there: 13, 20, 24)"
     assert kept in told(root, "late")
 
 
@@ -47,4 +47,4 @@ def test_a_killed_branch_goes_on_from_its_own_state(root):
 def test_another_training_is_no_parent(root, changes, words):
     (run, _), (parent, _) = (small_run(root, o) for o in (falling(20, **changes), STABLE))
     with pytest.raises(MlmError, match=f"cannot continue run 'small' from step 13.*{words}"):
-        branch_of(run, parent, None, 13)
+        check_branch(run, parent, 13)

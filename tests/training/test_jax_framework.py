@@ -26,7 +26,7 @@ def versions(library):
     ],
 )
 def test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu(monkeypatch, kind, library, advice):
-    monkeypatch.setattr(devices, "installed_version", versions(library))
+    monkeypatch.setattr("mlm.training.devices.installed_version", versions(library))
     flags = os.environ.get("XLA_FLAGS")
     assert advice in refusal(devices.data_mesh, kind, None)
     # What JAX alone reads is gone: TensorFlow would end at a flag that it does not know.

@@ -13,7 +13,7 @@ from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.manifests import Manifest
 from mlm.samples.split_samples import read_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.training.state_basis import branch_of
+from mlm.training.state_basis import check_branch
 
 #: Of 40 steps: 20 of 8 samples, 10 of 2 rows of 4 and 10 of 3 rows of 2 with fewer masks.
 PHASES = [
@@ -74,11 +74,11 @@ def test_a_branch_within_a_phase_is_the_same_training_up_to_its_step(root):
     parent, _ = small_run(root, in_phases("jax", **steady))
     run, _ = small_run(root, in_phases("jax", steps=50, **steady | {"phases": longer}))
     # Both make 20 steps of the first phase, and at least 10 of the second.
-    assert branch_of(run, parent, None, 26).step == 26
+    check_branch(run, parent, 26)
     for unlike in (longer[::-1], other):
         run, _ = small_run(root, in_phases("jax", steps=50, **steady | {"phases": unlike}))
         with pytest.raises(MlmError, match="phases"):
-            branch_of(run, parent, None, 26)
+            check_branch(run, parent, 26)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,6 @@ def test_a_tpu_that_tensorflow_cannot_use_is_refused_also_where_auto_finds_it(ro
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):
     optimizer = {"learning_rate": 1e9, "weight_decay": 1e9, "max_grad_norm": None}
-    wild = {"optimizer": optimizer | {"warmup_ratio": 0.0}}
+    wild = {"optimizer": optimizer | {"warmup_steps": 0}}
     short = {"checkpoint": {"every": 1}}
     refused(root, {"pretraining": wild | short}, "pretraining.optimizer.learning_rate")

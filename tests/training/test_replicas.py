@@ -82,16 +82,6 @@ def test_accumulation_in_a_wide_model_is_the_large_batch(root):
 
 
 @pytest.mark.slow
-def test_several_steps_in_one_execution_are_the_single_steps_wherever_states_are_saved(root):
-    change = {"steps_per_execution": 4, "log_every": 10}
-    several = losses(root, "executions", **change)
-    single = losses(root, "one-by-one", log_every=10)
-    np.testing.assert_allclose(several, single, atol=1e-5)
-    often = losses(root, "often", checkpoint={"every": 3}, **change)
-    assert often.tolist() == several.tolist()
-
-
-@pytest.mark.slow
 def test_bfloat16_trains_like_float32(root):
     change = {"steps": 100, "log_every": 10, "batch": 8}
     single = losses(root, "float32", **change)

@@ -19,7 +19,7 @@ from tests.conftest import users_environment, waited_for
 
 from mlm.foundations.atomic import read_json
 from mlm.training.processes import COORDINATOR, INDEX
-from mlm.training.state_files import file_lock
+from mlm.training.states import StateDirectory
 
 # Each of them starts processes that import and compile: run with -m slow.
 pytestmark = pytest.mark.slow
@@ -145,7 +145,7 @@ def test_a_signal_to_the_job_saves_a_state_and_ends_all(root):
     states = [path.parent.name for path in (root / "state/stopped").glob("*/*/complete.json")]
     assert step == other and states == [f"step-{int(step):08d}"]
     # Another job on the same directory, while this test holds it as a training does.
-    with file_lock(str(next((root / "state" / "stopped").iterdir()))):
+    with StateDirectory(str(next((root / "state" / "stopped").iterdir())), None).locked():
         assert "is in use" in trained(root, "stopped", overrides, status=3)
 
 

@@ -59,7 +59,7 @@ def rewritten(directory, change) -> None:
         (lambda d: (d / "tokenizer.json").unlink(), "tokenizer.json"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings"),
         (lambda d: rewritten(d, lambda n, w: None if "layer.0" in n else w), "layer.0"),
-        (lambda d: rewritten(d, lambda n, w: w[:-1] if "word_emb" in n else w), "word embeddings"),
+        (lambda d: rewritten(d, lambda n, w: w[:-1] if "word_emb" in n else w), "word_embeddings"),
         ({"hidden_size": "32"}, "hidden_size"),
         ({"hidden_size": 64}, "LayerNorm.bias"),
         ({"max_position_embeddings": 8}, "max_position_embeddings"),

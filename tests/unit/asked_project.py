@@ -19,10 +19,11 @@ from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
-from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run import RunFiles, read_manifests, run_of
+from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_basis that are asked for, which imports TensorFlow.
@@ -182,6 +183,6 @@ def write_state(run, files, step: int, **code: str) -> Path:
         "tokenizer": file_sha256(files.tokenizer),
         "code": digests | {f"mlm.samples.{name}": digest for name, digest in code.items()},
     }
-    place = Path(f"state/base/{value_sha256(basis)[:16]}/step-{step:08d}/complete.json")
-    write_json(place, {"basis": basis, "fingerprint": value_sha256(basis)[:16], "files": {}})
-    return place
+    states = StateDirectory.of("state/base", None, basis)
+    states.save(step, lambda: b"", {})
+    return Path(f"{states.path}/step-{step:08d}/complete.json")

@@ -92,12 +92,12 @@ def export(directory: Path) -> Path:
     from transformers import BertConfig
 
     from mlm.model.architecture import Architecture
-    from mlm.model.weights import ExportedModel, initial_parameters
+    from mlm.model.weights import initial_parameters, write_exported
 
     write_word_tokenizer(directory)
     sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}
     sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": LENGTH}
     config = BertConfig(**sizes, pad_token_id=1, initializer_range=0.1)
     weights = initial_parameters(Architecture.of(config.to_dict()), seed=0)
-    ExportedModel(weights, config).write(str(directory))
+    write_exported(directory, weights, config)
     return directory

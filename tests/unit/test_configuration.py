@@ -191,15 +191,14 @@ WRONG = {
     ("pretraining.optimizer", "muon"): [{"name": "adamw", "momentum": 0.9}],
     ("pretraining", "section"): [None, 3],
     ("runs.hot.pretraining", "section"): [None, [1]],
-    ("pretraining", "warmup_ratio"): [
-        {"steps": None, "epochs": 1, "optimizer": {"warmup_ratio": 0.8, "decay_ratio": 0.3}},
-        {"steps": 101, "optimizer": {"warmup_ratio": 0.5, "decay_ratio": 0.5}},
+    ("pretraining", "warmup_steps"): [
+        {"steps": None, "epochs": 1, "optimizer": {"warmup_steps": 0.8, "decay_steps": 0.3}},
+        {"steps": 101, "optimizer": {"warmup_steps": 0.5, "decay_steps": 0.5}},
         {"steps": 9, "optimizer": {"warmup_steps": 10}},
     ],
     ("accelerator.deterministic", "engine"): [False],
     ("accelerator.processes", "engine"): [2],
     ("accelerator", "virtual_replicas"): [{"kind": "gpu", "virtual_replicas": 2}],
-    ("pretraining", "steps_per_execution"): [{"engine": "jax", "steps_per_execution": 4}],
     ("tokenizer.character_coverage", ""): [0.9],
     ("tokenizer", "byte_fallback"): [{"kind": "wordpiece", "byte_fallback": True}],
     ("tokenizer.special_tokens.mask", ""): ["mask", "["],

@@ -10,20 +10,16 @@ from tiny_encoder import LENGTH, VOCABULARY, hidden, tiny_config, tiny_encoder
 
 from mlm.config.accelerator import Accelerator
 from mlm.model import jax_ops
+from mlm.model.architecture import Architecture
 from mlm.model.network import document_numbers
-from mlm.training.devices import Devices
-from mlm.training.in_jax.train_step import reason_for_xla, with_attention
+from mlm.training.devices import Devices, reason_for_xla, with_attention
 from mlm.training.processes import Peers
 
 FAST = {"precision": "bfloat16", "deterministic": False}
 
 
-def run_of(length=64, **config):
-    config = tiny_config("roberta") | {"attention_probs_dropout_prob": 0.0} | config
-    shown = SimpleNamespace(to_dict=lambda: config)
-    return SimpleNamespace(
-        name="base", model_config=shown, plan=SimpleNamespace(sequence_length=length)
-    )
+def architecture_of(**config) -> Architecture:
+    return Architecture.of(tiny_config("roberta") | {"attention_probs_dropout_prob": 0.0} | config)
 
 
 def mesh_of(kind="NVIDIA A100-SXM4-40GB", capability="8.0"):
@@ -32,29 +28,30 @@ def mesh_of(kind="NVIDIA A100-SXM4-40GB", capability="8.0"):
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "run", "taken"),
+    ("settings", "kind", "config", "length", "taken"),
     [
-        (FAST, "gpu", {}, "cudnn"),
+        (FAST, "gpu", {}, 64, "cudnn"),
         # Nobody has seen that it gives the same bits twice.
-        (FAST | {"deterministic": True}, "gpu", {}, "xla"),
-        (FAST | {"precision": "auto"}, "gpu", {}, "xla"),
-        (FAST, "cpu", {}, "xla"),
-        (FAST, "gpu", {"attention_probs_dropout_prob": 0.1}, "xla"),
-        (FAST, "gpu", {"length": 63}, "xla"),
+        (FAST | {"deterministic": True}, "gpu", {}, 64, "xla"),
+        (FAST | {"precision": "auto"}, "gpu", {}, 64, "xla"),
+        (FAST, "cpu", {}, 64, "xla"),
+        (FAST, "gpu", {"attention_probs_dropout_prob": 0.1}, 64, "xla"),
+        (FAST, "gpu", {}, 63, "xla"),
     ],
 )
-def test_cudnn_computes_attention_where_it_can_and_may(settings, kind, run, taken):
-    reason = reason_for_xla(Accelerator(**settings), kind, run_of(**run))
+def test_cudnn_computes_attention_where_it_can_and_may(settings, kind, config, length, taken):
+    reason = reason_for_xla(Accelerator(**settings), kind, architecture_of(**config), length)
     assert ("xla" if reason else "cudnn") == taken
 
 
 def test_what_computes_attention_is_part_of_a_saved_state():
     devices = Devices("jax", mesh_of(), "gpu", "bfloat16", 1, {"deterministic": False}, Peers())
-    found = with_attention(devices, Accelerator(**FAST), run_of())
-    assert found == replace(devices, arithmetic={"deterministic": False, "attention": "cudnn"})
-    assert with_attention(devices, Accelerator(precision="bfloat16"), run_of()) == devices
+    model = architecture_of(), 64
+    fast = with_attention(devices, Accelerator(**FAST), *model)
+    assert fast == replace(devices, arithmetic={"deterministic": False, "attention": "cudnn"})
+    assert with_attention(devices, Accelerator(precision="bfloat16"), *model) == devices
     older = replace(devices, strategy=mesh_of("Tesla T4", "7.5"))
-    assert with_attention(older, Accelerator(**FAST), run_of()) == older
+    assert with_attention(older, Accelerator(**FAST), *model) == older
 
 
 @pytest.mark.parametrize(

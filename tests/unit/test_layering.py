@@ -24,11 +24,9 @@ ORDER = (
 COMPUTES_NO_BITS = {
     f"mlm.{module}": reason
     for reason, modules in {
-        "when what is logged": "training.loop",
         "messages": "model.architecture foundations.errors "
         "foundations.terminal foundations.environment",
-        "reads and writes files": "foundations.artefacts foundations.atomic "
-        "samples.artefacts training.state_files",
+        "reads and writes files": "foundations.artefacts foundations.atomic samples.artefacts",
         "what a state is compared by": "foundations.code_digests foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
         "training.devices training.in_tensorflow.devices "

@@ -22,8 +22,9 @@ from mlm.config.families import FAMILIES
 from mlm.foundations.atomic import write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.checkpoints import read_tensors
 from mlm.model.network import Network, ops_of
-from mlm.model.weights import initial_parameters, read_parameters
+from mlm.model.weights import fitting, initial_parameters
 
 #: Compiling takes seconds a network: by default those that differ most.
 QUICK = ("bert", "modernbert")
@@ -73,13 +74,13 @@ def test_weights_come_back_from_their_file(tmp_path):
     file = tmp_path / "model.safetensors"
     # What PyTorch saves of models with more heads is left there.
     write_weights(parameters | {"bert.pooler.dense.bias": np.zeros(32)}, file)
-    found = read_parameters(file, architecture)
+    found = fitting(read_tensors(file), architecture, file)
     assert found.keys() == parameters.keys()
     assert all(np.array_equal(found[name], parameters[name]) for name in found)
     assert all(value.dtype == np.float32 for value in load_file(file).values())
     for changes in ({"num_hidden_layers": 3}, {"intermediate_size": 50}):
         with pytest.raises(MlmError, match=r"bert\.encoder\.layer\."):
-            read_parameters(file, Architecture.of(tiny_config("bert", **changes)))
+            fitting(read_tensors(file), Architecture.of(tiny_config("bert", **changes)), file)
 
 
 @families

@@ -7,7 +7,7 @@ from both_frameworks import alike, computed, each_framework, held, in_framework
 from tiny_encoder import tiny_config
 
 from mlm.config.families import FAMILIES
-from mlm.config.pretraining import Optimizer, OptimizerSection
+from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.network import ops_of
 from mlm.training.optimizers import (
@@ -26,8 +26,8 @@ HIDDEN = {"wide": 1, "tall": 1, "two": 2}
 
 
 def settings(**changes) -> Optimizer:
-    given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0.1}
-    return OptimizerSection(**(given | changes)).scheduled(100)
+    given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_steps": 0.1}
+    return Optimizer(**(given | changes)).scheduled(100)
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def settings(**changes) -> Optimizer:
     [
         # It rises linearly over the warmup, from the first step on.
         ({}, {0: 1e-4, 4: 5e-4, 9: 1e-3, 55: 0.5e-3, 100: 0}),
-        ({"warmup_ratio": 0.0}, {0: 1e-3}),
+        ({"warmup_steps": 0}, {0: 1e-3}),
         ({"min_lr_ratio": 0.2}, {100: 2e-4, 500: 2e-4}),
         ({"decay": "cosine"}, {32.5: 0.5e-3 * (1 + math.cos(math.pi / 4)), 100: 0}),
         ({"decay_steps": 0}, {50: 1e-3, 99: 1e-3}),
         # It stays at its peak until it falls.
-        ({"decay_ratio": 0.2}, {10: 1e-3, 80: 1e-3, 90: 5e-4, 100: 0}),
+        ({"decay_steps": 0.2}, {10: 1e-3, 80: 1e-3, 90: 5e-4, 100: 0}),
         ({"decay": "cosine", "decay_steps": 20}, {10: 1e-3, 80: 1e-3, 90: 5e-4, 100: 0}),
-        ({"decay": "1-sqrt", "decay_ratio": 0.2}, {80: 1e-3, 90: (1 - 0.5**0.5) * 1e-3, 100: 0}),
+        ({"decay": "1-sqrt", "decay_steps": 0.2}, {80: 1e-3, 90: (1 - 0.5**0.5) * 1e-3, 100: 0}),
     ],
 )
 @each_framework
@@ -53,10 +53,10 @@ def test_the_learning_rate_follows_its_schedule(framework, changes, rates):
     np.testing.assert_allclose(found, list(rates.values()), atol=1e-9)
 
 
-def test_numbers_of_steps_go_before_shares_of_the_schedule():
+def test_below_one_a_length_is_a_share_of_the_schedule():
     assert settings(schedule_steps=400).warmup_steps == 40
-    assert settings(warmup_steps=0, decay_ratio=0.5).warmup_steps == 0
-    assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
+    assert settings(warmup_steps=1).warmup_steps == 1
+    assert settings(decay_steps=0.25).decay_steps == 25
 
 
 def adamw(weight, gradients, s: Optimizer):
@@ -104,7 +104,7 @@ def test_five_updates_are_those_of_the_definition(framework, name):
         for _ in range(6)
     )
     how = {"momentum": 0.9} if name == "muon" else {}
-    how |= {"weight_decay": 0.5, "epsilon": 1e-3, "warmup_ratio": 0.02}
+    how |= {"weight_decay": 0.5, "epsilon": 1e-3, "warmup_steps": 0.02}
     s = settings(name=name, learning_rate=0.1, **how)
     state = weights, first_moments(np.zeros_like, weights, s, HIDDEN)
 

@@ -5,9 +5,9 @@ import numpy as np
 from both_frameworks import alike, computed, held
 from tiny_encoder import LENGTH, VOCABULARY, network_of, tiny_batch, tiny_encoder
 
-from mlm.config.pretraining import OptimizerSection
+from mlm.config.pretraining import Optimizer
 from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.in_tensorflow.engine import replica_train_step
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.train_step import Computation, OfEachStep
 
@@ -40,7 +40,7 @@ def test_the_keys_of_dropout_follow_from_seed_step_replica_part_and_layer_as_in_
 
 def test_lanes_make_the_update_of_the_whole_batch_with_the_same_dropped():
     of_step, weights = beside("tensorflow")
-    settings = OptimizerSection(name="adamw").scheduled(20)
+    settings = Optimizer(name="adamw").scheduled(20)
     ids, mask = tiny_batch(SAMPLES)
     plan = MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
     batch = mask_batch(ids, mask, np.arange(SAMPLES), plan, SEED, 0) | of_step.arrays(STEP)

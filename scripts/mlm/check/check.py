@@ -13,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 import psutil
+from pyarrow.fs import FileSelector, LocalFileSystem
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.config.configuration import Configuration, trainings
@@ -24,13 +25,12 @@ from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.terminal import answer, columns, in_bytes, in_time, plural
+from mlm.model.cooccurrence import start_from_counts
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.engine import start_from_counts
 from mlm.training.pretrain import engine_of, open_devices
 from mlm.training.run import RunFiles, read_manifests, run_of
-from mlm.training.state_files import bytes_below
 
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
@@ -325,7 +325,10 @@ def judge_machine(settings: Configuration, forecast: Forecast) -> None:
         return
     runs = settings.sections_of_runs().values()
     places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
-    there = sum(bytes_below(place) for place in places if "://" not in place)
+    there = 0
+    for place in (place for place in places if "://" not in place):
+        below = FileSelector(place, allow_not_found=True, recursive=True)
+        there += sum(file.size or 0 for file in LocalFileSystem().get_file_info(below))
     free, needed = shutil.disk_usage(".").free, max(0.0, total.disk - there) + _LEFT_OVER
     forecast.lines.append(
         f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "

@@ -44,7 +44,7 @@ OPTIMIZERS = {
 
 
 class Optimizer(Section):
-    """An optimizer with the lengths of its schedule in steps."""
+    """An optimizer, and the schedule of its learning rate."""
 
     name: Literal[*OPTIMIZERS] = "muon"  # pyright: ignore[reportInvalidTypeForm]
     """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
@@ -62,12 +62,13 @@ class Optimizer(Section):
     """Muon's decay rate."""
     max_grad_norm: Positive | None = 1.0
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
-    warmup_steps: fields.NotNegativeCount | None = None
-    """Steps of the warmup, instead of warmup_ratio."""
+    warmup_steps: fields.NotNegative = 0.05
+    """Steps of the linear warmup to the peak; below 1, a share of the schedule."""
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
-    decay_steps: fields.NotNegativeCount | None = None
-    """Steps of the decay, instead of decay_ratio."""
+    decay_steps: fields.NotNegative | None = None
+    """Steps of the decay, at the end of the schedule; below 1, a share of it; null: all after the
+    warmup."""
     min_lr_ratio: fields.Fraction = 0.0
     """Final learning rate, as a share of the peak."""
     schedule_steps: Count | None = None
@@ -79,13 +80,6 @@ class Optimizer(Section):
     def kind(self) -> OptimizerKind:
         return OPTIMIZERS[self.name]
 
-
-class OptimizerSection(Optimizer):
-    warmup_ratio: fields.Fraction = 0.05
-    """Share of the schedule for a linear warmup to the peak."""
-    decay_ratio: fields.Fraction | None = None
-    """Share of the schedule for the decay, at its end; null: all after the warmup."""
-
     def contradictions(self) -> Iterator[str]:
         others = {key: name for name, kind in OPTIMIZERS.items() for key in kind.keys}
         for key in sorted(others.keys() - set(self.kind.keys)):
@@ -93,7 +87,7 @@ class OptimizerSection(Optimizer):
             if value != default:
                 yield f"{key}: {value}, which {self.name} does not have. Set name: {others[key]}"
 
-    def scheduled(self, steps: int) -> Optimizer:
+    def scheduled(self, steps: int) -> Self:
         """The optimizer of a training of `steps` updates, whose lengths are all in steps; MlmError
         if warmup and decay are longer than the schedule."""
         if problem := next(self.too_long(steps), None):
@@ -101,31 +95,30 @@ class OptimizerSection(Optimizer):
         schedule = self.schedule_steps or steps
         warmup, decay = self._lengths(schedule)
         lengths = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
-        optimizer = Optimizer.model_validate(self.model_dump(include=set(Optimizer.model_fields)))
-        return optimizer.model_copy(update=lengths)
+        return self.model_copy(update=lengths)
 
     def too_long(self, steps: int | None) -> Iterator[str]:
         """A line if warmup and decay are longer than a training of `steps`, or of any (None)."""
-        ratios = self.warmup_ratio + (self.decay_ratio or 0.0)
+        shares = self.warmup_steps, self.decay_steps or 0
         if schedule := self.schedule_steps or steps:
             warmup, decay = self._lengths(schedule)
             if warmup + decay > schedule:
                 yield (
-                    f"warmup_ratio: the learning rate rises for {warmup} steps and falls for "
-                    f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio "
-                    "(or warmup_steps, decay_steps), or train longer"
+                    f"warmup_steps: the learning rate rises for {warmup} steps and falls for "
+                    f"{decay}, but the schedule has {schedule}. Lower warmup_steps or decay_steps, "
+                    "or train longer"
                 )
-        elif self.warmup_steps is None and self.decay_steps is None and ratios > 1 + 1e-9:
-            yield f"warmup_ratio: it and decay_ratio add up to {ratios:g}, more than 1; lower one"
+        elif max(shares) < 1 < sum(shares) - 1e-9:
+            yield f"warmup_steps: it and decay_steps add up to {sum(shares):g}, more than 1"
 
     def _lengths(self, schedule: int) -> tuple[int, int]:
         """Steps of the warmup and of the decay in a schedule of `schedule` steps."""
-        warmup, decay = self.warmup_steps, self.decay_steps
-        if warmup is None:
-            warmup = math.ceil(self.warmup_ratio * schedule)
-        if decay is None and self.decay_ratio is not None:
-            decay = math.ceil(self.decay_ratio * schedule)
-        return warmup, max(schedule - warmup, 0) if decay is None else decay
+
+        def steps(length: float) -> int:
+            return math.ceil(length * schedule if length < 1 else length)
+
+        warmup, decay = steps(self.warmup_steps), self.decay_steps
+        return warmup, max(schedule - warmup, 0) if decay is None else steps(decay)
 
 
 @dataclass(frozen=True)
@@ -258,7 +251,7 @@ class Recipe(Section):
     phases: Annotated[list[Phase], Field(min_length=1)] | None = None
     """Parts of the training, one after the other, with rows, masks and batches of their own;
     validation and evaluation have the rows of the last. null: one, of samples as they are."""
-    optimizer: OptimizerSection = section(OptimizerSection)
+    optimizer: Optimizer = section(Optimizer)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000), NoBoolean] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
     loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
@@ -271,8 +264,6 @@ class Recipe(Section):
     validation: Validation = section(Validation)
     log_every: Count = 20
     """Steps between rows of training.csv."""
-    steps_per_execution: Count = 1
-    """Steps on the accelerator per host call (engine: tensorflow)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -332,9 +323,6 @@ class Recipe(Section):
         return max(1, math.ceil((self.tokens or 0) / (rows * sequence_length)))
 
     def contradictions(self) -> Iterator[str]:
-        if engine_for(self.engine) == "jax" and self.steps_per_execution != 1:
-            steps = self.steps_per_execution
-            yield f"steps_per_execution: {steps} needs engine: tensorflow, or leave it out"
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
             values = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"

@@ -10,22 +10,21 @@ import numpy as np
 from scipy.special import log_softmax
 
 from mlm.config.finetune import Finetune
-from mlm.config.pretraining import Optimizer, OptimizerSection
+from mlm.config.pretraining import Optimizer
 from mlm.finetuning.artefacts import Example, Prediction, predictions_of, texts_of
 from mlm.finetuning.scores import Metric, metric_of
 from mlm.finetuning.sequence_model import SequenceModel
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
-from mlm.model.architecture import Architecture
 from mlm.model.checkpoints import Checkpoint
 from mlm.model.network import Parameters
 from mlm.samples.shuffling import SampleOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.training.devices import Devices
+from mlm.training.engine import Batches
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.engine import MeshEngine
-from mlm.training.loop import Schedule
 
 #: The tag that is predicted for a word that the model does not see: none that is right.
 NO_TAG = "[CUT]"
@@ -40,7 +39,7 @@ class Fold:
 
     name: str
     seed: int
-    section: Finetune
+    settings: Finetune
     learning_rate: float
     model: SequenceModel
     start: Checkpoint | None
@@ -51,45 +50,51 @@ class Fold:
     train: np.ndarray
     test: np.ndarray
     batch_size: int
+    section: str = "finetune"
 
     @property
     def metric(self) -> Metric:
-        return metric_of(self.section.task, self.model.classes)
+        return metric_of(self.settings.task, self.model.classes)
 
     @property
     def optimizer(self) -> Optimizer:
         """Pretraining's AdamW as section `finetune` sets it, with a linear decay to 0."""
-        section = self.section
-        return OptimizerSection(
+        return Optimizer(
             name="adamw",
             learning_rate=self.learning_rate,
-            warmup_ratio=section.warmup_ratio,
-            weight_decay=section.optimizer.weight_decay,
-            max_grad_norm=section.optimizer.max_grad_norm,
+            warmup_steps=self.settings.warmup_ratio,
+            weight_decay=self.settings.optimizer.weight_decay,
+            max_grad_norm=self.settings.optimizer.max_grad_norm,
             epsilon=1e-8,
-        ).scheduled(self._steps)
+        ).scheduled(self.steps)
 
     @property
-    def _steps(self) -> int:
-        return math.ceil(self.section.epochs * len(self.train) / self.batch_size)
+    def steps(self) -> int:
+        return math.ceil(self.settings.epochs * len(self.train) / self.batch_size)
 
     @property
-    def schedule(self) -> Schedule:
-        """Each epoch is logged, and validated on the held-out examples."""
-        every = math.ceil(len(self.train) / self.batch_size)
-        data = self.batch_size, len(self.train), self.arrays["input_ids"].shape[-1]
-        return Schedule(self.name, self._steps, *data, self.optimizer, every, every, "finetune")
+    def log_every(self) -> int:
+        """Steps of an epoch, after which the held-out examples are scored."""
+        return math.ceil(len(self.train) / self.batch_size)
+
+    validate_every = log_every
+
+    def epoch(self, step: int) -> float:
+        return step * self.batch_size / len(self.train)
+
+    def tokens(self, step: int) -> int:
+        return step * self.batch_size * self.arrays["input_ids"].shape[-1]
 
     def computation(self, devices: Devices) -> SequenceModel:
         return self.model
 
-    def starting_weights(self, architecture: Architecture) -> tuple[dict[str, np.ndarray], None]:
+    def starting_weights(self) -> tuple[dict[str, np.ndarray], None]:
         return self.model.parameters(self.seed, self.start), None
 
     def batches(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Yield the batches after `step` updates, in the order of a pretraining."""
         order = SampleOrder((len(self.train),), self.seed, len(self.train))
-        for first in range(step * self.batch_size, self._steps * self.batch_size, self.batch_size):
+        for first in range(step * self.batch_size, self.steps * self.batch_size, self.batch_size):
             _, indices = order.samples(first + np.arange(self.batch_size))
             yield {name: array[self.train[indices]] for name, array in self.arrays.items()}
 
@@ -106,23 +111,24 @@ class FoldEngine(MeshEngine):
     def __init__(self, fold: Fold, devices: Devices):
         self.fold = fold
         super().__init__(fold, devices)
+        self._update = self._compiled(None, fold.seed)
         self._logits = on_devices(fold.model, devices.strategy)
 
     def begin(self, fold: Fold) -> None:
         """Begin another training, which differs in its seed alone."""
         self.fold, self.step, self._batches = fold, 0, None
         self._beside = replace(self._beside, seed=fold.seed)
-        self.begin_with(fold.starting_weights(self.architecture)[0])
+        self.begin_with(fold.starting_weights()[0])
 
     def advance(self, steps: int) -> dict[str, float]:
         sums = super().advance(steps)
-        if self.fold.section.task == "regression":
+        if self.fold.settings.task == "regression":
             del sums["accuracy"]
         return sums
 
-    def _training_batches(self) -> Iterator[dict]:
+    def _training_batches(self) -> Batches:
         for step, batch in enumerate(self.fold.batches(self.step), start=self.step):
-            yield batch | self._beside_batch(step)
+            yield self._update, batch | self._beside_batch(step)
 
     def outputs(self) -> np.ndarray:
         """Return the logits of the held-out examples: float32 [examples, outputs]."""

@@ -30,10 +30,9 @@ from mlm.model.checkpoints import Checkpoint
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh
-from mlm.training.periodic_actions import train
+from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.state_basis import COMPUTING_MODULES, COMPUTING_PACKAGES
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row, TrainingLog
 
 #: Modules that decide the bits of a fold's weights, beside those of a pretraining in JAX.
 FOLD_MODULES = (
@@ -44,8 +43,6 @@ FOLD_MODULES = (
     "mlm.tokenizer.encoding",
     "mlm.tokenizer.pretrained",
 )
-#: Steps between two looks at signals.
-_AT_ONCE = 20
 #: What stands for the number of the fold in the seed of the training on all examples.
 _ALL = 1000
 #: A warning is due if more than one in so many passages is cut.
@@ -143,7 +140,7 @@ def fold_of(
     fold = Fold(
         name=f"{run or 'published'}, {start}, {'all' if number is None else f'fold {number}'}",
         seed=seed,
-        section=section,
+        settings=section,
         learning_rate=section.learning_rate[0],
         model=model,
         start=None if start == "random" else checkpoint,
@@ -174,10 +171,10 @@ def _scores_of_rates(
 ) -> dict[float, float]:
     """The score of each learning rate on a validation part of the fold's training examples, after a
     training on the others; 0 of a single one."""
-    rates = fold.section.learning_rate
+    rates = fold.settings.learning_rate
     if len(rates) == 1:
         return {rates[0]: 0.0}
-    part = validation_part([fold.examples[i] for i in fold.train], fold.section.task)
+    part = validation_part([fold.examples[i] for i in fold.train], fold.settings.task)
     parts, scores = {"train": fold.train[~part], "test": fold.train[part]}, {}
     for rate in rates:
         name = f"{fold.name}, rate {rate:g}"
@@ -194,18 +191,16 @@ def _trained(engine: FoldEngine, fold: Fold, training: int, basis: dict, state: 
     seeds = np.random.SeedSequence([fold.seed, _ALL if number is None else number, training])
     name, seed = f"{fold.name}, seed {training}", int(seeds.generate_state(1)[0]) >> 1
     engine.begin(replace(fold, name=name, seed=seed))
-    schedule, log = engine.fold.schedule, TrainingLog()
-    own = {"seed": seed, "learning_rate": fold.learning_rate}
-    states = StateDirectory.of(state, 2, basis | own)
-    # Steps in flight on virtual devices can wait for each other for ever.
-    at_once = _AT_ONCE if engine.devices.replicas == 1 else 1
-    with states.held():
-        if found := states.newest_whole():
-            place, engine.step, progress = found
-            engine.read(place)
-            log = TrainingLog.of(progress)
-            print(f"{name}: resumes from step {engine.step}", file=sys.stderr)
-        train(engine, schedule, Checkpoints(every=schedule.log_every), states, log, at_once)
+    states = StateDirectory.of(
+        state, 2, basis | {"seed": seed, "learning_rate": fold.learning_rate}
+    )
+    log, checkpoints = TrainingLog(), Checkpoints(every=fold.log_every)
+    with states.locked():
+        if saved := states.newest():
+            engine.restore(saved.step, saved.arrays)
+            log = TrainingLog.of(saved.progress)
+            print(f"{name}: resumes from step {saved.step}", file=sys.stderr)
+        train(engine, engine.fold, checkpoints, states, log)
     return log
 
 

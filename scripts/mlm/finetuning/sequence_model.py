@@ -16,7 +16,7 @@ import numpy as np
 from mlm.config.families import FAMILIES, SequenceHead
 from mlm.foundations.atomic import write_json, write_weights
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.model.architecture import Architecture
+from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.checkpoints import Checkpoint
 from mlm.model.network import DropoutKeys, Network, Parameters, ops_of
 from mlm.model.weights import fitting, initial_parameters, normal
@@ -115,7 +115,8 @@ class SequenceModel(Computation):
         if start is None:
             stored = initial_parameters(architecture, seed)
         else:
-            stored = fitting(start.weights, architecture, start.place, unused)
+            without = [n for n in parameter_shapes(architecture) if n.startswith(unused)]
+            stored = fitting(start.weights, architecture, start.place, without)
         weights = {k: v for k, v in stored.items() if not k.startswith(unused)}
         products = {head.dense: architecture.width, head.output: len(self.fields["id2label"])}
         for number, (name, rows) in enumerate(products.items()):

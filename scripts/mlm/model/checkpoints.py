@@ -50,7 +50,13 @@ class Checkpoint:
         files = [directory / name for name in weight_files(directory) if name != INDEX]
         weights: dict[str, np.ndarray] = {}
         for file in files:
-            weights |= _tensors(file)
+            try:
+                weights |= read_tensors(file)
+            except ValueError as error:
+                raise MlmError(
+                    f"{file} is damaged: it cannot be read as safetensors of finite numbers "
+                    f"({error}). Download it again"
+                ) from None
         parts = {file.name: file_sha256(file) for file in (directory / _CONFIG, *files)}
         return cls(
             place=place,
@@ -85,31 +91,30 @@ def directory_of(place: str, key: str) -> Path:
     return Path(snapshot(key, *revision, _ON_HUB))
 
 
-def _tensors(file: Path) -> dict[str, "np.ndarray"]:
-    """The arrays of a safetensors file, float32; MlmError if it is cut or damaged."""
+def read_tensors(file: Path) -> dict[str, "np.ndarray"]:
+    """The arrays of floating-point numbers in a safetensors file, float32. Raises ValueError, in
+    words, if it is cut or damaged."""
     import numpy as np
     from safetensors import SafetensorError, deserialize
 
     numbers, arrays = {"F64": np.float64, "F32": np.float32, "F16": np.float16}, {}
     try:
-        for name, tensor in deserialize(file.read_bytes()):
-            if tensor["dtype"] == "BF16":
-                # The upper half of a float32.
-                upper = np.frombuffer(tensor["data"], np.uint16).astype(np.uint32)
-                value = (upper << 16).view(np.float32)
-            elif tensor["dtype"] in numbers:
-                value = np.frombuffer(tensor["data"], numbers[tensor["dtype"]])
-            else:
-                continue  # Buffers, such as position_ids, are no weights.
-            with np.errstate(over="ignore"):
-                arrays[name] = value.astype(np.float32).reshape(tensor["shape"])
-            if not np.isfinite(arrays[name]).all():
-                raise ValueError(f"{name} has values that are not finite in float32")
-    except (SafetensorError, ValueError) as error:
-        raise MlmError(
-            f"{file} is damaged: it cannot be read as safetensors of finite numbers "
-            f"({' '.join(str(error).split())}). Download it again"
-        ) from None
+        tensors = deserialize(file.read_bytes())
+    except SafetensorError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    for name, tensor in tensors:
+        if tensor["dtype"] == "BF16":
+            # The upper half of a float32.
+            upper = np.frombuffer(tensor["data"], np.uint16).astype(np.uint32)
+            value = (upper << 16).view(np.float32)
+        elif tensor["dtype"] in numbers:
+            value = np.frombuffer(tensor["data"], numbers[tensor["dtype"]])
+        else:
+            continue  # Buffers, such as position_ids, are no weights.
+        with np.errstate(over="ignore"):
+            arrays[name] = value.astype(np.float32).reshape(tensor["shape"])
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} has values that are not finite in float32")
     return arrays
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -34,19 +35,19 @@ _LEAST = 1e-4
 STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.5)}
 
 
-def initialise_from_counts(weights: StartingWeights, run, begun: Begun | None) -> None:
-    """`overwrite_with_counts` of the train split of `run`, a Run, beside positions that differ in
-    columns of their own, if the family can have that; after a warm start without an output bias,
-    of that alone."""
-    columns = None
-    if begun is not None:
-        if begun.biased:
-            return
-    elif run.model.initialisation.attention == "neighbour_heads":
-        columns = columns_of_words(weights.architecture)
-    else:
-        columns = positions_apart_from_words(weights, run.seed)
-    overwrite_with_counts(weights, run.train, run.plan.special_ids, columns, run.seed, begun)
+def start_from_counts(engine: Any, run: Any) -> None:
+    """Begin the training `engine` of `run` with `overwrite_with_counts` of its train split, beside
+    positions that differ in columns of their own, if the family can have that; after a warm start
+    without an output bias, with that alone. Only rank 0 counts."""
+    by_name, begun = engine.weights(), engine.begun
+    weights, columns = StartingWeights(by_name, engine.architecture), None
+    if engine.devices.group.is_rank0 and not (begun and begun.biased):
+        if run.model.initialisation.attention == "neighbour_heads":
+            columns = columns_of_words(engine.architecture)
+        elif begun is None:
+            columns = positions_apart_from_words(weights, run.seed)
+        overwrite_with_counts(weights, run.train, run.plan.special_ids, columns, run.seed, begun)
+    engine.begin_with(by_name)
 
 
 def overwrite_with_counts(

@@ -1,4 +1,5 @@
-"""The operations of network, loss and optimizers in JAX."""
+"""The operations of network, loss and optimizers in JAX, under the names of NumPy or of `jax.lax`
+where these have them. `mlm.model.tensorflow_ops` has the same in TensorFlow."""
 
 import math
 from collections.abc import Callable
@@ -7,19 +8,22 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-framework = "jax"
 #: Whether the loss is computed for a block of predictions at a time.
 scans_blocks = True
 #: What stands for the logit of a class that is left out.
 left_out = -math.inf
 absolute, arange, bitwise_xor, broadcast_to = jnp.abs, jnp.arange, jnp.bitwise_xor, jnp.broadcast_to
-constant = jnp.asarray
-concatenate, cos, cumsum, dot = jnp.concatenate, jnp.cos, jnp.cumsum, jnp.dot
-erf, exp, float32, largest, log = lax.erf, jnp.exp, jnp.float32, jnp.max, jnp.log
-log_softmax, map_blocks, matmul = jax.nn.log_softmax, lax.map, jnp.matmul
-maximum, minimum, ones, ones_like, pad = jnp.maximum, jnp.minimum, jnp.ones, jnp.ones_like, jnp.pad
-power, reshape, rsqrt, scan, sigmoid = jnp.power, jnp.reshape, lax.rsqrt, lax.scan, jax.nn.sigmoid
-shift_right, sign, sin, split = jnp.right_shift, jnp.sign, jnp.sin, jnp.split
+concatenate, constant, cos, cumsum, dot = jnp.concatenate, jnp.asarray, jnp.cos, jnp.cumsum, jnp.dot
+exp, float32, largest, log, log_softmax = jnp.exp, jnp.float32, jnp.max, jnp.log, jax.nn.log_softmax
+map_blocks, matmul, maximum, minimum = lax.map, jnp.matmul, jnp.maximum, jnp.minimum
+ones_like, pad, power, reshape, scan = jnp.ones_like, jnp.pad, jnp.power, jnp.reshape, lax.scan
+shift_right, sigmoid, sign, sin, split = (
+    jnp.right_shift,
+    jax.nn.sigmoid,
+    jnp.sign,
+    jnp.sin,
+    jnp.split,
+)
 sqrt, square, stack, swapaxes, tanh = jnp.sqrt, jnp.square, jnp.stack, jnp.swapaxes, jnp.tanh
 total, transpose, uint32, where = jnp.sum, jnp.transpose, jnp.uint32, jnp.where
 zeros, zeros_like = jnp.zeros, jnp.zeros_like
@@ -154,7 +158,7 @@ def with_gradients(value: Callable, forward: Callable) -> Callable:
 
 
 def value_and_grad(function: Callable, parameters: dict):
-    """Outputs of `function` at `parameters`, and the gradient of the first of them."""
+    """Outputs of `function` at the dictionary `parameters`, and the gradient of the first."""
     return jax.value_and_grad(function, has_aux=True)(parameters)
 
 

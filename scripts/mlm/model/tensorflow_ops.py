@@ -1,4 +1,4 @@
-"""The operations of network, loss and optimizers in TensorFlow.
+"""The operations of network, loss and optimizers in TensorFlow; `mlm.model.jax_ops` documents them.
 
 A pass over memory costs a CPU more than what is computed in it: what is elementwise is compiled by
 XLA there (`fused`).
@@ -10,22 +10,22 @@ from collections.abc import Callable
 from mlm.foundations.tensorflow_setup import in_one_pass, tf
 
 framework = "tensorflow"
-#: Whether the loss is computed for a block of predictions at a time.
-scans_blocks = False
-#: What stands for the logit of a class that is left out.
+# There is no loop over blocks of predictions or of queries.
+scans_blocks, map_blocks = False, None
 left_out = tf.float32.min
-#: There is no loop over blocks of queries.
-map_blocks = None
-absolute, cos, erf, exp = tf.abs, tf.cos, tf.math.erf, tf.exp
-largest, log, log_softmax, matmul = tf.reduce_max, tf.math.log, tf.nn.log_softmax, tf.matmul
-maximum, minimum, ones, ones_like, pad = tf.maximum, tf.minimum, tf.ones, tf.ones_like, tf.pad
-power, rsqrt, sigmoid, sign, sin = tf.pow, tf.math.rsqrt, tf.sigmoid, tf.sign, tf.sin
-sqrt, square, stack, tanh = tf.sqrt, tf.square, tf.stack, tf.tanh
-total, transpose, where, zeros, zeros_like = (
-    *(tf.reduce_sum, tf.transpose, tf.where, tf.zeros, tf.zeros_like),
+absolute, arange, broadcast_to, constant, cos = (
+    tf.abs,
+    tf.range,
+    tf.broadcast_to,
+    tf.constant,
+    tf.cos,
 )
-arange, broadcast_to, cumsum, reshape = tf.range, tf.broadcast_to, tf.cumsum, tf.reshape
-bitwise_xor, constant = tf.bitwise.bitwise_xor, tf.constant
+cumsum, exp, log, log_softmax, matmul = tf.cumsum, tf.exp, tf.math.log, tf.nn.log_softmax, tf.matmul
+largest, maximum, minimum, ones_like = tf.reduce_max, tf.maximum, tf.minimum, tf.ones_like
+pad, power, reshape, sigmoid, sign, sin = tf.pad, tf.pow, tf.reshape, tf.sigmoid, tf.sign, tf.sin
+sqrt, square, stack, tanh, total = tf.sqrt, tf.square, tf.stack, tf.tanh, tf.reduce_sum
+transpose, where, zeros, zeros_like = tf.transpose, tf.where, tf.zeros, tf.zeros_like
+bitwise_xor, concatenate, split = tf.bitwise.bitwise_xor, tf.concat, tf.split
 fused = in_one_pass
 
 
@@ -46,20 +46,11 @@ def dtype_of(x):
 
 
 def mean(x):
-    """The mean over the last axis, which stays."""
     return tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
 def dot(x, y):
     return tf.reduce_sum(x * y)
-
-
-def concatenate(arrays, axis: int):
-    return tf.concat(arrays, axis)
-
-
-def split(x, parts: int, axis: int = 0):
-    return tf.split(x, parts, axis)
 
 
 def swapaxes(x, one: int, other: int):
@@ -69,7 +60,6 @@ def swapaxes(x, one: int, other: int):
 
 
 def cummax(x):
-    """The largest of int32 [batch, sequence] up to each place of the sequence."""
     step = 1
     while step < x.shape[1]:
         x = tf.maximum(x, tf.pad(x[:, :-step], [(0, 0), (step, 0)], constant_values=x.dtype.min))
@@ -82,68 +72,54 @@ def shift_right(x, bits: int):
 
 
 def rows_at(table, ids):
-    """The rows of `table` [rows, ...] at `ids`."""
     return tf.gather(table, ids)
 
 
 def entries_at(x, index):
-    """The entries of `x` [..., n] at `index` [..., m] in the last axis: [..., m]."""
     return tf.gather(x, index, batch_dims=len(x.shape) - 1)
 
 
 def rows_added(table, ids, rows):
-    """`table` with `rows` added at `ids`, which may name one several times."""
     return tf.tensor_scatter_nd_add(table, ids[:, None], rows)
 
 
 def rows_summed(count: int, ids, rows, more_ids, more_rows):
-    """`count` rows, sums of `rows` at `ids`, which are different, and `more_rows` at `more_ids`."""
     rows, ids = tf.concat([rows, more_rows], 0), tf.concat([ids, more_ids], 0)
     return tf.math.unsorted_segment_sum(rows, ids, count)
 
 
 def positions_of(x, positions):
-    """[1 or batch, sequence, ...] at `positions` [batch, slots]: [batch, slots, ...]."""
     x = tf.broadcast_to(x, (positions.shape[0], *x.shape[1:]))
     return tf.gather(x, positions, batch_dims=1)
 
 
 def places(shape):
-    """The place of each entry of an array of this shape, modulo 2**32: uint32."""
     return tf.reshape(tf.cast(tf.range(math.prod(shape)), tf.uint32), shape)
 
 
 def product(x, y, x_transposed: bool = False, y_transposed: bool = False):
-    """x · y of matrices, or of a vector and a matrix, returned in float32."""
     if len(x.shape) == 1:
         return tf.cast(tf.linalg.matvec(y, x, transpose_a=True), tf.float32)
     return tf.cast(tf.matmul(x, y, transpose_a=x_transposed, transpose_b=y_transposed), tf.float32)
 
 
 def dense(x, weight, bias):
-    """`x` [..., inputs] · `weight`ᵀ + `bias` (or None), as one product of two matrices."""
     y = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), weight, transpose_b=True)
     y = y if bias is None else tf.nn.bias_add(y, bias)
     return tf.reshape(y, (*x.shape[:-1], weight.shape[0]))
 
 
 def attention_shares(query, key, mask):
-    """Shares of attention float32 [batch, heads, queries, keys], of [batch, tokens, heads, width]
-    each and `mask` [batch, 1, 1 or queries, keys]."""
     query = swapaxes(query * tf.cast(1 / math.sqrt(query.shape[-1]), query.dtype), 1, 2)
     scores = tf.cast(tf.matmul(query, swapaxes(key, 1, 2), transpose_b=True), tf.float32)
     return tf.nn.softmax(scores + tf.where(mask, 0.0, -1e9))
 
 
 def attended(shares, value):
-    """`value` [batch, keys, heads, width] by its shares: [batch, queries, heads, width]."""
     return swapaxes(tf.matmul(shares, swapaxes(value, 1, 2)), 1, 2)
 
 
 def exponentials(logits, label_logits):
-    """Of `logits` [predictions, classes] and of the label beside them [predictions]: numbers in
-    proportion to their exponentials, the sums of these without and with the label's, and the
-    cross-entropy in nats."""
     probabilities = tf.nn.softmax(logits)
     # The largest probability is at least 1 / classes: its logarithm loses nothing.
     sums = largest(logits, axis=1) - tf.math.log(largest(probabilities, axis=1))
@@ -152,8 +128,6 @@ def exponentials(logits, label_logits):
 
 
 def rematerialised(function: Callable, in_loop: bool = False) -> Callable:
-    """`function` of arrays, computed again for its gradient (Chen et al., 2016)."""
-
     def called(*arguments):
         leaves = tf.nest.flatten(arguments)
         places = [i for i, x in enumerate(leaves) if x is not None and x.dtype.is_floating]
@@ -182,9 +156,6 @@ def rematerialised(function: Callable, in_loop: bool = False) -> Callable:
 
 
 def with_gradients(value: Callable, forward: Callable) -> Callable:
-    """The function `value`, whose gradients `forward` computes: it gives the outputs, and of each
-    argument the gradient of the first output, or None."""
-
     @tf.custom_gradient
     def function(*arguments):
         outputs, gradients = forward(*arguments)
@@ -198,7 +169,7 @@ def with_gradients(value: Callable, forward: Callable) -> Callable:
 
 
 def scan(function: Callable, carry, parts):
-    """`jax.lax.scan`, unrolled: there is one part."""
+    """Unrolled: there is one part."""
     outputs = []
     for index in range(parts[0].shape[0]):
         carry, output = function(carry, tuple(x[index] for x in parts))
@@ -207,7 +178,6 @@ def scan(function: Callable, carry, parts):
 
 
 def value_and_grad(function: Callable, parameters: dict):
-    """Outputs of `function` at `parameters`, and the gradient of the first of them."""
     parameters = {name: tf.convert_to_tensor(value) for name, value in parameters.items()}
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(parameters)
@@ -218,9 +188,7 @@ def value_and_grad(function: Callable, parameters: dict):
 
 
 def sum_in_turn(function: Callable, parts: tuple, parameters: dict):
-    """The sum of `function`, whose values are those of `value_and_grad`, over the first axis of
-    the arrays in `parts`, its arguments, in order, by a loop in the graph: only one part's
-    activations are in memory."""
+    """By a loop in the graph: only one part's activations are in memory."""
     count = tf.nest.flatten(parts)[0].shape[0]
     nothing = {name: tf.zeros(value.shape) for name, value in parameters.items()}
     zeros = ((tf.zeros([]), tf.zeros([])), nothing)
@@ -235,8 +203,7 @@ def sum_in_turn(function: Callable, parts: tuple, parameters: dict):
 
 @tf.custom_gradient
 def gelu(x):
-    """x · Φ(x) (Hendrycks and Gimpel, 2016) in one pass, by the error function in float32, which a
-    CPU computes seven times as fast as in bfloat16."""
+    """In one pass; a CPU computes it in float32 seven times as fast as in bfloat16."""
     return _gelu(x), lambda grad: _gelu_gradient(x, grad)
 
 
@@ -258,7 +225,6 @@ def _normalised(x, epsilon):
 
 
 def normalised(x, epsilon: float):
-    """`x` less its mean over the last axis, over its deviation there."""
     return _normalised(x, tf.constant(epsilon, tf.float32))
 
 
@@ -275,15 +241,12 @@ def _norm_backward(grad, y, scale):
 
 
 def less(value: tf.Variable, step):
-    """The weight `value` less `step`, in place."""
     value.assign_sub(step)
     return value
 
 
 def adam(value: tf.Variable, grad, first, second, rate, betas, powers, epsilon: float):
-    """A weight and its moments after one update of Adam (Kingma and Ba, 2015), in place by
-    TensorFlow's kernel: one pass over each, not a dozen; `powers` are those of the betas to the
-    number of the update."""
+    """By TensorFlow's kernel: one pass over each array, not a dozen."""
     tf.raw_ops.ResourceApplyAdam(
         var=value.handle,
         m=first.handle,

@@ -11,7 +11,7 @@ from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.checkpoints import Checkpoint
-from mlm.model.weights import weights_beyond
+from mlm.model.weights import fitting
 from mlm.tokenizer.pieces import pieces_by_id
 
 
@@ -65,40 +65,16 @@ class WarmStart:
     def over(
         self, fresh: dict[str, np.ndarray], architecture: Architecture
     ) -> tuple[dict[str, np.ndarray], Begun]:
-        """The `fresh` weights with all that the checkpoint has. MlmError for another shape."""
-        family, names = architecture.family, architecture.names
-        words, bias = f"{names.words}.weight", names.decoder_bias
-        stored, weights = self.checkpoint.weights, dict(fresh)
-        missing = sorted(fresh.keys() - stored.keys())
-        prefix = FAMILIES[family].encoder_prefix
-        if lost := [name for name in missing if name.startswith(prefix)]:
-            raise MlmError(
-                f"model.start_from: {self.name} has no floating-point values of {len(lost)} "
-                f"weights of its encoder, {lost[0]} among them. Only a head may be missing; give "
-                "all weights of the model that its config.json describes"
-            )
-        rows, needed = len(stored[words]), len(fresh[words])
-        if rows < needed:
-            raise MlmError(
-                f"model.start_from: {self.name} has {rows:,} word embeddings, but its "
-                f"tokenizer.json has {needed:,} ids. Both must be of one model"
-            )
-        if beyond := weights_beyond(stored, fresh.keys(), family):
-            raise MlmError(
-                f"model.start_from: {self.name} has {len(beyond)} weights of layers that the model "
-                f"of its config.json lacks, {beyond[0]} among them. Give weights and config.json "
-                "of one model"
-            )
-        for name in sorted(fresh.keys() & stored.keys()):
-            value = stored[name]
-            if name in (words, bias):
+        """The `fresh` weights with all that the checkpoint has: only a head may be missing. Raises
+        MlmError for another shape."""
+        names, stored = architecture.names, dict(self.checkpoint.weights)
+        bias, prefix = names.decoder_bias, FAMILIES[architecture.family].encoder_prefix
+        for name in (f"{names.words}.weight", bias):
+            if name in stored:
                 # Published tables may be padded to a round number of rows.
-                value = value[:needed]
-            if value.shape != fresh[name].shape:
-                raise MlmError(
-                    f"model.start_from: {self.name}: {name}: found {value.shape}, expected "
-                    f"{fresh[name].shape}. Give weights and config.json of one model"
-                )
-            weights[name] = value
+                stored[name] = stored[name][: len(fresh[name])]
+        missing = sorted(fresh.keys() - stored.keys())
+        heads = [name for name in missing if not name.startswith(prefix)]
+        weights = fitting(stored, architecture, f"model.start_from: {self.name}", heads)
         unexpected = sorted(stored.keys() - fresh.keys())
-        return weights, Begun(missing, unexpected, biased=bias not in missing)
+        return fresh | weights, Begun(missing, unexpected, biased=bias not in missing)

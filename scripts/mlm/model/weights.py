@@ -4,8 +4,7 @@ and layout, which all three frameworks open."""
 import copy
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mlm.config.model_fields import in_numbers
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.errors import MlmError, reading
 from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.checkpoints import read_tensors
 
 
 def initial_parameters(architecture: Architecture, seed: int) -> dict[str, np.ndarray]:
@@ -39,78 +39,54 @@ def normal(seed: int, number: int, shape: tuple[int, ...], deviation: float) -> 
     return random.standard_normal(shape, np.float32) * np.float32(deviation)
 
 
-def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
-    """The architecture's weights in a safetensors file, as `fitting` gives them."""
-    from safetensors.numpy import load_file
-
-    with reading(path, "safetensors"):
-        stored = load_file(path)
-    return fitting(stored, architecture, path)
-
-
 def fitting(
     stored: Mapping[str, np.ndarray],
     architecture: Architecture,
-    path: str | Path,
-    without: tuple[str, ...] = (),
+    place: str | Path,
+    without: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
-    """The architecture's weights among those that `path` has, float32 by name, but for names that
-    begin as one of `without`. Raises MlmError if one is missing or has another shape."""
-    shapes = parameter_shapes(architecture)
-    shapes = {name: shape for name, shape in shapes.items() if not name.startswith(without)}
+    """The architecture's weights among those that `place` has, float32 by name, but for those
+    `without`. Raises MlmError if one is missing or has another shape, or for weights of layers that
+    the network lacks: its config.json has fewer or other layers."""
+    every = parameter_shapes(architecture)
+    shapes = {name: shape for name, shape in every.items() if name not in without}
+    remedy = "Give the model.safetensors and the config.json of one model"
     for name, shape in shapes.items():
-        found = stored[name].shape if name in stored else "nothing"
-        if found != shape:
-            raise MlmError(
-                f"{path}: {name}: found {found}, expected {shape}. Give the model.safetensors and "
-                f"the config.json of one model of the family {architecture.family}"
-            )
-    if beyond := weights_beyond(stored, shapes, architecture.family):
+        stored_shape = stored[name].shape if name in stored else "nothing"
+        if stored_shape != shape:
+            raise MlmError(f"{place}: {name}: found {stored_shape}, expected {shape}. {remedy}")
+    prefix = re.escape(FAMILIES[architecture.family].encoder_prefix)
+    in_layer = re.compile(prefix + r"(.*\.)?\d+\..*(weight|bias)$")
+    if beyond := sorted(name for name in stored if name not in every and in_layer.match(name)):
         raise MlmError(
-            f"{path}: {beyond[0]} and {len(beyond) - 1} more: found weights of layers that "
-            "config.json lacks. Give the model.safetensors and the config.json of one model"
+            f"{place}: {beyond[0]} and {len(beyond) - 1} more: found weights of layers that "
+            f"config.json lacks. {remedy}"
         )
     return {name: stored[name].astype(np.float32) for name in shapes}
 
 
-def weights_beyond(stored: Iterable[str], known: Collection[str], family: str) -> list[str]:
-    """Weights of layers that the network lacks: its config.json has fewer or other layers."""
-    prefix = re.escape(FAMILIES[family].encoder_prefix)
-    in_layer = re.compile(prefix + r"(.*\.)?\d+\..*(weight|bias)$")
-    return sorted(name for name in stored if name not in known and in_layer.match(name))
-
-
 def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.ndarray]]:
     """Architecture and weights, float32 by name, of a directory with config.json and
-    model.safetensors. Raises as `read_parameters` and `Architecture.of`."""
-    file = Path(directory) / "config.json"
-    with reading(file, "a model's configuration"):
-        fields = read_json(file)
+    model.safetensors. Raises MlmError as `fitting` and `Architecture.of`."""
+    config, file = Path(directory) / "config.json", Path(directory) / "model.safetensors"
+    with reading(config, "a model's configuration"):
+        fields = read_json(config)
     architecture = Architecture.of(fields)
-    return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)
+    with reading(file, "safetensors"):
+        stored = read_tensors(file)
+    return architecture, fitting(stored, architecture, file)
 
 
-@dataclass(frozen=True)
-class ExportedModel:
-    """Weights float32 by PyTorch's names, and the configuration, transformers' class."""
-
-    weights: dict[str, np.ndarray]
-    config: Any
-
-    def write(self, directory: str | Path) -> None:
-        """Write model.safetensors and config.json."""
-        write_weights(self.weights, f"{directory}/model.safetensors")
-        write_configuration(self.config, f"{directory}/config.json")
-
-
-def write_configuration(config: Any, path: str | Path) -> None:
-    """Write `config.json` with the architecture's name in PyTorch, as readers expect it."""
+def write_exported(directory: str | Path, weights: Mapping[str, np.ndarray], config: Any) -> None:
+    """Write model.safetensors, by PyTorch's names, and config.json, of transformers' class, with
+    the architecture's name in PyTorch, as readers expect it."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
+    write_weights(weights, f"{directory}/model.safetensors")
     config = copy.deepcopy(config)
     config.architectures = [MODEL_FOR_MASKED_LM_MAPPING_NAMES[config.model_type]]
     config.dtype = "float32"
     fields = config.to_dict()
     fields.pop("_name_or_path", None)
     # For transformers 5, and in numbers for version 4.
-    write_json(path, fields | in_numbers(fields))
+    write_json(f"{directory}/config.json", fields | in_numbers(fields))

@@ -29,15 +29,9 @@ from mlm.preflight.costs import product_flops
 from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.tokenizer.encoding import write_tokenizer
+from mlm.training.devices import has_cudnn_attention, reason_for_xla
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.train_step import (
-    has_cudnn_attention,
-    on_mesh,
-    reason_for_xla,
-    token_type,
-    train_step,
-    validation_step,
-)
+from mlm.training.in_jax.train_step import on_mesh, train_step, validation_step
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run, RunFiles, TrainingPhase
 from mlm.training.train_step import Computation, OfEachStep
@@ -102,13 +96,14 @@ def described_train_step(
     """Return the train step of `run`, that of one replica, in its first phase or another, on
     `target`. Its attention is by cuDNN only on cards that have it."""
     phase, kind = phase or run.phases[0], "gpu" if is_gpu(target) else "tpu"
+    how = accelerator, kind, run.architecture, run.plan.sequence_length
     return {
         "step": TRAINING,
         "config": run.model_config.to_dict(),
         "plan": _as_json(phase.plan),
         "recipe": run.pretraining.model_dump(mode="json"),
         "precision": accelerator.precision_on(kind),
-        "attention": "xla" if reason_for_xla(accelerator, kind, run) else "cudnn",
+        "attention": "xla" if reason_for_xla(*how) else "cudnn",
         "samples": phase.batch_size,
     }
 
@@ -161,8 +156,8 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
             for name, (size, kind) in sizes.items()
         }
 
+    row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
     if description["step"] == EVALUATION:
-        row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
         masked = batch(input_ids=row, attention_mask=row, positions=slots, labels=slots)
         begins_document = config["cls_token_id"] if recipe.attend == "document" else None
         answers = masked_answers(Network(architecture, ops_of("jax")), begins_document)
@@ -171,10 +166,10 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
     network = Network(architecture, ops_of("jax"), *how)
     choices = recipe.attend, config["cls_token_id"], recipe.softmax_classes
     computation = Computation(network, *choices)
-    tokens, number = ((plan.sequence_length,), token_type(architecture.vocabulary)), ((), np.uint32)
+    number = ((), np.uint32)
     if description["step"] == VALIDATION:
         step = jax.jit(on_mesh(validation_step(computation, plan, VALIDATION_SEED), mesh))
-        return step.trace(parameters, batch(tokens=tokens, index=number))
+        return step.trace(parameters, batch(input_ids=row, attention_mask=row, index=number))
     optimizer = recipe.optimizer
     state = {
         "parameters": parameters,
@@ -184,7 +179,8 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
     parts = optimizer.gradient_accumulation_steps
     beside = OfEachStep(computation, recipe.seed or 0, mesh.size, parts)
     step = jax.jit(on_mesh(train_step(beside, plan, optimizer), mesh), donate_argnums=0)
-    stored = batch(tokens=tokens, index=number, epoch=number) | _shaped(beside.arrays(0), divided)
+    stored = batch(input_ids=row, attention_mask=row, index=number, epoch=number)
+    stored |= _shaped(beside.arrays(0), divided)
     return step.trace(_shaped(state, whole), stored)
 
 

@@ -1,11 +1,16 @@
 """The devices of a training: those of this machine, and those that a framework has opened."""
 
+import ctypes
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mlm.config.accelerator import Accelerator
+from mlm.foundations.environment import installed_version
+from mlm.foundations.terminal import show
+from mlm.model.architecture import Architecture
 from mlm.training.processes import Peers
 
 _GOOGLE = "0x1ae0"
@@ -19,6 +24,13 @@ _TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
 #: Flags of processors that multiply bfloat16 matrices: x86-64's, and those of 64-bit ARM.
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
+#: The packages with which JAX uses NVIDIA GPUs, by the version of CUDA that they bring; without a
+#: cuBLAS, the plugin is the preflight's compiler alone.
+_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+_CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
+#: The widest head that cuDNN takes before the H100, and the first cards that it computes attention
+#: on: Ampere, by their compute capability.
+_WIDEST_HEAD, _AMPERE = 128, 8.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,75 @@ def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
     lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
     flags = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
     return bool(flags) and all(_BFLOAT16_FLAGS & set(line.split()) for line in flags)
+
+
+def cuda_plugin() -> str | None:
+    """Return the package with which JAX would use a GPU, if it is installed."""
+    plugin = next(filter(installed_version, _CUDA_PLUGINS), None)
+    return plugin if any(map(installed_version, _CUBLAS)) else None
+
+
+def advice_for_jax(kind: str) -> str:
+    """Return what to do where JAX uses no device of this kind."""
+    if kind != "gpu":
+        tpu = f"There is a TPU ({local_tpu()}). " if kind == "auto" else ""
+        return f"{tpu}Install JAX for it (pip install 'jax[tpu]' at the version here)"
+    if plugin := cuda_plugin():
+        return (
+            f"{plugin} is installed, and the machine has {local_gpu() or 'no /dev/nvidia0'}: check "
+            "the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
+        )
+    return "Install the packages of envs/requirements-gpu.txt"
+
+
+def reason_for_xla(
+    settings: Accelerator, kind: str, architecture: Architecture, sequence_length: int
+) -> str | None:
+    """Why XLA computes attention to whole rows on a device of `kind`; None if cuDNN does."""
+    head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
+    if kind != "gpu":
+        return f"cuDNN's needs a GPU, and this training is on a {kind.upper()}"
+    if precision != "bfloat16":
+        return f"cuDNN's computes in bfloat16, and the products are in {precision}"
+    if share := architecture.attention_dropout:
+        return f"cuDNN's cannot drop, and the model drops {share:g} of attention"
+    if head % 8 or head > _WIDEST_HEAD:
+        return f"cuDNN's takes heads up to {_WIDEST_HEAD} wide in steps of 8, not {head} wide"
+    if sequence_length % 2:
+        return "cuDNN's takes rows of an even number of tokens"
+    return "accelerator.deterministic is true" if settings.deterministic else None
+
+
+def with_attention(
+    devices: Devices, settings: Accelerator, architecture: Architecture, sequence_length: int
+) -> Devices:
+    """`devices` of a training, with "attention" in their arithmetic if cuDNN computes it."""
+    if devices.kind != "gpu":
+        return devices
+    reason = reason_for_xla(settings, devices.kind, architecture, sequence_length)
+    card = devices.strategy.devices.flat[0]
+    if not reason and not has_cudnn_attention(card):
+        reason = f"cuDNN's needs an Ampere card or newer, and this is a {card.device_kind}"
+    show(f"Attention by {f'XLA, since {reason}' if reason else 'cuDNN'}")
+    arithmetic = devices.arithmetic if reason else devices.arithmetic | {"attention": "cudnn"}
+    return replace(devices, arithmetic=arithmetic)
+
+
+def has_cudnn_attention(card: Any) -> bool:
+    """Whether cuDNN can compute attention on `card`, a GPU as JAX describes it."""
+    return float(card.compute_capability) >= _AMPERE
+
+
+def keep_freed_memory(arenas: int | None = None) -> None:
+    """Have glibc keep the memory of freed arrays for the next ones, of the same sizes in each step,
+    in at most so many `arenas`. By default it returns large blocks to the kernel, whose new pages
+    cost a step nearly as much time as its arithmetic. Other C libraries have no such call."""
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(trim_threshold, -1)
+        mallopt(mmap_max, 0)
+        if arenas is not None:
+            mallopt(arena_max, arenas)
 
 
 def _content(path: Path) -> str:

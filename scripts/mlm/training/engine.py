@@ -1,26 +1,31 @@
 """A training on the devices of a framework: all that the loop, states and export know of it."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
-from mlm.model.architecture import Architecture
-from mlm.model.cooccurrence import initialise_from_counts
-from mlm.model.initialisation import StartingWeights
 from mlm.model.warm_start import Begun
+from mlm.samples.split_samples import ShardFiles, validation_samples
+from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run
-from mlm.training.state_files import read_bytes, write_bytes
+from mlm.training.run import Run, TrainingPhase
 from mlm.training.train_step import Computation, OfEachStep
-
-_FILE = "state.safetensors"
 
 
 class Task(Protocol):
-    """What is trained: a run of pretraining, or a fold of a fine-tuning."""
+    """What is trained: a run of pretraining, or a fold of a fine-tuning. `section` is that of the
+    configuration with its learning rate."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def section(self) -> str: ...
 
     @property
     def seed(self) -> int: ...
@@ -28,19 +33,38 @@ class Task(Protocol):
     @property
     def optimizer(self) -> Optimizer: ...
 
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def log_every(self) -> int: ...
+
+    @property
+    def validate_every(self) -> int: ...
+
+    def epoch(self, step: int) -> float:
+        """Passes over the data after `step` updates."""
+        ...
+
+    def tokens(self, step: int) -> int:
+        """Places for tokens in the rows of `step` updates."""
+        ...
+
     def computation(self, devices: Devices) -> Computation:
         """Return the network, for these devices, and its loss."""
         ...
 
-    def starting_weights(
-        self, architecture: Architecture
-    ) -> tuple[dict[str, np.ndarray], Begun | None]:
+    def starting_weights(self) -> tuple[dict[str, np.ndarray], Begun | None]:
         """Return the weights before the first step, and what a checkpoint gave of them."""
         ...
 
 
+#: The arrays of a batch by name, and the update that takes them.
+Batches = Iterator[tuple[Callable, dict[str, np.ndarray]]]
+
+
 class Engine(ABC):
-    """A task at its start, or where `read` and then setting `step` have put it.
+    """A task at its start, or where `restore` has put it.
 
     The state is a dictionary of `parameters` and `moments` by name, and `step`, int32. States are
     written in one format, whatever framework computes them.
@@ -52,10 +76,30 @@ class Engine(ABC):
         self.architecture = self._computation.network.architecture
         parts = self._optimizer.gradient_accumulation_steps
         self._beside = OfEachStep(self._computation, task.seed, devices.replicas, parts)
-        weights, self.begun = task.starting_weights(self.architecture)
+        self._batches: Batches | None = None
+        weights, self.begun = task.starting_weights()
         #: Trainable numbers.
         self.parameters = sum(value.size for value in weights.values())
         self.begin_with(weights)
+
+    def advance(self, steps: int) -> dict[str, float]:
+        """Make `steps` updates; return the sums of loss, accuracy (right predictions), predictions
+        and overflow, in float64. Raises MlmError if a shard is not what its manifest says."""
+        if self._batches is None:
+            self._batches = self._ahead(self._training_batches())
+        made = []
+        for _ in range(steps):
+            update, batch = next(self._batches)
+            made.append(self._updated(update, batch))
+        self.step += steps
+        # In float64, where a sum of float32 is exact: the same however many steps are added here.
+        sums = dict.fromkeys(made[0], 0.0)
+        for measured in made:
+            predictions = np.float32(measured["predictions"])
+            for name, value in measured.items():
+                is_mean = name in ("loss", "accuracy")
+                sums[name] += float(np.float32(value) * (predictions if is_mean else 1))
+        return sums
 
     def restart_at(self, step: int) -> None:
         """Go on with the batches after `step` updates."""
@@ -67,17 +111,18 @@ class Engine(ABC):
         arrays = {n: a for n, a in self._arrays().items() if n.startswith(prefix)}
         return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items()}
 
-    def write(self, place: str) -> None:
-        """Write the state below `place`, a directory or gs:// prefix that is there."""
+    def saved(self) -> bytes:
+        """Return the state in the format of safetensors."""
         from safetensors.numpy import save
 
-        write_bytes(f"{place}/{_FILE}", save(self._arrays()))
+        return save(self._arrays())
 
-    def read(self, place: str) -> None:
-        """Take the state from there, read by rank 0."""
+    def restore(self, step: int, saved: bytes | None) -> None:
+        """Go on from a state after `step` updates, which rank 0 has; None for the others."""
         from safetensors.numpy import load
 
-        self._put(load(read_bytes(f"{place}/{_FILE}")) if self.devices.group.is_rank0 else None)
+        self._put(load(saved) if saved is not None else None)
+        self.restart_at(step)
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
         """Begin at these, those of rank 0: another's processor may have rounded otherwise."""
@@ -86,18 +131,41 @@ class Engine(ABC):
         moments = first_moments(zeros, weights, self._optimizer, parts)
         self._put(flat({"parameters": weights, "moments": moments, "step": np.int32(0)}))
 
-    @abstractmethod
-    def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates; the sums of loss, accuracy (right predictions), predictions and
-        overflow, in float64. Raises MlmError if a shard is not what its manifest says."""
+    def _ahead(self, batches: Batches) -> Iterator[tuple[Callable, Any]]:
+        """Yield each of the `batches` on the devices, made one ahead by another thread."""
+
+        def make() -> tuple[Callable, Any] | None:
+            if (following := next(batches, None)) is None:
+                return None
+            update, batch = following
+            return update, self._placed(batch)
+
+        with ThreadPoolExecutor(1) as maker:
+            coming = maker.submit(make)
+            while batch := coming.result():
+                coming = maker.submit(make)
+                yield batch
 
     @abstractmethod
-    def validate(self) -> tuple[float, float]:
-        """Loss in nats and accuracy at the masked positions of the validation samples."""
+    def validate(self) -> tuple[float | None, float | None]:
+        """Return loss and accuracy (or score) of the validation samples; None without any."""
 
     @abstractmethod
     def weights_are_finite(self) -> bool:
-        """Whether no trainable weight is infinite or not a number."""
+        """Return whether no trainable weight is infinite or not a number."""
+
+    @abstractmethod
+    def _training_batches(self) -> Batches:
+        """The batches from update `step` on, with what the step needs beside."""
+
+    @abstractmethod
+    def _placed(self, batch: dict[str, np.ndarray]) -> Any:
+        """Return the batch on the devices, divided among the replicas."""
+
+    @abstractmethod
+    def _updated(self, update: Callable, batch: Any) -> dict[str, Any]:
+        """Make the update; return what it measures, scalars float32: the mean loss of the
+        predictions, the share that is right, the predictions, the overflow."""
 
     @abstractmethod
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
@@ -105,15 +173,75 @@ class Engine(ABC):
 
     @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The state on the host, by the names of `flat`."""
+        """Return the state on the host, by the names of `flat`."""
 
 
-def start_from_counts(engine: Engine, run: Run) -> None:
-    """Begin with `mlm.model.cooccurrence.initialise_from_counts` of the model."""
-    weights = engine.weights()
-    if engine.devices.group.is_rank0:
-        initialise_from_counts(StartingWeights(weights, engine.architecture), run, engine.begun)
-    engine.begin_with(weights)
+class RunEngine(Engine):
+    """The engine of a run of pretraining."""
+
+    def __init__(self, run: Run, devices: Devices):
+        self._run = run
+        super().__init__(run, devices)
+        self._validation: list[tuple[Callable, dict]] | None = None
+
+    def validate(self) -> tuple[float, float]:
+        sums = np.zeros(3)
+        for validate, batch in self._ahead(self._validation_batches()):
+            sums += [float(x) for x in validate(batch)]
+        return sums[0] / sums[2], sums[1] / sums[2]
+
+    def _training_batches(self) -> Batches:
+        begin = self.step
+        for number, phase in enumerate(self._run.phases):
+            if phase.end <= begin:
+                continue
+            rows, order = self._local_rows(phase.batch_size), phase.order_from(begin)
+            for step, whole in enumerate(stored_batches(phase.train, order), order.start_step):
+                epochs, index, records = (x[rows] for x in whole)
+                stored = _decoded(phase.train, index, records) | {"epoch": epochs}
+                yield self._update_of(number), self._training_batch(phase, step, stored)
+
+    def _validation_batches(self) -> Batches:
+        """Batches of one shape; a part of the split is kept in memory, and read once."""
+        run, batches = self._run, []
+        if self._validation is not None:
+            yield from self._validation
+            return
+        size, count = run.validation_batch_size, run.validation_rows
+        rows = self._local_rows(size)
+        for index, records in validation_samples(run.validation, size, count):
+            stored = _decoded(run.validation, index[rows], records[rows])
+            batch = self._validated, self._validation_batch(stored)
+            if count is not None:
+                batches.append(batch)
+            yield batch
+        self._validation = batches or None
+
+    def _local_rows(self, rows: int) -> np.ndarray:
+        """Return those of `rows`, divided over all devices, that are on those of this process."""
+        return np.arange(rows)
+
+    @abstractmethod
+    def _update_of(self, phase: int) -> Callable:
+        """Return the compiled update for the batches of a phase."""
+
+    @abstractmethod
+    def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:
+        """Return what the update number `step`, from 0, takes of `stored` samples: `input_ids` and
+        `attention_mask`, int32 [batch, sequence], `index` and `epoch`, int64 [batch]."""
+
+    @abstractmethod
+    def _validation_batch(self, stored: dict) -> dict:
+        """Return the same for a validation; `index` is -1 where a last batch is filled up."""
+
+    @abstractmethod
+    def _validated(self, batch: Any) -> tuple:
+        """Return loss, right answers and number of the predictions of a batch."""
+
+
+def _decoded(shards: ShardFiles, index: np.ndarray, records: np.ndarray) -> dict[str, np.ndarray]:
+    ids, attention = (array.astype(np.int32) for array in shards.decoded(index, records))
+    return {"input_ids": ids, "attention_mask": attention, "index": index}
 
 
 def flat(tree: dict, prefix: str = "") -> dict:

@@ -1,112 +1,211 @@
-"""The loop of every training: updates, what they measure, and what is done beside them."""
+"""The loop of every training: update, log with validation, save; and the log that it writes."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 
-from mlm.config.pretraining import Optimizer
+import psutil
+
+from mlm.config.pretraining import Checkpoint
 from mlm.foundations.errors import MlmError
-from mlm.foundations.terminal import noted_signals
-from mlm.training.processes import Peers
+from mlm.foundations.terminal import Progress, noted_signals
+from mlm.training.engine import Engine, Task
+from mlm.training.optimizers import rate_of_step
+from mlm.training.states import StateDirectory
 
-
-@dataclass(frozen=True)
-class Schedule:
-    """The updates of a training, the data that they go through, and the steps at which it is logged
-    and validated. `section` is that of the configuration that sets them."""
-
-    name: str
-    steps: int
-    batch_size: int
-    num_samples: int
-    sequence_length: int
-    optimizer: Optimizer
-    log_every: int
-    validate_every: int
-    section: str = "pretraining.optimizer"
-
-    def epoch(self, step: int) -> float:
-        """Passes over the data after `step` updates."""
-        return step * self.batch_size / self.num_samples
-
-    def tokens(self, step: int) -> int:
-        """Places for tokens in the rows of `step` updates."""
-        return step * self.batch_size * self.sequence_length
+#: How training.csv shows a column; other fractions have six digits.
+_FORMATS = {
+    "epoch": ".4f",
+    "learning_rate": ".6e",
+    "tokens_per_second": ".0f",
+    "initialisation_seconds": ".2f",
+}
+#: Seconds between two lines on stderr, and those of the steps between two looks at signals.
+_BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 
 
 @dataclass
-class Sums:
-    """Sums of what steps measured, by name."""
-
-    by_name: dict[str, float] = field(default_factory=dict)
-
-    def add(self, metrics: dict) -> None:
-        """Take in the summed metrics of some steps."""
-        for key, value in metrics.items():
-            self.by_name[key] = self.by_name.get(key, 0.0) + float(value)
-
-    def taken(self) -> dict[str, float]:
-        """The sums, which start anew."""
-        sums, self.by_name = self.by_name, {}
-        return sums
-
-
-class Advancing(Protocol):
-    """Weights at their start, or where `step` updates have put them."""
+class Row:
+    """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
+    predictions of the steps since the last row, None without any. `initialisation_seconds`, in the
+    first row, were spent on counting the train split; `tokens_per_second` leaves out the execution
+    that compiles."""
 
     step: int
+    epoch: float
+    loss: float | None
+    accuracy: float | None
+    validation_loss: float | None
+    validation_accuracy: float | None
+    learning_rate: float
+    tokens_per_second: float | None
+    initialisation_seconds: float | None = None
 
-    def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates; the sums of their loss and of what else is measured, in float64."""
-        ...
+    def cells(self) -> list[str]:
+        """The row as text."""
+        return [
+            "" if x is None else format(x, _FORMATS.get(n, ".6f" if isinstance(x, float) else ""))
+            for n, x in asdict(self).items()
+        ]
 
 
-class PeriodicAction(Protocol):
-    """Something done at some of the steps, which changes no weight."""
+@dataclass
+class TrainingLog:
+    """What is saved beside the arrays: rows so far, and sums since the last row, by name;
+    `first_loss` is that of validation before the first step of a warm start."""
 
-    def due(self, step: int) -> int | None:
-        """The first step after `step` at which this acts, or None if it never will again."""
+    rows: list[Row] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    overflow: float = 0.0
+    predictions: float = 0.0
+    initialisation_seconds: float | None = None
+    first_loss: float | None = None
 
-    def act(self, step: int, engine: Any) -> None:
-        """Do it: `engine` has just made update number `step`."""
+    def add(self, metrics: dict[str, float]) -> None:
+        """Add the sums over some steps."""
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def take_means(self) -> tuple[float | None, float | None]:
+        """Return mean loss and accuracy, None if not measured; the sums start anew."""
+        sums, self.sums = self.sums, {}
+        self.overflow += sums["overflow"]
+        self.predictions += sums["predictions"]
+        if not sums["predictions"]:
+            return None, None
+        accuracy = sums["accuracy"] / sums["predictions"] if "accuracy" in sums else None
+        return sums["loss"] / sums["predictions"], accuracy
+
+    @classmethod
+    def of(cls, saved: dict) -> "TrainingLog":
+        """Return the log of which `asdict` made `saved`."""
+        return cls(**(saved | {"rows": [Row(**row) for row in saved["rows"]]}))
 
 
-def next_multiple(step: int, every: int) -> int:
+class Clock:
+    """The speed of a training, and its lines on stderr."""
+
+    def __init__(self, task: Task):
+        self._task, self._progress, self._figure = task, None, ""
+        self._began = self._row_time = time.monotonic()
+        self._row_step, self._last_line = 0, 0.0
+
+    def advanced(self, step: int) -> None:
+        """Show that `step` updates are made."""
+        if self._progress is not None:
+            self._progress.to(step, self._figure)
+            return
+        self._row_time, self._row_step = time.monotonic(), step
+        took = timedelta(seconds=round(self._row_time - self._began))
+        print(f"{self._task.name}: compiled in {took}", file=sys.stderr)
+        self._progress = Progress("training", self._task.steps, "steps", step)
+
+    def tokens_per_second(self, step: int) -> float | None:
+        """Return the speed since the last row; None at the step that compiled."""
+        now, before = time.monotonic(), self._row_step
+        seconds, self._row_time, self._row_step = now - self._row_time, now, step
+        tokens = self._task.tokens(step) - self._task.tokens(before)
+        return tokens / max(seconds, 1e-9) if step > before else None
+
+    def print(self, row: Row) -> None:
+        """Print a line about the row, unless the last one is recent."""
+        self._figure = "no prediction" if row.loss is None else f"loss {row.loss:.3f}"
+        now = time.monotonic()
+        if now - self._last_line < _BETWEEN_LINES and row.step < self._task.steps:
+            return
+        self._last_line = now
+        parts = [f"{self._task.name}: step {row.step}/{self._task.steps}", self._figure]
+        if row.validation_loss is not None:
+            parts.append(f"validation {row.validation_loss:.3f}")
+        if row.accuracy is not None:
+            parts.append(f"accuracy {row.accuracy:.1%}")
+        memory = psutil.Process().memory_info().rss / 1e9
+        parts += [f"learning rate {row.learning_rate:.2e}", f"{memory:.1f} GB"]
+        if row.tokens_per_second is not None:
+            parts.append(f"{row.tokens_per_second:,.0f} tokens/s")
+        print(", ".join(parts), file=sys.stderr)
+
+
+def train(
+    engine: Engine,
+    task: Task,
+    checkpoint: Checkpoint,
+    states: StateDirectory,
+    log: TrainingLog,
+    after_step: Callable[[int], None] | None = None,
+) -> None:
+    """Advance `engine` to the last step of `task`. `after_step`, if any, is called after each.
+
+    After SIGTERM or SIGINT the updates under way are finished, the state is saved, and MlmError is
+    raised, in all processes after the same update; also on a loss or weights that are not finite.
+    """
+    clock, group, at_once = Clock(task), engine.devices.group, 1
+    # Processes must stop at the same step; steps in flight on virtual devices can wait for each
+    # other for ever.
+    virtual = engine.devices.kind == "cpu" and engine.devices.replicas > 1
+    one_by_one = group.count > 1 or virtual or after_step is not None
+    with noted_signals("saving the state before stopping") as signals:
+        while engine.step < task.steps:
+            began, before = time.monotonic(), engine.step
+            to_validate = min(_next_multiple(before, task.validate_every), task.steps)
+            to_log = min(_next_multiple(before, task.log_every), to_validate)
+            later = (step for step in checkpoint.keep_steps if step > before)
+            to_save = min(_next_multiple(before, checkpoint.every), task.steps, *later)
+            step = min(before + at_once, to_log, to_save)
+            log.add(engine.advance(step - before))
+            clock.advanced(step)
+            _check_finite(math.isfinite(log.sums["loss"]), "the loss is", task, states, step)
+            if not one_by_one:
+                fit = int(_AT_ONCE / max(time.monotonic() - began, 1e-3) * (step - before))
+                at_once = max(1, min(fit, 2 * at_once))
+            # Read once: a signal from here on is for the next execution.
+            stopped_by = group.any_stop_signal(signals[0] if signals else None)
+            if step == to_log:
+                validated = engine.validate() if step == to_validate else (None, None)
+                log.rows.append(_row(task, log, step, validated, clock.tokens_per_second(step)))
+                clock.print(log.rows[-1])
+            if step == to_save or stopped_by:
+                finite = engine.weights_are_finite()
+                _check_finite(finite, "some weights are", task, states, step)
+                states.save(step, engine.saved, asdict(log))
+            if after_step is not None:
+                after_step(step)
+            if stopped_by and step < task.steps:
+                group.leave()  # A process that ended while another saves would end that one too.
+                raise MlmError(
+                    f"Stopped by {stopped_by} after step {step} of {task.steps}. The state is "
+                    "saved; the same command resumes from it"
+                )
+
+
+def _next_multiple(step: int, every: int) -> int:
     """The first multiple of `every` after `step`."""
     return (step // every + 1) * every
 
 
-def updates(
-    engine: Advancing,
-    steps: int,
-    actions: Sequence[PeriodicAction],
-    sums: Sums,
-    saving: PeriodicAction,
-    at_once: int = 1,
-    group: Peers | None = None,
-) -> Iterator[int]:
-    """Advance `engine` to `steps` updates, at most `at_once` at a time, into `sums`; yields their
-    number, then the actions due act.
+def _row(task: Task, log: TrainingLog, step: int, validated: tuple, speed: float | None) -> Row:
+    return Row(
+        step,
+        task.epoch(step),
+        *log.take_means(),
+        *validated,
+        rate_of_step(task.optimizer, step),
+        speed,
+        None if log.rows else log.initialisation_seconds,
+    )
 
-    After SIGTERM or SIGINT the update under way is finished, `saving` (one of `actions`) acts, and
-    MlmError is raised, in all processes of `group` after the same update.
-    """
-    group = group or Peers()
-    with noted_signals("saving the state before stopping") as signals:
-        while engine.step < steps:
-            before = engine.step
-            due = [step for action in actions if (step := action.due(before)) is not None]
-            step = min([before + at_once, steps, *due])
-            sums.add(engine.advance(step - before))
-            yield step
-            # Read once: a signal from here on is for the next execution.
-            stopped_by = group.any_stop_signal(signals[0] if signals else None)
-            for action in actions:
-                if action.due(before) == step or (stopped_by and action is saving):
-                    action.act(step, engine)
-            if stopped_by and step < steps:
-                group.leave()  # A process that ended while another saves would end that one too.
-                raise MlmError(
-                    f"Stopped by {stopped_by} after step {step} of {steps}. The state is saved; "
-                    "the same command resumes from it"
-                )
+
+def _check_finite(finite: bool, what: str, task: Task, states: StateDirectory, step: int) -> None:
+    """Raise MlmError, which names `what`, unless `finite`: no good state is pushed out by it."""
+    if finite:
+        return
+    saved, rate = states.steps(), rate_of_step(task.optimizer, step)
+    last = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
+    raise MlmError(
+        f"{task.name}: {what} not finite at step {step} (learning rate {rate:.3g}). "
+        f"{last} in {states.path}. Try a lower {task.section}.learning_rate, "
+        "a longer warmup, max_grad_norm: 1.0, or accelerator.precision: float32"
+    )

@@ -1,9 +1,11 @@
 """The model card: the README.md beside the weights, as the Hugging Face Hub documents it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CardData, EvalResult, ModelCardData
+from jinja2 import Environment, StrictUndefined
 
 from mlm.config.fields import hub_id
 from mlm.samples.masking import VALIDATION_MASKING
@@ -53,7 +55,7 @@ def model_card(
     huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
-    final, start = training.final, training.warm_start
+    final, start, masked_as = training.final, training.warm_start, VALIDATION_MASKING.replacement
     base = hub_id(start.checkpoint) if start else None
     loss, accuracy = (LOSS, final.validation_loss), (ACCURACY, final.validation_accuracy)
     figures: dict[str, Figures] = {"validation": {"loss": loss, "accuracy": accuracy}}
@@ -72,52 +74,22 @@ def model_card(
         eval_results=results,
         model_name=training.run,
     )
-    beginning = "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
-    has_seen = "only its corpus"
-    if start:
-        licence = f"licence {start.licence}" if start.licence else "whose files name no licence"
-        beginning = f"the base model `{start.checkpoint}` ({licence}; sha256 {start.sha256[:12]}…)"
-        has_seen = "only its corpus and what its base model has seen"
-    elif training.initialisation["embeddings"] == "random":
-        beginning = "random weights"
-    example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
-    return card(
-        metadata,
-        f"# {training.run}",
-        f"A masked language model of {training.parameters:,} parameters, trained from "
-        f"{beginning} on {corpus}.",
-        "## Use",
-        "```python\n"
-        "from transformers import pipeline\n\n"
-        f'fill = pipeline("fill-mask", model="{place}")\n'
-        f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
-        NEEDED_PACKAGES,
-        f"The model reads up to {training.longest_row:,} tokens. `truncation` cuts longer "
-        "text, and the mask must come before the cut; without it, longer text is an error.",
-        "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
-        "its tokens' vectors.",
-        "## Training",
-        card_table(["", ""], _settings(training)),
-        "## Evaluation",
-        "Over masked tokens only. With 80/10/10, 10 % of them stay visible to the model.",
-        card_table(["split", "loss, nats", "accuracy"], _rows(figures, in_papers)),
-        "## Limits",
-        f"The model has seen {has_seen}. It repeats what it has read, including errors and "
-        "prejudice. It fills gaps in text; what it says is not knowledge.",
-        "## Made with",
-        ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
+    template = Environment(undefined=StrictUndefined, trim_blocks=True).from_string(
+        Path(__file__).with_suffix(".md.j2").read_text(encoding="utf-8")
     )
-
-
-def _rows(figures: Mapping[str, Figures], in_papers: Figures | None) -> list[tuple[str, str, str]]:
-    """Rows of the card's table, which say how targets were masked."""
-    masked_as = VALIDATION_MASKING.replacement
-    named = {f"validation ({masked_as})": figures["validation"]}
-    if "test" in figures:
-        named["test, answers hidden"] = figures["test"]
-    if in_papers:
-        named[f"test, as papers report it ({masked_as})"] = in_papers
-    return [(s, f"{v['loss'][1]:.3f}", f"{v['accuracy'][1]:.1%}") for s, v in named.items()]
+    text = template.render(
+        training=training,
+        corpus=corpus,
+        place=place,
+        example=repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"',
+        needed_packages=NEEDED_PACKAGES,
+        rows={
+            f"validation ({masked_as})": figures["validation"],
+            "test, answers hidden": test,
+            f"test, as papers report it ({masked_as})": in_papers,
+        },
+    )
+    return card(metadata, text)
 
 
 def _results(figures: Mapping[str, Figures], corpus: str) -> list[EvalResult]:
@@ -134,21 +106,4 @@ def _results(figures: Mapping[str, Figures], corpus: str) -> list[EvalResult]:
         )
         for split, values in figures.items()
         for key, (name, value) in values.items()
-    ]
-
-
-def _settings(training: Training) -> list[tuple[str, Any]]:
-    bits = ", not the same bits in every run" if training.deterministic is False else ""
-    return [
-        ("Architecture", training.model_type),
-        ("Parameters", f"{training.parameters:,}"),
-        ("Steps", f"{training.steps:,}"),
-        ("Tokens seen", f"{training.tokens:,}"),
-        ("Epochs", f"{training.epochs:.4g}"),
-        ("Samples in a step", f"{training.global_batch_size:,}"),
-        ("Tokens in a sample", f"{training.sequence_length:,}"),
-        ("Seed", training.seed),
-        ("Precision", training.precision + bits),
-        ("Tokens masked", f"{training.masking['mlm_probability']:.0%}"),
-        ("Peak learning rate", f"{training.optimizer['learning_rate']:g}"),
     ]

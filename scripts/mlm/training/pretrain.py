@@ -2,9 +2,11 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.pretraining import RunConfiguration
@@ -14,8 +16,9 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import NO_TENSORFLOW, PACKAGES, installed_version, package_versions
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import show
+from mlm.model.cooccurrence import start_from_counts
 from mlm.model.masked_loss import head_in_words
-from mlm.model.weights import ExportedModel
+from mlm.model.weights import write_exported
 from mlm.samples.manifests import check_shards, project_root
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.artefacts import (
@@ -25,15 +28,13 @@ from mlm.training.artefacts import (
     TrainingDigests,
     WarmStartFigures,
 )
-from mlm.training.devices import Devices
-from mlm.training.engine import Engine, start_from_counts
-from mlm.training.loop import PeriodicAction
+from mlm.training.devices import Devices, with_attention
+from mlm.training.engine import Engine
+from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import train
 from mlm.training.run import Run, RunFiles, check_validation, read_manifests, run_of
-from mlm.training.state_basis import Branch, branch_of, state_basis
+from mlm.training.state_basis import check_branch, state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row, TrainingLog
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,21 @@ class ResultFiles:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A training before its first step: data checked, devices open, states located."""
+    """A training before its first step: data checked, devices open, states located; those of the
+    run that it continues, if any."""
 
     config: RunConfiguration
     files: RunFiles
     run: Run
     devices: Devices
     states: StateDirectory
-    branch: Branch | None
+    parent_states: StateDirectory | None
 
 
 def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
-    """The devices that `settings` name, opened by `engine`, "tensorflow" or "jax", before all else,
-    over several processes if they train `together`; `batch` is the samples in one gradient of a
-    replica. Raises MlmError if there are none."""
+    """Open the devices that `settings` name by `engine`, "tensorflow" or "jax", before all else, in
+    several processes if they train `together`; `batch` is the samples in one gradient of a replica.
+    Raises MlmError without such devices."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 
@@ -93,21 +95,18 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     devices = open_devices(config.engine, config.accelerator, batch, config.accelerator.together)
     run = run_of(config, files, manifests, devices.replicas)
     check_validation(run)
-    if devices.framework == "jax":
-        from mlm.training.in_jax.train_step import with_attention
-
-        devices = with_attention(devices, config.accelerator, run)
+    row = run.plan.sequence_length
+    devices = with_attention(devices, config.accelerator, run.architecture, row)
     basis = state_basis(run, files, devices)
     parts = basis | {"configuration": config.model_dump(), "code": basis["code"] | training_code()}
     with devices.group.watched():
         devices.group.assert_same_config(parts)
-    branch, operation = None, config.operation
-    if operation.parent is not None:
-        parent = run_of(operation.parent, files, manifests, devices.replicas)
-        parent_states = _states_of(operation.parent, basis | {"settings": parent.basis()})
-        branch = branch_of(run, parent, parent_states, operation.continue_from.step or 0)
-    states = _states_of(config, basis, devices.group.is_rank0)
-    return Prepared(config, files, run, devices, states, branch)
+    states, parent_states = _states_of(config, basis, devices.group.is_rank0), None
+    if (parent := config.operation.parent) is not None:
+        parent_run = run_of(parent, files, manifests, devices.replicas)
+        check_branch(run, parent_run, config.operation.continue_from.step or 0)
+        parent_states = _states_of(parent, basis | {"settings": parent_run.basis()})
+    return Prepared(config, files, run, devices, states, parent_states)
 
 
 def _states_of(config: RunConfiguration, basis: dict, is_rank0: bool = True) -> StateDirectory:
@@ -117,14 +116,13 @@ def _states_of(config: RunConfiguration, basis: dict, is_rank0: bool = True) -> 
 
 
 def pretrain(
-    prepared: Prepared, results: ResultFiles | None, further: Sequence[PeriodicAction] = ()
+    prepared: Prepared,
+    results: ResultFiles | None,
+    after_step: Callable[[int], None] | None = None,
 ) -> None:
-    """Train from the last saved state, from the run's branch, or from the start, to the end, and
-    write the results if they are named. `further` are actions beside logging and saving.
-
-    Raises MlmError when stopped by a signal (after saving), on a loss that is not finite, and if
-    the state cannot be written.
-    """
+    """Train from the last saved state, from that of the run that this one continues, or from the
+    start, to the end, and write the results if they are named. Raises MlmError as `train` does, and
+    if the state cannot be written."""
     config, run, states = prepared.config, prepared.run, prepared.states
     devices, group = prepared.devices, prepared.devices.group
     _print(
@@ -134,29 +132,29 @@ def pretrain(
     )
     with group.watched():
         # All processes act at the same steps; one writes.
-        with states.held():
+        with states.locked():
             engine = engine_of(run, devices)
             log = _restored_or_started(prepared, engine)
-            checkpoint, at_once = config.operation.checkpoint, run.pretraining.steps_per_execution
-            train(engine, run.schedule, checkpoint, states, log, at_once, further)
-        exported = ExportedModel(engine.weights(), run.model_config)
+            train(engine, run, config.operation.checkpoint, states, log, after_step)
+        weights = engine.weights()
         group.leave()
     if results is not None:
-        _write_results(prepared, results, engine, exported, log)
+        _write_results(prepared, results, engine, weights, log)
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the log up to it."""
-    run, states, branch = prepared.run, prepared.states, prepared.branch
-    state = states.newest_whole() if states.is_rank0 else None
-    if state is None and branch is not None and states.is_rank0:
-        _print(run, f"continues run {branch.run}")
-        state = branch.state()
-    if (state := prepared.devices.group.broadcast(state)) is not None:
-        place, engine.step, progress = state
-        engine.read(place)
-        show(f"{run.name}: resumes from step {engine.step} of {run.steps}")
-        return TrainingLog.of(progress)
+    run, states, state = prepared.run, prepared.states, None
+    if states.is_rank0:
+        state = states.newest()
+        if state is None and prepared.parent_states is not None:
+            state = prepared.parent_states.branch(prepared.config.operation.continue_from.step or 0)
+    progress = state and [state.step, state.progress]
+    if (progress := prepared.devices.group.broadcast(progress)) is not None:
+        step, saved = progress
+        engine.restore(step, state.arrays if state else None)
+        show(f"{run.name}: resumes from step {step} of {run.steps}")
+        return TrainingLog.of(saved)
     if abandoned := states.abandoned():
         show(
             f"{run.name}: starts over. Saved states of other trainings of this run are not used; "
@@ -174,7 +172,7 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
         _print(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
     if log != TrainingLog():
         # Whoever is killed before the first save does not count again.
-        states.save(0, engine, asdict(log))
+        states.save(0, engine.saved, asdict(log))
     return log
 
 
@@ -186,12 +184,12 @@ def _write_results(
     prepared: Prepared,
     results: ResultFiles,
     engine: Engine,
-    exported: ExportedModel,
+    weights: dict[str, np.ndarray],
     log: TrainingLog,
 ) -> None:
     config, files = prepared.config, prepared.files
     directory = Path(results.model_directory)
-    exported.write(directory)
+    write_exported(directory, weights, prepared.run.model_config)
     copy_tokenizer(Path(files.tokenizer).parent, directory, model_max_length=config.longest_row)
     summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
     if summary.without_slot:
@@ -203,7 +201,8 @@ def _write_results(
 
 def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -> Training:
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
-    section, batch = run.pretraining, run.batch_size
+    section, batch, arithmetic = run.pretraining, run.batch_size, devices.arithmetic
+    start, begun = run.warm_start, engine.begun
     return Training(
         run=run.name,
         seed=run.seed,
@@ -216,9 +215,9 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         per_replica_batch_size=section.per_replica_batch_size,
         sequence_length=config.sequence_length,
         steps=run.steps,
-        epochs=round(run.schedule.epoch(run.steps), 6),
+        epochs=round(run.epoch(run.steps), 6),
         steps_per_epoch=round(run.train.num_samples / batch, 6),
-        tokens=run.schedule.tokens(run.steps),
+        tokens=run.tokens(run.steps),
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
         attend=section.attend,
@@ -237,23 +236,16 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         ),
         packages=package_versions({*PACKAGES, devices.framework}),
         shuffle_window=section.shuffle_window,
-        deterministic=devices.arithmetic.get("deterministic"),
-        processes=devices.arithmetic.get("processes"),
-        attention=devices.arithmetic.get("attention"),
-        warm_start=_warm_start(run, engine, log),
+        **{n: arithmetic.get(n) for n in ("deterministic", "processes", "attention")},
+        warm_start=start
+        and begun
+        and WarmStartFigures(
+            checkpoint=start.name,
+            sha256=start.checkpoint.sha256,
+            licence=start.checkpoint.licence,
+            missing=begun.missing,
+            unexpected=begun.unexpected,
+            validation_loss=round(log.first_loss or 0.0, 6),
+        ),
         phases=[PhaseFigures(*p.values) for p in run.phases] if section.phases else None,
-    )
-
-
-def _warm_start(run: Run, engine: Engine, log: TrainingLog) -> WarmStartFigures | None:
-    start, begun = run.warm_start, engine.begun
-    if start is None or begun is None:
-        return None
-    return WarmStartFigures(
-        checkpoint=start.name,
-        sha256=start.checkpoint.sha256,
-        licence=start.checkpoint.licence,
-        missing=begun.missing,
-        unexpected=begun.unexpected,
-        validation_loss=round(log.first_loss or 0.0, 6),
     )

@@ -128,14 +128,8 @@ def join(settings: Accelerator) -> Peers:
             f"({first_line(error)}). On every host set {COORDINATOR} to address and port of the "
             f"first, and {INDEX} to 0, 1, ..., unless JAX finds the hosts itself"
         ) from error
-    devices, total, rank = jax.local_device_count(), jax.device_count(), jax.process_index()
-    if devices * (settings.processes or 1) != total:
-        raise MlmError(
-            f"accelerator.virtual_replicas: {devices} devices in process {rank}, but {total} in "
-            f"all {settings.processes}; give each as many"
-        )
     _connect_devices()
-    return Peers(settings.processes or 1, rank)
+    return Peers(settings.processes or 1, jax.process_index())
 
 
 def _connect_devices() -> None:
@@ -168,25 +162,20 @@ def run_together(script: str, request: dict, processes: int, srun: str | None = 
     with noted_signals() as signals:
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 2}
         started = [subprocess.Popen(command, env=common | e, **how) for e in environments]
-        while any(p.poll() is None for p in started):
-            if signals or any(p.returncode for p in started):
-                _end(started, _TO_STOP if signals else _AFTER_FAILURE)
+        last_moment = None
+        while any(process.poll() is None for process in started):
+            if last_moment is None and (signals or any(p.returncode for p in started)):
+                last_moment = time.monotonic() + (_TO_STOP if signals else _AFTER_FAILURE)
+                for process in started:
+                    process.terminate()
+            elif last_moment is not None and time.monotonic() > last_moment:
+                for process in started:
+                    process.kill()
             time.sleep(0.05)
     if any(p.returncode for p in started):
         why = f"Stopped by {signals[0]}" if signals else "A process of this training failed"
         ends = ", ".join(f"process {i} {p.returncode}" for i, p in enumerate(started))
         raise MlmError(f"{why} (exit status: {ends}). The log says more. {_RESUMES}")
-
-
-def _end(processes: list[subprocess.Popen], seconds: float) -> None:
-    for process in processes:
-        process.terminate()
-    until = time.monotonic() + seconds
-    for process in processes:
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def as_member(train: Callable[[dict, bool], None]) -> None:

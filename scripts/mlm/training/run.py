@@ -31,7 +31,6 @@ from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
-from mlm.training.loop import Schedule
 from mlm.training.train_step import Computation
 
 #: What the seeds of two phases differ by, modulo 2**32.
@@ -77,24 +76,6 @@ class TrainingPhase:
 
 
 @dataclass(frozen=True)
-class PhasedSchedule(Schedule):
-    """The schedule of a run, which goes through its data in phases."""
-
-    phases: tuple[TrainingPhase, ...] = ()
-
-    def epoch(self, step: int) -> float:
-        return sum(rows / phase.train.num_samples for phase, rows in self._rows(step))
-
-    def tokens(self, step: int) -> int:
-        return sum(rows * phase.plan.sequence_length for phase, rows in self._rows(step))
-
-    def _rows(self, step: int) -> list[tuple[TrainingPhase, int]]:
-        """Each phase, and the rows of it that `step` updates use."""
-        begun = [phase for phase in self.phases if phase.first < step]
-        return [(p, (min(step, p.end) - p.first) * p.batch_size) for p in begun]
-
-
-@dataclass(frozen=True)
 class Run:
     """One run: everything that its weights depend on except the devices. `pretraining` is the
     section with steps, seed and the lengths of the schedule settled."""
@@ -111,6 +92,8 @@ class Run:
     replicas: int = 1
     #: None for a run from scratch, and where the model is not asked for.
     warm_start: WarmStart | None = None
+    #: Where the configuration has the learning rate.
+    section: str = "pretraining.optimizer"
 
     @property
     def steps(self) -> int:
@@ -125,18 +108,27 @@ class Run:
         return self.pretraining.optimizer
 
     @property
-    def schedule(self) -> PhasedSchedule:
-        return PhasedSchedule(
-            name=self.name,
-            steps=self.steps,
-            batch_size=self.batch_size,
-            num_samples=self.train.num_samples,
-            sequence_length=self.train.sequence_length,
-            optimizer=self.optimizer,
-            log_every=self.pretraining.log_every,
-            validate_every=self.pretraining.validation.every,
-            phases=self.phases,
-        )
+    def log_every(self) -> int:
+        return self.pretraining.log_every
+
+    @property
+    def validate_every(self) -> int:
+        return self.pretraining.validation.every
+
+    def epoch(self, step: int) -> float:
+        return sum(rows / phase.train.num_samples for phase, rows in self._rows(step))
+
+    def tokens(self, step: int) -> int:
+        return sum(rows * phase.plan.sequence_length for phase, rows in self._rows(step))
+
+    def _rows(self, step: int) -> list[tuple[TrainingPhase, int]]:
+        """Each phase, and the rows of it that `step` updates use."""
+        begun = [phase for phase in self.phases if phase.first < step]
+        return [(p, (min(step, p.end) - p.first) * p.batch_size) for p in begun]
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        return Architecture.of(self.model_config.to_dict())
 
     @cached_property
     def phases(self) -> tuple[TrainingPhase, ...]:
@@ -166,21 +158,19 @@ class Run:
 
     def computation(self, devices: Devices) -> Computation:
         """Return the network, for these devices, and the loss of masked language modelling."""
-        section, fields = self.pretraining, self.model_config
+        section, ops = self.pretraining, ops_of(devices.framework)
         attention = devices.arithmetic.get("attention", "xla")
         how = devices.precision, attention, section.rematerialise
-        network = Network(Architecture.of(fields.to_dict()), ops_of(devices.framework), *how)
-        return Computation(network, section.attend, fields.cls_token_id, section.softmax_classes)
+        network, first = Network(self.architecture, ops, *how), self.model_config.cls_token_id
+        return Computation(network, section.attend, first, section.softmax_classes)
 
-    def starting_weights(
-        self, architecture: Architecture
-    ) -> tuple[dict[str, np.ndarray], Begun | None]:
+    def starting_weights(self) -> tuple[dict[str, np.ndarray], Begun | None]:
         """Return the weights before the first step, and what a warm start gave of them."""
-        weights = initial_parameters(architecture, self.seed)
+        weights = initial_parameters(self.architecture, self.seed)
         if self.warm_start is not None:
-            return self.warm_start.over(weights, architecture)
+            return self.warm_start.over(weights, self.architecture)
         if self.model.initialisation.attention == "neighbour_heads":
-            neighbour_heads(StartingWeights(weights, architecture), self.seed)
+            neighbour_heads(StartingWeights(weights, self.architecture), self.seed)
         return weights, None
 
     @property

@@ -4,8 +4,6 @@ A run may also begin with a state of another one (`pretraining.continue_from`): 
 are the same training, bit for bit, and may differ in how the learning rate falls later.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
@@ -13,10 +11,9 @@ from mlm.foundations.digests import differences, file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError
 from mlm.training.devices import Devices
+from mlm.training.loop import Row
 from mlm.training.optimizers import learning_rate
 from mlm.training.run import Run, RunFiles
-from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row
 
 #: The modules that decide the bits of the weights, in both engines and in each. An edit elsewhere
 #: keeps the states; of the modules that read settings and data, the basis has the values.
@@ -45,9 +42,7 @@ COMPUTING_MODULES = {
     "tensorflow": (
         "mlm.foundations.tensorflow_setup",
         "mlm.model.tensorflow_ops",
-        "mlm.samples.input_pipeline",
         "mlm.training.in_tensorflow.engine",
-        "mlm.training.in_tensorflow.train_step",
     ),
     "jax": (
         "mlm.model.jax_ops",
@@ -91,38 +86,14 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
 _SCHEDULE = {"schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio"}
 
 
-@dataclass(frozen=True)
-class Branch:
-    """Where a training begins: the state of `run` after `step` updates."""
-
-    run: str
-    step: int
-    states: StateDirectory
-
-    def state(self) -> tuple[str, int, dict]:
-        """Place, step and progress of the state; MlmError if it is not there."""
-        if state := self.states.newest_whole(only=self.step):
-            return state
-        there = ", ".join(map(str, sorted(self.states.steps()))) or "none"
-        raise MlmError(
-            f"pretraining.continue_from: {self.states.path} holds no whole state after step "
-            f"{self.step} of run {self.run!r} (states there: {there}). Continue from one that "
-            "is there; or set run and step to null, and the training begins at its first step "
-            "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
-            "checkpoint.keep: null keeps all of them"
-        )
-
-
-def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
-    """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
-    both are the same training up to there."""
+def check_branch(run: Run, parent: Run, step: int) -> None:
+    """Raise MlmError unless `run` and `parent` are the same training up to `step` updates."""
     shared = (_shared_settings(r, step) for r in (parent, run))
     if problems := differences(*shared) or _other_rates(run, parent, step):
         raise MlmError(
             f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
             f"step {step}: up to there they are not the same training. {'; '.join(problems)}"
         )
-    return Branch(parent.name, step, states)
 
 
 def _shared_settings(run: Run, step: int) -> dict:
@@ -136,7 +107,7 @@ def _shared_settings(run: Run, step: int) -> dict:
 def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
     """In words, the first of `step` updates with another learning rate, if there is one."""
     steps = np.arange(step, dtype=np.float32)
-    then, now = (learning_rate(r.pretraining.optimizer, steps, np) for r in (parent, run))
+    then, now = (learning_rate(r.optimizer, steps, np) for r in (parent, run))
     return [
         f"learning rate of step {first + 1}: {then[first]:.4g} then, {now[first]:.4g} now (set "
         f"warmup_steps, and let the rate fall after step {step} only)"

@@ -1,43 +1,42 @@
 """The state of a training: saved so that a kill costs time only.
 
-A state is a directory `step-00000200` with the variables, the progress, and `complete.json`,
-written last, which has the digests of the other files and what the training was made from. What is
-incomplete or damaged is skipped; neither `tf.train.CheckpointManager` nor Orbax survives a changed
-byte.
+A state is a directory `step-00000200`, here or under gs://, with the arrays and `complete.json`,
+written last, which has the progress, what the training was made from, and the digest of the arrays.
+What is incomplete or damaged is skipped; neither `tf.train.CheckpointManager` nor Orbax survives a
+changed byte.
 """
 
+import fcntl
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import timedelta
+from functools import cache
+
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, GcsFileSystem, LocalFileSystem
 
 from mlm.foundations.digests import differences, value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
-from mlm.training.state_files import (
-    file_lock,
-    is_local,
-    make_directory,
-    names_in,
-    read_bytes,
-    remove_directory,
-    size_and_digest,
-    write_bytes,
-)
 
-_MARKER, _PROGRESS = "complete.json", "progress.json"
+_ARRAYS, _MARKER = "state.safetensors", "complete.json"
 _STATE = re.compile(r"step-(\d{8,})")
+#: How long a failing request is repeated.
+_RETRIES = timedelta(minutes=2)
 
 
-class State(Protocol):
-    """Everything that a resumed process needs to compute the same bits."""
+@dataclass(frozen=True)
+class SavedState:
+    """The state after `step` updates: its `progress`, JSON-like, and the `arrays` of an engine."""
 
-    def write(self, place: str) -> None:
-        """Write files below `place`, a directory or gs:// prefix that is there."""
+    step: int
+    progress: dict
+    arrays: bytes
 
 
 @dataclass
@@ -53,88 +52,88 @@ class StateDirectory:
 
     @classmethod
     def of(cls, directory: str, keep: int | None, basis: dict, *others) -> "StateDirectory":
-        """Those in `directory`, below the fingerprint of their `basis`."""
-        return cls(f"{directory}/{_fingerprint(basis)}", keep, basis, *others)
+        """Return those in `directory`, below the digest of their `basis`."""
+        return cls(f"{directory}/{value_sha256(basis)[:16]}", keep, basis, *others)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Make the directory and, if local, lock it; MlmError if it is locked or read-only."""
-        with ExitStack() as locked:
-            if self.is_rank0:
-                self._acquire(locked)
-            yield
-
-    def _acquire(self, locked: ExitStack) -> None:
+    def locked(self) -> AbstractContextManager:
+        """Make the directory and, if local, lock it while the context lasts. Raises MlmError if it
+        cannot be written, or if another process has the lock."""
+        if not self.is_rank0:
+            return nullcontext()
         advice = "give the right to write, or name another directory"
         try:
-            if not is_local(self.path):
+            if not _is_local(self.path):
                 advice += ". A bucket must exist, and needs gcloud auth application-default login"
                 write_bytes(f"{self.path}/lock", b"")
-                return
-            make_directory(self.path)
-            locked.enter_context(file_lock(self.path))
-            for name in names_in(self.path):
-                if name.endswith(".partial"):
-                    remove_directory(f"{self.path}/{name}")
+                return nullcontext()
+            os.makedirs(self.path, exist_ok=True)
+            file = open(f"{self.path}/lock", "a")
         except OSError as error:
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
                 f"({_reason(error)}). Training state must be saved somewhere: {advice}"
             ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise MlmError(
+                f"{self.path} is in use: another process trains this very run. Wait for it or stop "
+                "it; two writers would remove each other's states"
+            ) from error
+        for name in _names_in(self.path):
+            if name.endswith(".partial"):
+                _remove_directory(f"{self.path}/{name}")
+        return file
 
     def steps(self) -> list[int]:
-        """Steps of the states that are there, newest first, complete or not."""
-        matches = (_STATE.fullmatch(name) for name in names_in(self.path))
+        """Return the steps of the states that are there, newest first, complete or not."""
+        matches = (_STATE.fullmatch(name) for name in _names_in(self.path))
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     def abandoned(self) -> list[str]:
-        """Lines that name the directories of the run's other states, and what differs."""
-        run = self.path.rpartition("/")[0]
-        others = (StateDirectory(f"{run}/{name}", None) for name in names_in(run))
-        return [
-            f"{other.path}: {self._difference(other)}"
-            for other in others
-            if other.path != self.path and other.steps()
-        ]
-
-    def _difference(self, other: "StateDirectory") -> str:
-        """In words, what differs between this training and the one with the states of `other`."""
-        markers = (marker_or_fault(other._place(step))[0] for step in other.steps())
-        basis = next((m["basis"] for m in markers if "basis" in m), None)
-        if basis is None:
-            return "it does not say what it was made from"
+        """Return a line for each directory with states of the run's other trainings, with what
+        differs: first what a user sets, last what an engine brings along."""
 
         def rank(line: str) -> tuple[bool, bool]:
-            """First what a user sets, last what an engine brings along."""
             brought = line.startswith(("code ", "packages."))
             return brought, not line.startswith(("pretraining.", "settings."))
 
-        lines = sorted(differences(basis, self.basis), key=rank)
-        return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
+        run, lines = self.path.rpartition("/")[0], []
+        for other in (StateDirectory(f"{run}/{name}", None) for name in _names_in(run)):
+            if other.path == self.path or not (steps := other.steps()):
+                continue
+            what = "it does not say what it was made from"
+            for place in map(other._place, steps):
+                with suppress(ValueError):
+                    different = sorted(differences(_marker(place)["basis"], self.basis), key=rank)
+                    what = "; ".join(different[:6]) + "; and more" * (len(different) > 6)
+                    break
+            lines.append(f"{other.path}: {what}")
+        return lines
 
     def _place(self, step: int) -> str:
         return f"{self.path}/step-{step:08d}"
 
-    def save(self, step: int, state: State, progress: dict) -> None:
-        """Write the state after `step` updates, then drop those after it and those not to be kept;
-        MlmError if it cannot be written, those before it staying."""
+    def save(self, step: int, arrays: Callable[[], bytes], progress: dict) -> None:
+        """Write the state after `step` updates, then remove those after it and those not to be
+        kept. Raises MlmError if it cannot be written; those before it stay."""
         if not self.is_rank0:
             return
-        final, local = self._place(step), is_local(self.path)
-        place = final + ".partial" if local else final
+        final = self._place(step)
+        place = f"{final}.partial" if _is_local(final) else final
         try:
-            remove_directory(place)
-            make_directory(place)
-            state.write(place)
-            write_bytes(f"{place}/{_PROGRESS}", json.dumps(progress).encode())
-            files = {name: size_and_digest(f"{place}/{name}") for name in names_in(place)}
-            marker = {"fingerprint": _fingerprint(self.basis), "basis": self.basis, "files": files}
-            write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
-            if local:
-                _flush_and_rename(place, final)
+            _remove_directory(place)
+            content = arrays()
+            write_bytes(f"{place}/{_ARRAYS}", content)
+            marker = {"basis": self.basis, "progress": progress, "arrays": _identity(content)}
+            sealed = marker | {"seal": value_sha256(marker)}
+            write_bytes(f"{place}/{_MARKER}", json.dumps(sealed, sort_keys=True).encode())
+            if place != final:
+                _remove_directory(final)
+                os.rename(place, final)
         except OSError as error:
             with suppress(OSError):
-                remove_directory(place)
+                _remove_directory(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
                 f"{_reason(error)}. The states before it are untouched; free space "
@@ -143,56 +142,122 @@ class StateDirectory:
         last = [other for other in self.steps() if other <= step][: self.keep]
         for other in self.steps():
             if other not in last and not (other < step and other in self.keep_steps):
-                remove_directory(self._place(other))
+                _remove_directory(self._place(other))
 
-    def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
-        """Place, step and progress of the newest whole state (with `only`, of that step), or
-        None; damaged ones are named on stderr. MlmError for a state of another training."""
+    def branch(self, step: int) -> SavedState:
+        """Return the state after `step` updates, from which another run begins. Raises MlmError if
+        it is not there."""
+        if state := self.newest(only=step):
+            return state
+        there = ", ".join(map(str, sorted(self.steps()))) or "none"
+        raise MlmError(
+            f"pretraining.continue_from: {self.path} holds no whole state after step {step} "
+            f"(states there: {there}). Continue from one that is there; or set run and step to "
+            "null, and the training begins at its first step and ends with the same weights. "
+            "checkpoint.keep_steps keeps a step in future, and checkpoint.keep: null keeps all"
+        )
+
+    def newest(self, only: int | None = None) -> SavedState | None:
+        """Return the newest whole state, or with `only` that after this step; None without one.
+        What is damaged, or of another training, is named on stderr."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
-            marker, fault = marker_or_fault(place)
-            if fault:
+            try:
+                marker = _marker(place)
+                if marker["basis"] != self.basis:
+                    raise ValueError("it is of another training")
+                return SavedState(step, marker["progress"], _arrays(place, marker))
+            except ValueError as fault:
                 show(f"Warning: state {place} is skipped: {fault}")
-                continue
-            if marker["fingerprint"] != _fingerprint(self.basis):
-                raise MlmError(
-                    f"{place} is the state of another training: {self._difference(self)}. Move "
-                    "it away, or name another pretraining.checkpoint.directory"
-                )
-            return place, step, json.loads(read_bytes(f"{place}/{_PROGRESS}"))
         return None
 
 
+def _marker(place: str) -> dict:
+    """Return the content of the marker. Raises ValueError, in words, if it is not whole."""
+    try:
+        marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
+        if marker.pop("seal") == value_sha256(marker):
+            return marker
+    except FileNotFoundError:
+        raise ValueError("it was never completed") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ValueError(f"{_MARKER} is damaged")
+
+
+def _arrays(place: str, marker: dict) -> bytes:
+    try:
+        content = read_bytes(f"{place}/{_ARRAYS}")
+    except FileNotFoundError:
+        raise ValueError(f"{_ARRAYS} is missing") from None
+    if _identity(content) != marker["arrays"]:
+        raise ValueError(f"{_ARRAYS} is damaged")
+    return content
+
+
+def _identity(content: bytes) -> list:
+    return [len(content), hashlib.sha256(content).hexdigest()]
+
+
 def _reason(error: Exception) -> str:
-    """What went wrong, without the details that Google's client adds."""
+    """Return what went wrong, without the details that Google's client adds."""
     return first_line(error).partition(" error_info=")[0]
 
 
-def _flush_and_rename(place: str, final: str) -> None:
-    for name in os.listdir(place):
-        with open(f"{place}/{name}", "rb+") as handle:
-            os.fsync(handle.fileno())
-    shutil.rmtree(final, ignore_errors=True)
-    os.rename(place, final)
+def _is_local(path: str) -> bool:
+    return "://" not in path
 
 
-def _fingerprint(basis: dict) -> str:
-    return value_sha256(basis)[:16]
+@cache
+def cloud_storage() -> FileSystem:
+    """Google Cloud Storage, or the server that the variable of Google's clients names."""
+    if not (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
+        return GcsFileSystem(retry_time_limit=_RETRIES)
+    scheme, _, host = emulator.rpartition("://")
+    how = {"scheme": scheme or "http", "endpoint_override": host, "anonymous": True}
+    return GcsFileSystem(retry_time_limit=_RETRIES, **how)
 
 
-def marker_or_fault(place: str) -> tuple[dict, str | None]:
-    """The marker of the state at `place`, and what is wrong with the state, in words."""
-    try:
-        marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
-        files, _ = marker["files"], marker["fingerprint"]
-    except FileNotFoundError:
-        return {}, "it was never completed"
-    except (ValueError, KeyError, TypeError):
-        return {}, f"{_MARKER} is damaged"
-    for name, expected in files.items():
-        try:
-            if size_and_digest(f"{place}/{name}") != expected:
-                return marker, f"{name} is damaged"
-        except FileNotFoundError:
-            return marker, f"{name} is missing"
-    return marker, None
+def _located(path: str) -> tuple[FileSystem, str]:
+    """Return the file system of `path`, and the path there."""
+    return (LocalFileSystem() if _is_local(path) else cloud_storage()), path.removeprefix("gs://")
+
+
+def _infos_below(directory: str) -> list[FileInfo]:
+    system, path = _located(directory)
+    return system.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+
+
+def _names_in(directory: str) -> list[str]:
+    """Return the sorted names in `directory`; a bucket lists its files alone."""
+    _, base = _located(directory)
+    paths = (info.path.removeprefix(f"{base}/") for info in _infos_below(directory))
+    return sorted({path.partition("/")[0] for path in paths})
+
+
+def _remove_directory(path: str) -> None:
+    if _is_local(path):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+        return
+    for info in _infos_below(path):
+        cloud_storage().delete_file(info.path)
+
+
+def read_bytes(path: str) -> bytes:
+    system, base = _located(path)
+    with system.open_input_stream(base) as file:
+        return file.read()
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Write a file, on a disk with its directory and to the end."""
+    if not _is_local(path):
+        with cloud_storage().open_output_stream(path.removeprefix("gs://")) as stream:
+            stream.write(content)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

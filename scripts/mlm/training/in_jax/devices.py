@@ -1,15 +1,20 @@
 """JAX and its devices: call `open_mesh`, or `prepare_jax`, before anything imports JAX."""
 
-import ctypes
 import os
 import sys
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.chips import GPU_MEMORY_SHARE
-from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
-from mlm.training.devices import Devices, local_gpu, local_tpu
+from mlm.training.devices import (
+    Devices,
+    advice_for_jax,
+    cuda_plugin,
+    keep_freed_memory,
+    local_gpu,
+    local_tpu,
+)
 from mlm.training.processes import Peers, join
 
 #: The mesh's one axis, over which batches are divided.
@@ -17,10 +22,6 @@ AXIS = "data"
 #: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
 _BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
 _DETERMINISTIC = "--xla_gpu_deterministic_ops="
-#: The packages with which JAX uses NVIDIA GPUs, by the version of CUDA that they bring; without a
-#: cuBLAS, the plugin is the preflight's compiler alone.
-_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
-_CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -32,14 +33,13 @@ def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
     group = join(settings) if together else Peers()
     mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
     kind = mesh.devices.flat[0].platform
-    # XLA multiplies bfloat16 on a CPU no faster than float32.
-    precision = settings.precision_on(kind)
     arithmetic = {"processes": group.count} if group.count > 1 else {}
     if kind == "gpu":
         arithmetic["deterministic"] = settings.deterministic
     elif kind == "cpu":
         arithmetic["threads"] = int(os.environ["NPROC"])
-    return Devices("jax", mesh, kind, precision, mesh.size, arithmetic, group)
+    # XLA multiplies bfloat16 on a CPU no faster than float32.
+    return Devices("jax", mesh, kind, settings.precision_on(kind), mesh.size, arithmetic, group)
 
 
 def prepare_jax(
@@ -73,7 +73,7 @@ def prepare_jax(
     flags = os.environ.get("XLA_FLAGS", "").split()
     flags = [f for f in flags if "device_count" not in f and _DETERMINISTIC not in f]
     if kind == "cpu":
-        _keep_memory()
+        keep_freed_memory(arenas=1)
     if kind == "gpu":
         flags.append(f"{_DETERMINISTIC}{str(deterministic).lower()}")
         if "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:  # JAX refuses both names together
@@ -81,16 +81,6 @@ def prepare_jax(
     if virtual_devices:
         flags.append(f"--xla_force_host_platform_device_count={virtual_devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
-
-
-def _keep_memory() -> None:
-    """Have glibc keep what is freed for the next step: new memory is filled with zeros."""
-    trim_threshold, mmap_max, arena_max = -1, -4, -8
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(trim_threshold, -1)
-        libc.mallopt(mmap_max, 0)
-        libc.mallopt(arena_max, 1)
 
 
 def shardings(mesh):
@@ -124,30 +114,12 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
         jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
     if not devices or wanted not in ("auto", devices[0].platform):
-        advice = _gpu_problem(reason) or "Install the packages of envs/requirements-gpu.txt"
-        if kind != "gpu":
-            tpu = f"found a TPU ({local_tpu()}). " if kind == "auto" else ""
-            advice = f"{tpu}Install JAX for it (pip install 'jax[tpu]' at the version here)"
         raise MlmError(
-            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). {advice}, or set "
-            "accelerator.kind: cpu"
+            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). "
+            f"{advice_for_jax(kind)}, or set accelerator.kind: cpu"
         )
-    if wanted == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
-        show(f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant")
+    if wanted == "auto" and devices[0].platform == "cpu" and (local_gpu() or cuda_plugin()):
+        advice = f"{advice_for_jax('gpu')}, or set accelerator.kind: cpu if that is meant"
+        show(f"Warning: the CPU is used, since JAX finds no GPU ({reason}). {advice}")
     count = processes * virtual_devices if virtual_devices else None
     return Mesh(np.array(devices[:count]), (AXIS,))
-
-
-def _gpu_problem(reason: str) -> str | None:
-    """Why JAX uses no GPU although the machine, or its packages, suggest one; and what to do."""
-    gpu, plugin = local_gpu(), next(filter(installed_version, _CUDA_PLUGINS), None)
-    if plugin and any(map(installed_version, _CUBLAS)):
-        return (
-            f"{plugin} is installed, but JAX cannot use a GPU ({reason}), and the machine sees "
-            f"{gpu or 'no /dev/nvidia0'}: check the driver with nvidia-smi, and "
-            "CUDA_VISIBLE_DEVICES"
-        )
-    return gpu and (
-        f"This machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here: install "
-        "envs/requirements-gpu.txt"
-    )

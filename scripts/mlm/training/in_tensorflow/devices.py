@@ -1,15 +1,17 @@
 """The device that trains, and the TensorFlow distribution strategy over it: CPUs or TPUs."""
 
-import ctypes
-
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.tensorflow_setup import tf
 from mlm.foundations.terminal import show
-from mlm.training.devices import Devices, cpu_multiplies_bfloat16, local_gpu, local_tpu
+from mlm.training.devices import (
+    Devices,
+    cpu_multiplies_bfloat16,
+    keep_freed_memory,
+    local_gpu,
+    local_tpu,
+)
 
-#: Parameters of the C library's mallopt(3).
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _GPU_ADVICE = (
     "Train with pretraining.engine: jax and the packages of envs/requirements-gpu.txt, or set "
     "accelerator.kind: cpu"
@@ -35,7 +37,7 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     if kind == "cpu":
-        _keep_freed_memory()
+        keep_freed_memory()
     strategy = _tpus(settings) if kind == "tpu" else _cpus(replicas)
     precision = settings.precision_on(kind, cpu_multiplies_bfloat16())
     arithmetic = {
@@ -46,15 +48,6 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     }
     count = strategy.num_replicas_in_sync
     return Devices("tensorflow", strategy, kind, precision, count, arithmetic)
-
-
-def _keep_freed_memory() -> None:
-    """Have glibc keep the memory of freed arrays for the next ones, of the same sizes in each step.
-    By default it returns large blocks to the kernel, whose new pages cost a step nearly as much
-    time as its arithmetic. Other C libraries have no such call."""
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_M_MMAP_MAX, 0)
 
 
 def _cpus(virtual_replicas: int | None) -> tf.distribute.Strategy:

@@ -1,29 +1,27 @@
-"""The engine of a run in TensorFlow: variables, batches and steps on a distribution strategy."""
+"""The engine of a run in TensorFlow: variables and steps on a distribution strategy."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from mlm.foundations.tensorflow_setup import as_written, tf
-from mlm.samples.input_pipeline import (
-    reading_in_words,
-    replica_shares,
-    training_batches,
-    validation_batches,
-)
-from mlm.samples.masking import VALIDATION_SEED
+from mlm.config.pretraining import Optimizer
+from mlm.foundations.tensorflow_setup import tf
+from mlm.model.network import DropoutKeys
+from mlm.samples.masking import VALIDATION_SEED, mask_batch
 from mlm.training.devices import Devices
-from mlm.training.engine import Engine, flat, nested
-from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.engine import RunEngine, flat, nested
 from mlm.training.run import Run, TrainingPhase
+from mlm.training.train_step import OfEachStep, train_step
 
 _MEASURED = ("loss", "accuracy", "predictions", "overflow")
 
 
-class TensorFlowEngine(Engine):
-    """`mlm.training.engine.Engine` in TensorFlow."""
+class TensorFlowEngine(RunEngine):
+    """A run of pretraining; its samples are masked on the host."""
 
     def __init__(self, run: Run, devices: Devices):
-        self._run, optimizer = run, run.optimizer
-        if optimizer.gradient_accumulation_steps > 1:
+        if run.optimizer.gradient_accumulation_steps > 1:
             # It rewrites the sum of a large gradient in the loop over the parts into temporary
             # variables, two of which may have one name: AlreadyExistsError, from a width of
             # 512 on.
@@ -31,32 +29,7 @@ class TensorFlowEngine(Engine):
         self._strategy, self._variables = devices.strategy, {}
         super().__init__(run, devices)
         lanes = devices.arithmetic["lanes"]
-        self._replica_step = replica_train_step(self._beside, optimizer, lanes)
-        self._batches = self._validation_batches = None
-
-    def advance(self, steps: int) -> dict[str, float]:
-        phase = self._run.phase_at(self.step)
-        if self._batches is None or self.step == phase.first:
-            self._batches = iter(self._distributed(lambda: self._training_batches(phase)))
-        at_once = min(steps, phase.end - self.step)
-        with reading_in_words():
-            sums = self._advanced(self._batches, tf.constant(at_once))
-        self.step += at_once
-        measured = {name: float(value) for name, value in zip(_MEASURED, sums, strict=True)}
-        if at_once == steps:
-            return measured
-        # The next phase has batches of another shape.
-        rest = self.advance(steps - at_once)
-        return {name: value + rest[name] for name, value in measured.items()}
-
-    def validate(self) -> tuple[float, float]:
-        if self._validation_batches is None:
-            self._validation_batches = self._distributed(lambda: validation_dataset(self._run))
-        sums = np.zeros(3)
-        with reading_in_words():
-            for batch in self._validation_batches:
-                sums += [float(addend) for addend in self._validated(batch)]
-        return sums[0] / sums[2], sums[1] / sums[2]
+        self._replica_step = replica_train_step(self._beside, run.optimizer, lanes)
 
     def weights_are_finite(self) -> bool:
         weights = nested(self._variables)["parameters"].values()
@@ -82,25 +55,34 @@ class TensorFlowEngine(Engine):
     def _arrays(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
 
-    @tf.function(autograph=True)
-    def _advanced(self, iterator, steps):
-        """Sums over `steps` of `_MEASURED`, loss and right answers over predictions."""
+    def _placed(self, batch: dict[str, np.ndarray]) -> dict[str, Any]:
+        count = self.devices.replicas
+        if count == 1:
+            return {name: tf.constant(array) for name, array in batch.items()}
+        divide = self._strategy.experimental_distribute_values_from_function
+        shares = {name: np.split(array, count) for name, array in batch.items()}
+        return {
+            name: divide(
+                lambda context, parts=parts: tf.constant(parts[context.replica_id_in_sync_group])
+            )
+            for name, parts in shares.items()
+        }
 
-        def total(value):
-            return self._strategy.reduce("SUM", value, axis=None)
+    def _updated(self, update: Callable, batch: Any) -> dict[str, Any]:
+        return dict(zip(_MEASURED, update(batch), strict=True))
 
-        # On the host, and in float64, where a sum of float32 is exact: the same whether many
-        # steps are added here or few here and the rest by the caller.
-        sums = tf.zeros([4], tf.float64)
-        for _ in tf.range(steps):
-            measured = self._strategy.run(self._step, args=(next(iterator),))
-            loss, right, predictions, overflow = (total(value) for value in measured)
-            loss, right = loss * predictions, right * predictions
-            sums += tf.cast([loss, right, predictions, overflow], tf.float64)
-        return tf.unstack(sums)
+    def _update_of(self, phase: int) -> Callable:
+        return self._advanced
 
-    @as_written
-    def _step(self, batch: dict):
+    @tf.function(autograph=False)
+    def _advanced(self, batch: dict) -> list:
+        """Return the sums over the replicas of what an update measures."""
+        return self._totals(self._strategy.run(self._step, args=(batch,)))
+
+    def _totals(self, addends: tuple) -> list:
+        return [self._strategy.reduce("SUM", value, axis=None) for value in addends]
+
+    def _step(self, batch: dict) -> tuple:
         state, measured = self._replica_step(nested(self._variables), batch)
         for name, value in flat(state).items():
             # The others are updated in place.
@@ -109,40 +91,69 @@ class TensorFlowEngine(Engine):
         return measured
 
     @tf.function(autograph=False)
-    def _validated(self, batch):
-        """Sums of loss, right answers and predictions over a batch."""
-
-        def step(batch):
+    def _validated(self, batch: dict) -> list:
+        def step(batch: dict) -> tuple:
             parameters = nested(self._variables)["parameters"]
             parameters = {n: tf.convert_to_tensor(v) for n, v in parameters.items()}
             loss, right = self._computation.weighted_sums(parameters, batch)
             return loss, right, tf.reduce_sum(batch["weights"])
 
-        sums = self._strategy.run(step, args=(batch,))
-        return [self._strategy.reduce("SUM", value, axis=None) for value in sums]
+        return self._totals(self._strategy.run(step, args=(batch,)))
 
-    def steps_and_batches(self) -> list[tuple]:
-        """The step of one replica, and the specification of its batch, in each phase."""
-        phases = map(self._training_batches, self._run.phases)
-        return [(self._step, batches.element_spec) for batches in phases]
+    def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:
+        ids, attention, index, epoch = stored.values()
+        batch = mask_batch(ids, attention, index, phase.plan, phase.seed, epoch)
+        # The sum of the replicas' losses is the mean of the whole batch.
+        batch["weights"] /= np.maximum(batch["weights"].sum(), 1)
+        return batch | self._beside.arrays(step)
 
-    def _training_batches(self, phase: TrainingPhase) -> tf.data.Dataset:
-        order = phase.order_from(self.step)
-        return training_batches(phase.train, phase.plan, order, self._beside.arrays)
-
-    def _distributed(self, make_batches):
-        """The batches that `make_batches()` gives, divided among the replicas."""
-        return self._strategy.distribute_datasets_from_function(
-            lambda context: replica_shares(make_batches(), context)
-        )
+    def _validation_batch(self, stored: dict) -> dict:
+        ids, attention, index = stored.values()
+        plan = self._run.validation_plan
+        batch = mask_batch(ids, attention, np.maximum(index, 0), plan, VALIDATION_SEED)
+        batch["weights"] *= (index >= 0)[:, None]
+        return batch
 
 
-def validation_dataset(run: Run) -> tf.data.Dataset:
-    """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
-    return validation_batches(
-        run.validation,
-        run.validation_plan,
-        seed=VALIDATION_SEED,
-        batch_size=run.validation_batch_size,
-        samples=run.validation_rows,
-    )
+def replica_train_step(
+    beside: OfEachStep, settings: Optimizer, lanes: int = 1
+) -> Callable[[dict, dict], tuple[dict, tuple]]:
+    """The function (state, batch) -> (state, sums) of a replica's share of a batch, computed in
+    `lanes` equal parts at the same time; sums are its addends of the batch's mean loss and right
+    predictions, and the number of its predictions and of those without a slot."""
+    update = train_step(beside.computation, settings, _over_replicas, _in_lanes(lanes))
+
+    def step(state: dict, batch: dict) -> tuple[dict, tuple]:
+        batch = dict(batch)
+        taken = beside.taken(batch)
+        overflow = tf.cast(tf.reduce_sum(batch.pop("overflow")), tf.float32)
+        predictions = tf.cast(tf.math.count_nonzero(batch["weights"]), tf.float32)
+        state, loss, right = update(state, batch, *taken)
+        return state, (loss, right, predictions, overflow)
+
+    return step
+
+
+def _over_replicas(addends: tuple) -> tuple:
+    """Gradients added up over the replicas; sums as they are, which the strategy adds up."""
+    sums, gradients = addends
+    context = tf.distribute.get_replica_context()
+    if context is not None and context.num_replicas_in_sync > 1:
+        gradients = context.all_reduce("sum", gradients)
+    return sums, gradients
+
+
+def _in_lanes(count: int) -> Callable:
+    def shares(share: Callable) -> Callable:
+        def divided(part: dict, keys: DropoutKeys | None = None):
+            rows = part["input_ids"].shape[0]
+            # A phase may have batches that so many do not divide.
+            equal = max(n for n in range(1, count + 1) if rows % n == 0)
+            parts = {name: tf.split(value, equal) for name, value in part.items()}
+            lanes = [{name: x[lane] for name, x in parts.items()} for lane in range(equal)]
+            sums = [share(batch, keys, lane) for lane, batch in enumerate(lanes)]
+            return tf.nest.map_structure(lambda *addends: tf.add_n(addends), *sums)
+
+        return share if count == 1 else divided
+
+    return shares
