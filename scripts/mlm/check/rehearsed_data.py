@@ -183,11 +183,10 @@ def _beginnings(paths: Sequence[str], copy: Path, corpus: Corpus) -> tuple[list[
                     lines.append(json.dumps({"text": document.text}))
                     written += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
-                # Of Parquet, the number of rows says the share.
                 if characters >= _LOOKED_AT:
                     share = file.tell() / os.path.getsize(path)
                     break
-        if kind == "parquet":
+        if kind == "parquet":  # which is not read from its beginning
             share = documents / max(1, pq.read_metadata(path).num_rows)
         in_sampled += characters / share
     if not paths:
