@@ -1,10 +1,7 @@
-"""A Hub on this machine, a token for it, and pauses that are noted instead of waited for."""
-
-from types import SimpleNamespace
+"""A Hub on this machine, and a token for it."""
 
 import pytest
 from huggingface_hub import constants
-from huggingface_hub.utils import _http
 
 from tests.publishing.hub_server import HubServer
 
@@ -22,12 +19,3 @@ def hub(monkeypatch):
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         yield server
     assert server.wrong == []
-
-
-@pytest.fixture
-def pauses(monkeypatch) -> list[float]:
-    """Seconds that would have been waited for between attempts."""
-    waited: list[float] = []
-    clock = SimpleNamespace(sleep=waited.append)
-    monkeypatch.setattr(_http, "time", clock)
-    return waited

@@ -1,4 +1,4 @@
-"""A Hub on 127.0.0.1: tokens, repositories, a storage that speaks Xet, and faults on demand.
+"""A Hub on 127.0.0.1: tokens, repositories, a storage that speaks Xet, and refusals on demand.
 
 It speaks what the client speaks. Of a large file it knows what the client says: its sha256.
 """
@@ -8,33 +8,10 @@ import hashlib
 import http.server
 import json
 import re
-import socket
-import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
-
-
-@dataclass
-class Fault:
-    """The next `times` requests that match, after `after` that pass, are answered with `status`;
-    without one, the connection is cut off in the middle of the request."""
-
-    method: str
-    path: str
-    status: int | None = None
-    times: int = 1
-    after: int = 0
-    headers: dict = field(default_factory=dict)
-    body: dict = field(default_factory=dict)
-
-    def strikes(self, method: str, path: str) -> bool:
-        if method != self.method or not re.search(self.path, path):
-            return False
-        self.after -= 1
-        self.times -= self.after < 0
-        return self.after < 0 and self.times >= 0
 
 
 @dataclass
@@ -53,12 +30,13 @@ class Refusal(Exception):
 class HubServer:
     """The server and its state. `writers` are the tokens of the user `me` by whether they may
     write; `requests` holds (method, path, status), `uploads` the names of the blocks that were
-    stored, and `ignored` the paths that a .gitignore keeps out."""
+    stored, `ignored` the paths that a .gitignore keeps out, and `refused` a pattern of addresses
+    that get status 400."""
 
     def __init__(self, writers: dict[str, bool]):
         self.writers = writers
         self.repos: dict[str, Repo] = {}
-        self.faults: list[Fault] = []
+        self.refused = "nothing"
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
         self.ignored: set[str] = set()
@@ -120,15 +98,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         self.path_only = urlsplit(self.path).path
-        with self.hub.lock:
-            faults = (f for f in self.hub.faults if f.strikes(self.command, self.path_only))
-            fault = next(faults, None)
-        if fault and fault.status is None:
-            return self._cut()
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if fault:
-            return self._answer(fault.body, fault.status, fault.headers)
         try:
+            if re.search(self.hub.refused, self.path_only):
+                raise Refusal(400, "Storage limit reached")
             with self.hub.lock:
                 for method, path, act in _ROUTES:
                     match = re.fullmatch(path, self.path_only)
@@ -141,13 +114,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer({"error": message}, status, headers)
 
     do_GET = do_POST = do_PUT = _serve
-
-    def _cut(self) -> None:
-        """End the connection the hard way, as a broken network does."""
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
-        self.close_connection = True
-        self.rfile, self.wfile = open("/dev/null", "rb"), open("/dev/null", "wb")
 
     def _answer(self, body: object, status: int = 200, headers: dict | None = None) -> None:
         self.hub.requests.append((self.command, self.path_only, status))

@@ -10,7 +10,7 @@ from mlm.publishing.artefacts import Destination
 from mlm.publishing.hub_token import scrubbed
 from mlm.publishing.uploads import Upload, publish
 from tests.publishing.conftest import READING, TOKEN
-from tests.publishing.hub_server import Fault, Repo
+from tests.publishing.hub_server import Repo
 
 UNKNOWN = "hf_" + "Revoked" * 5
 
@@ -57,23 +57,7 @@ def test_nothing_private_goes_into_a_public_repository(hub):
     assert hub.files("me/model") == {} and hub.uploads == []
 
 
-QUOTA = "Private repository storage limit reached"
-
-
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (Fault("POST", "/commit/", 403, headers={"X-Error-Message": QUOTA}), QUOTA),
-        (Fault("POST", "preupload", 429, times=9), "429"),
-        (Fault("GET", "models/me/model", 200, body={"hello": "world"}), "me/model"),
-    ],
-)
-def test_the_answer_of_the_hub_is_shown(hub, pauses, fault, words):
-    hub.faults.append(fault)
-    assert words in refusal()
-
-
-def test_no_network(hub, monkeypatch, pauses):
+def test_no_network(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     message = refusal()
     assert "Connection refused" in message and "HF_ENDPOINT" in message
@@ -88,13 +72,6 @@ def test_an_error_of_the_program_shows_its_traceback_and_no_token(hub, monkeypat
     assert "RuntimeError" in refusal()
     shown = capsys.readouterr().err
     assert "Traceback" in shown and TOKEN not in shown
-
-
-def test_signed_links_are_not_printed(hub, pauses, capfd):
-    hub.faults.append(Fault("POST", "xorbs", 503))
-    publish(Destination("me/it", True), {"a": Upload.of(b"\0" * 99)}, "Publish")
-    shown = capfd.readouterr()
-    assert hub.faults[0].times < 1 and "storage" not in shown.err + shown.out
 
 
 def test_secrets_are_left_out_of_a_text():

@@ -8,7 +8,6 @@ import pytest
 
 from mlm.foundations.digests import file_sha256
 from tests.publishing.conftest import TOKEN, hub  # noqa: F401
-from tests.publishing.hub_server import Fault
 
 from .conftest import TINY, Project
 
@@ -44,14 +43,14 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(copied, hub, monke
     # A Hub that breaks down half-way: what arrived stays.
     project.write_config(TINY | {"publish": PUBLISH})
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    hub.faults.append(Fault("POST", "models/me/model-base/commit", status=400, times=100))
+    hub.refused = "models/me/model-base/commit"
     broken = project.snakemake("publish", "--keep-going", check=False)
     assert broken.returncode and "the same command resumes" in broken.stdout
     uploads = list(hub.uploads)
     assert uploads, "the weights"
 
     # The same command resumes: no large file is sent a second time.
-    hub.faults.clear()
+    hub.refused = "nothing"
     shown = project.snakemake("publish").stdout
     assert re.search(r"publish model base: done in .+ \(me/model-base, commit \w{7}\)\n", shown)
     assert hub.uploads == uploads
