@@ -19,8 +19,7 @@ def main(arguments: list[str]) -> None:
     if options.most < 1:
         parser.error(f"--most {options.most}: a whole number from 1 is expected")
     # Imported late, so that a wrong option is refused at once.
-    from mlm.asking.answer import ask
-    from mlm.asking.in_words import in_words
+    from mlm.asking.answer import ask, in_words
     from mlm.config.resolution import settings_and_run
 
     answer = ask(options.sentence, *settings_and_run(options), options.most)

@@ -31,6 +31,6 @@ def compile_steps(job: Any):
 @run_as_job("preflight")
 def show_verdicts(job: Any):
     """Show the verdicts, and fail if one of them is a failure."""
-    from mlm.preflight.verdict_table import show_and_require
+    from mlm.preflight.artefacts import show_and_require
 
     show_and_require(list(job.input.reports), job.output[0])

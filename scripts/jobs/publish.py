@@ -11,8 +11,7 @@ from job_adapter import Done, run_as_job
 def publish(job: Any):
     from mlm.config.corpus import Corpus
     from mlm.config.publish import Publish
-    from mlm.publishing.cards import published_source
-    from mlm.publishing.uploads import publish_model, publish_tokenizer
+    from mlm.publishing.uploads import publish_model, publish_tokenizer, published_source
 
     inputs, params = job.input, job.params
     section = Publish.model_validate(params.publish)

@@ -9,8 +9,7 @@ import pytest
 from asked_project import CONFIG, LENGTH, TEXTS, the_run, trained, write_state
 from loaded_script import loaded
 
-from mlm.asking.answer import ask
-from mlm.asking.in_words import in_words
+from mlm.asking.answer import ask, in_words
 from mlm.asking.passages import uses_of
 from mlm.config.resolution import resolve
 from mlm.foundations.artefacts import write_artefact

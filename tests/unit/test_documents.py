@@ -3,7 +3,7 @@ import random
 import pytest
 from asked_project import SPLITS, lines, new_project, write_project
 
-from mlm.asking.documents import matches, occurrences
+from mlm.asking.passages import matches, occurrences
 from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 

@@ -8,10 +8,9 @@ import small_run
 
 from mlm.config.evaluation import Evaluation
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import Memory, PreflightVerdict
+from mlm.preflight.artefacts import Memory, PreflightVerdict, show_and_require, table
 from mlm.preflight.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.preflight.judging import preflight
-from mlm.preflight.verdict_table import show_and_require, table
 
 EVALUATION = {"batch_size": 64, "mlm_probability": 0.15}
 

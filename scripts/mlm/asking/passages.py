@@ -1,16 +1,21 @@
-"""Where passages are in the samples of their split, and what a training shows of them and when: in
-the order of `mlm.samples.stored_batches`, with the masks of `mlm.samples.masking`."""
+"""Where passages are in the corpus and in the samples of their split, and what a training shows of
+them and when: in the order of `mlm.samples.stored_batches`, and masks of `mlm.samples.masking`.
+"""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow.compute as pc
 
-from mlm.asking.documents import Stretch
 from mlm.corpus.artefacts import document_range
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.words import inside_word
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.masking import mask_batch
@@ -20,6 +25,56 @@ from mlm.training.run import Run
 
 #: By the position of each target of a sample, the id that the model sees there.
 Targets = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Characters `start` to `end` of a document of a split, whose whole text is `text`."""
+
+    split: str
+    document: int
+    text: str
+    start: int
+    end: int
+
+    @property
+    def passage(self) -> str:
+        return self.text[self.start : self.end]
+
+
+def occurrences(sentence: str, splits: Mapping[str, SplitDocuments]) -> list[Stretch]:
+    """Return where `sentence` occurs, in the order of the splits; any white space equals any other,
+    and in scripts with spaces between words a match neither begins nor ends inside a word."""
+    return [
+        match
+        for split, documents in splits.items()
+        for number, text in _texts_with(max(sentence.split(), key=len), documents)
+        for match in matches(sentence, split, number, text)
+    ]
+
+
+def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each document with the characters of `part`."""
+    for group in documents.row_groups(["text"]):
+        column = group.column("text")
+        # pyarrow's to_numpy imports pandas, which takes longer than all else.
+        has_part = pc.call_function("match_substring", [column], pc.MatchSubstringOptions(part))
+        for place in np.from_dlpack(pc.call_function("indices_nonzero", [has_part])).tolist():
+            yield group.documents.start + place, column[place].as_py()
+
+
+def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch]:
+    """Return where a document has `sentence`; any white space equals any other."""
+    return [
+        Stretch(split, document, text, match.start(), match.end())
+        for match in _pattern(sentence).finditer(text)
+        if not (inside_word(text, match.start()) or inside_word(text, match.end()))
+    ]
+
+
+@cache
+def _pattern(sentence: str) -> re.Pattern[str]:
+    return re.compile(r"\s+".join(map(re.escape, sentence.split())))
 
 
 @dataclass(frozen=True)

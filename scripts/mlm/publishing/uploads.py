@@ -1,4 +1,4 @@
-"""The files of each repository of the Hugging Face Hub, their upload, and the record of it.
+"""The files of each repository of the Hugging Face Hub, their card, their upload, and its record.
 
 `section` is the section `publish`, which names the repository; `source` is the origin of the text.
 A file that is not what its maker recorded is an MlmError, and nothing is sent.
@@ -12,22 +12,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCardData
 from huggingface_hub.utils import disable_progress_bars, logging
 
+from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
+from mlm.corpus.artefacts import HubSource
 from mlm.evaluation.artefacts import METRICS, EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, as_json, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
-from mlm.publishing.cards import tokenizer_card
 from mlm.publishing.hub_token import scrubbed, token_from_environment
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
-from mlm.training.model_card import model_card
+from mlm.training.model_card import SOURCES, card, card_table, model_card
 
 #: The figures of evaluation.json that are published: none contains text of the corpus.
 _FIGURES = (
@@ -192,3 +193,41 @@ def _published(
         names = ", ".join(missing[:3])
         raise MlmError(f"{names}: not in {repository} after the upload. Has it a .gitignore?")
     return made.oid
+
+
+def published_source(publish: Publish, corpus: Corpus) -> str:
+    """Return the origin of the text: `publish.source`, else the corpus in words."""
+    source = publish.source or SOURCES[corpus.source]
+    if corpus.source == "hub" and not publish.source:
+        hub = corpus.hub
+        source = str(HubSource("hub", "train", str(hub.dataset), hub.config, hub.revision))
+    return " ".join(source.split())
+
+
+def tokenizer_card(
+    publish: Publish, source: str, tokens: dict[str, str], stats: TokenizerStatistics
+) -> str:
+    """Return README.md of the tokenizer, with its special `tokens` by name and its figures."""
+    special = [(k, f"`{text}`") for k, text in sorted(tokens.items()) if isinstance(text, str)]
+    rows = [
+        (split, f"{s.tokens:,}", f"{s.tokens_per_word:.3f}", f"{s.unknown_rate:.4%}")
+        for split, s in stats.splits.items()
+    ]
+    return card(
+        ModelCardData(
+            license=publish.license,
+            language=publish.language,
+            library_name="transformers",
+            tags=["tokenizer", "masked-lm"],
+        ),
+        f"# {str(publish.tokenizer).split('/')[1]}",
+        f"A tokenizer for masked language models: {stats.kind}, {stats.vocabulary_size:,} ids, for "
+        f"{source}.",
+        "## Use",
+        "```python\nfrom transformers import AutoTokenizer\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{publish.tokenizer}")\n```',
+        "## Special tokens",
+        card_table(["", ""], special),
+        "## On its corpus",
+        card_table(["split", "tokens", "tokens a word", "unknown"], rows),
+    )

@@ -16,7 +16,7 @@ from mlm.finetuning.finetuning_metrics import NAMES, name_of
 from mlm.foundations.artefacts import as_json, write_artefact
 from mlm.foundations.atomic import canonical_json, write_text
 from mlm.foundations.terminal import in_bytes, plural, signed
-from mlm.preflight.verdict_table import cells
+from mlm.preflight.artefacts import cells
 from mlm.report import run_comparison, sections, template_filters, visible_text
 from mlm.report.answer import answer
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
