@@ -70,7 +70,6 @@ def _distinct(items: list) -> list:
 LARGEST = 10**9
 NoBoolean = BeforeValidator(_not_boolean)
 Count = Annotated[int, Field(ge=1, le=LARGEST), NoBoolean]
-NotNegativeCount = Annotated[int, Field(ge=0, le=LARGEST), NoBoolean]
 TokenCount = Annotated[int, Field(ge=1, le=10**15), NoBoolean]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1), NoBoolean]
 Fraction = Annotated[float, Field(ge=0, le=1), NoBoolean]
