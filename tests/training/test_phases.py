@@ -67,6 +67,29 @@ def test_the_rows_of_a_phase_are_the_text_of_the_shards_in_order_and_every_token
     assert Counter(len(row) for row in rows.values())[4 * LENGTH] == 20 + 10 + 19
 
 
+@pytest.mark.slow
+def test_a_branch_from_within_the_second_phase_ends_as_the_training_from_the_start(root):
+    stable = {
+        "optimizer": {"warmup_steps": 4, "decay_steps": 0},
+        "checkpoint": {"keep_steps": [26]},
+    }
+    stable = in_phases("jax", **stable)
+    assert run_child(root, "stable", stable) == 0
+    # 20 steps of the first phase, 16 of the second, and the rate falls after the branch.
+    phases = [PHASES[0] | {"share": 0.4}, PHASES[1] | {"share": 0.32}, PHASES[2] | {"share": 0.28}]
+    falling = {"warmup_steps": 4, "decay_steps": 24, "decay": "1-sqrt"}
+    whole = in_phases("jax", steps=50, phases=phases, optimizer=falling)
+    branch = whole | {"runs": {"base": {}, "stable": {}}, "parent": ("stable", stable)}
+    start = {"pretraining": {"continue_from": {"run": "stable", "step": 26}}}
+    branch["runs"]["base"] = start
+    for step in (30, 36, 41):
+        assert run_child(root, "branch", branch, {"step": step}) == -signal.SIGKILL
+    assert run_child(root, "branch", branch) == 0
+    assert re.findall(r"resumes from step (\d+)", told(root, "branch")) == ["26", "30", "35", "40"]
+    assert run_child(root, "whole", whole) == 0
+    assert result(root, "branch")[0] == result(root, "whole")[0]
+
+
 def test_a_branch_within_a_phase_is_the_same_training_up_to_its_step(root):
     steady = {"optimizer": {"warmup_steps": 4, "decay_steps": 0}}
     longer = [PHASES[0] | {"share": 0.4}, PHASES[1] | {"share": 0.2}, PHASES[2] | {"share": 0.4}]

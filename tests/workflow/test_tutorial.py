@@ -38,7 +38,9 @@ def blocks(page: str) -> list[tuple[str, str]]:
 def commands(block: str) -> list[tuple[str, list[str]]]:
     """The commands of a console block, each with the lines that are shown below it."""
     assert block.startswith("$ ")
-    parts = [part.splitlines() for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+    parts = [
+        part.replace("\\\n", "").splitlines() for part in re.split(r"^\$ ", block, flags=re.M)[1:]
+    ]
     return [(command, shown) for command, *shown in parts]
 
 
@@ -72,7 +74,7 @@ def run(block: list[tuple[str, list[str]]], place: Path, environment: dict) -> N
             shell.stdin.close()
             if interrupted:
                 # The configuration's last steps are far away then.
-                training = place / "logs/pretrain/libros.log"
+                training = place / "my-project/logs/pretrain/libros.log"
                 begun = re.compile(r"^libros: step \d+/1600", re.M)
                 # Snakemake removes the log of the training before.
                 while not (training.exists() and begun.search(training.read_text())):
@@ -117,7 +119,7 @@ def test_a_newcomer_comes_from_text_files_to_published_cards(tmp_path, hub):
             run(block := commands(content), place, environment)
             ran += [command for command, _ in block]
     # Each line that looks like a command stands in a block.
-    assert ran == re.findall(r"^ *\$ (.+)", page, re.M)
+    assert ran == re.findall(r"^ *\$ (.+)", page.replace("\\\n", ""), re.M)
 
     names = {"me/libros-tokenizer", "me/libros-1909"}
     assert set(hub.repos) == names
