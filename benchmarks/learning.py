@@ -132,16 +132,15 @@ def search(options) -> None:
                 call += ["--curve", options.curve] if options.curve else []
                 subprocess.run(call, check=True)
         return
-    from mlm.training.pretrain import ResultFiles, prepare, pretrain
+    from mlm.training.pretrain import prepare, pretrain
 
     (settings,), (seed,) = options.settings, options.seeds
     with tempfile.TemporaryDirectory() as place:
         training = prepare(*run_here(settings.split(), seed, f"{place}/state"))
-        results = ResultFiles(f"{place}/model", f"{place}/training.csv", f"{place}/training.json")
         used = sum(os.times()[:4])
-        pretrain(training, results)
+        pretrain(training, place)
         used = sum(os.times()[:4]) - used
-        rows = read_rows(Path(results.log))
+        rows = read_rows(Path(place, "training.csv"))
     row = {
         "settings": recipe_of(settings),
         "seed": seed,

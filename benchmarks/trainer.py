@@ -35,11 +35,10 @@ def train_here(place: Path, threads: int, seed: int) -> None:
     """The default run, into `place`."""
     from learning import run_here
 
-    from mlm.training.pretrain import ResultFiles, prepare, pretrain
+    from mlm.training.pretrain import prepare, pretrain
 
     run, files = run_here([f"accelerator.cpu_threads={threads}"], seed, f"{place}/state")
-    results = ResultFiles(f"{place}/model", f"{place}/training.csv", f"{place}/training.json")
-    pretrain(prepare(run, files), results)
+    pretrain(prepare(run, files), place)
 
 
 def train_in_pytorch(place: Path, threads: int, seed: int, seconds: float) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 from job_adapter import Done, run_as_job
 
 
-def train(request: dict[str, Any], results: dict[str, str] | None):
-    """Train in this process: alone, or as one of several; the `results`, if any, are written."""
+def train(request: dict[str, Any], results: str | None):
+    """Train in this process, alone or as one of several, into the directory `results`, if any."""
     from mlm.config.pretraining import RunConfiguration
-    from mlm.training.pretrain import ResultFiles, prepare, pretrain
+    from mlm.training.pretrain import prepare, pretrain
     from mlm.training.run import RunFiles
 
     config = RunConfiguration.model_validate(request["config"])
     prepared = prepare(config, RunFiles(**request["files"]))
-    pretrain(prepared, ResultFiles(**results) if results else None)
+    pretrain(prepared, results)
 
 
 def train_alone_or_together(request: dict[str, Any], srun: str | None = None):
@@ -44,11 +44,7 @@ def pretrain_run(job: Any):
             "tokenizer": inputs.tokenizer,
             "manifests": {split: inputs[split] for split in ("train", "validation")},
         },
-        "results": {
-            "log": outputs.log,
-            "summary": outputs.summary,
-            "model_directory": str(Path(outputs.weights).parent),
-        },
+        "results": str(Path(outputs.summary).parent),
     }
     train_alone_or_together(request, job.resources.get("mpi"))
     trained = Training.read(outputs.summary)

@@ -165,18 +165,6 @@ def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **ho
     return run_of(config, files, manifests, replicas, **how), files
 
 
-def small_results(root: Path, name: str = "small"):
-    """Where the run `name` below `root` writes; a ResultFiles."""
-    from mlm.training.pretrain import ResultFiles
-
-    results = root / "runs" / name
-    return ResultFiles(
-        model_directory=str(results / "model"),
-        log=str(results / "training.csv"),
-        summary=str(results / "training.json"),
-    )
-
-
 def signal_after(step: int, number: int, seconds: float | None):
     """What sends this process signal `number`, so many `seconds` after `step` updates, behind the
     moment of saving."""
@@ -221,7 +209,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     parent = overrides.pop("parent", None)
     try:
         training = prepare(*small_job(Path(root), name, overrides, parent))
-        pretrain(training, small_results(Path(root), name), behind)
+        pretrain(training, f"{root}/runs/{name}", behind)
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()

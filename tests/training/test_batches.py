@@ -67,3 +67,11 @@ def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path,
     for read in (lambda: trained.advance(1), trained.validate):
         with pytest.raises(MlmError, match="record 0"):
             read()
+
+
+def test_a_validation_that_predicts_nothing_is_no_figure(root):
+    run, _ = small_run(root, {"pretraining": {"validation": {"samples": 3}}})
+    engine = Stored(run)
+    engine._placed, engine._validated = lambda batch: batch, lambda batch: (0.0, 0.0, 0.0)
+    with pytest.raises(MlmError, match=r"pretraining\.validation\.samples: 3"):
+        engine.validate()

@@ -2,15 +2,11 @@
 
 import json
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load
 from small_run import in_child, small_job, small_run
-
-from mlm.foundations.errors import MlmError
-from mlm.training.run import check_validation
 
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
 CASES = {
@@ -78,12 +74,3 @@ def test_both_engines_begin_alike_have_the_same_losses_and_read_each_others_stat
     arrays = load(state("jax", "ended"))
     assert arrays["step"] == steps
     assert {name.split("/")[0] for name in arrays} == {"parameters", "moments", "step"}
-
-
-def test_a_validation_that_would_predict_nothing_is_refused(root):
-    overrides = {"pretraining": {"validation": {"samples": 3}}}
-    run, _ = small_run(root, overrides, with_model=False)
-    nothing = replace(run.validation_plan, mlm_probability=1e-9)
-    check_validation(run)
-    with pytest.raises(MlmError, match=r"pretraining\.validation\.samples: 3"):
-        check_validation(replace(run, validation_plan=nothing))

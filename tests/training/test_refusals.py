@@ -8,7 +8,6 @@ from tests.conftest import refusal
 
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
-from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.errors import ConfigError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
@@ -93,15 +92,6 @@ def test_data_that_do_not_fit_the_run_are_refused(root):
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
     assert Pretraining(**length).updates(200, LENGTH, 8) == steps
-
-
-def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
-    place = root / "tokenizer"
-    record, tokenizer = place / "tokenizer_stats.json", place / "tokenizer.json"
-    write_artefact(record, {})
-    record_job("tokenizer", {}, {}, map(str, [record, tokenizer]))
-    tokenizer.write_bytes(tokenizer.read_bytes().replace(b"1", b"2", 1))
-    assert f"rm {tokenizer}" in refusal(small_run, root)
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mlm.asking.past_run import SHOWING_MODULES
-from mlm.foundations.code_digests import code_digests, imported_names
+from mlm.foundations.code_digests import imported_names
+from mlm.training.state_basis import computing_code
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -18,25 +19,6 @@ ORDER = (
     *("foundations", "config", "corpus", "tokenizer", "samples", "model", "training"),
     *("evaluation", "finetuning", "preflight", "publishing", "asking", "check", "report"),
 )
-
-#: Modules that those that compute import though they compute no bits, by what they do instead:
-#: an edit of them keeps the saved states of trainings.
-COMPUTES_NO_BITS = {
-    f"mlm.{module}": reason
-    for reason, modules in {
-        "messages": "model.architecture foundations.errors "
-        "foundations.terminal foundations.environment",
-        "reads and writes files": "foundations.artefacts foundations.atomic samples.artefacts",
-        "what a state is compared by": "foundations.code_digests foundations.digests",
-        "finds and starts the devices, which are part of the state": "config.accelerator "
-        "training.devices training.in_tensorflow.devices "
-        "training.processes",
-        "the digests of manifests and tokenizer are part of the state": "samples.manifests "
-        "samples.tfrecord tokenizer.encoding tokenizer.pieces tokenizer.pretrained",
-        "reads samples, and says which of them validation looks at": "samples.split_samples",
-    }.items()
-    for module in modules.split()
-}
 
 
 @cache
@@ -79,34 +61,17 @@ def test_no_modules_import_each_other_in_a_circle():
         pytest.fail(" → ".join(error.args[1]))
 
 
-def computing_modules():
-    """What the modules that keep states name as computing, by the engine or the package."""
-    found, names = {}, ("COMPUTING_MODULES", "FOLD_MODULES")
-    for file in (SCRIPTS / "mlm").rglob("*.py"):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets) in names:
-                named = ast.literal_eval(node.value)
-                if isinstance(named, dict):
-                    both = named.pop("both")
-                    found |= {engine: both + own for engine, own in named.items()}
-                else:
-                    folds = named
-    return found | {"finetuning": found["jax"] + folds}
-
-
-@pytest.mark.parametrize("computed_by", ["tensorflow", "jax", "finetuning"])
-def test_a_state_knows_all_code_that_computes_its_bits(computed_by):
-    named = computing_modules()[computed_by]
-    reached = code_digests(SCRIPTS, named)
-    assert set(named) <= set(reached), "a module is named that is not there"
-    others = {module for module in reached if not module.startswith("mlm.config.")}
-    assert others - set(named) <= set(COMPUTES_NO_BITS)
-    assert set(COMPUTES_NO_BITS) <= set(code_digests(SCRIPTS, COMPUTES_NO_BITS))
-
-
-def test_what_shows_a_step_its_tokens_is_named_with_what_computes():
-    both = computing_modules()
-    assert set(SHOWING_MODULES) <= set(both["tensorflow"]) & set(both["jax"])
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_a_state_knows_all_code_that_computes_its_bits_and_no_other(framework):
+    known = computing_code(framework)
+    computing = {f"mlm.model.{framework}_ops", f"mlm.training.in_{framework}.engine"}
+    computing |= {"mlm.config.families", "mlm.model.cooccurrence", "mlm.model.initialisation"}
+    computing |= {"mlm.model.masked_loss", "mlm.model.network", "mlm.model.warm_start"}
+    computing |= {"mlm.training.optimizers", "mlm.training.run", "mlm.training.train_step"}
+    assert known.keys() > computing | set(SHOWING_MODULES)
+    others = {"mlm.training.loop", "mlm.training.states", "mlm.training.model_card"}
+    assert not known.keys() & others
+    assert "mlm.finetuning.fold_task" in computing_code("jax", "mlm.finetuning.fold_task")
 
 
 def test_the_page_on_the_architecture_has_the_order_and_names_files_that_are_there():

@@ -41,7 +41,6 @@ def test_a_row_is_a_mean_over_predictions_and_of_none_no_figure(capsys):
         ({"whole_word": False, "slots": None}, 0, None),
         ({"whole_word": False, "slots": 4}, 300, "30.00% of .* Raise pretraining.masking.slots"),
         ({"whole_word": True, "slots": None}, 300, "30.00% of .*masking.whole_word: false"),
-        ({"whole_word": True, "slots": None}, 1, "0.14% of .* longer than the slots"),
     ],
 )
 def test_chosen_tokens_without_a_slot_are_told_with_their_share_and_what_helps(

@@ -22,7 +22,6 @@ from mlm.finetuning.fold_task import Fold, FoldEngine, encoder_of, labelled, tag
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.finetuning.splitting import validation_part
 from mlm.foundations.atomic import write_csv
-from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.terminal import show
@@ -31,18 +30,9 @@ from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh
 from mlm.training.loop import Row, TrainingLog, train
-from mlm.training.state_basis import COMPUTING_MODULES, COMPUTING_PACKAGES
+from mlm.training.state_basis import COMPUTING_PACKAGES, computing_code
 from mlm.training.states import StateDirectory
 
-#: Modules that decide the bits of a fold's weights, beside those of a pretraining in JAX.
-FOLD_MODULES = (
-    "mlm.finetuning.artefacts",
-    "mlm.finetuning.fold_task",
-    "mlm.finetuning.scores",
-    "mlm.finetuning.sequence_model",
-    "mlm.tokenizer.encoding",
-    "mlm.tokenizer.pretrained",
-)
 #: What stands for the number of the fold in the seed of the training on all examples.
 _ALL = 1000
 #: A warning is due if more than one in so many passages is cut.
@@ -69,7 +59,6 @@ def finetune_fold(
     devices = open_mesh(accelerator)
     checkpoint = Checkpoint.read(str(model), "results" if run else "finetune.also")
     fold, truncated = fold_of(names, seed, section, read_examples(examples), checkpoint, devices)
-    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES["jax"] + FOLD_MODULES
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
@@ -77,7 +66,7 @@ def finetune_fold(
         "input_ids": hashlib.sha256(fold.arrays["input_ids"].tobytes()).hexdigest(),
         "model": checkpoint.sha256,
         "packages": package_versions(COMPUTING_PACKAGES["jax"]),
-        "code": code_digests(SCRIPTS, modules),
+        "code": computing_code("jax", "mlm.finetuning.fold_task"),
     }
     tried = _scores_of_rates(fold, devices, basis, state)
     best = min if fold.metric.less_is_better else max

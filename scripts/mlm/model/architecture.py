@@ -63,7 +63,7 @@ class Architecture:
         except ValueError as error:
             raise ConfigError([str(error)]) from None
         fields, values = FAMILIES[family].fields, FAMILIES[family].read(config)
-        if missing := [fields[own].name for own, value in values.items() if value is None]:
+        if missing := [fields[name].name for name, value in values.items() if value is None]:
             raise ConfigError([f"{name}: missing, expected a whole number" for name in missing])
         if problems := sorted(field_problems(config, family)):
             raise ConfigError(problems)
@@ -92,7 +92,7 @@ class Architecture:
 
     @property
     def gated(self) -> bool:
-        """Whether a second inner layer gates the first; layer 0 then has no norm of its own."""
+        """Whether a second inner layer gates the first; layer 0 then begins without a norm."""
         return self._family.gated
 
     @property

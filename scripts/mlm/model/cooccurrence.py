@@ -26,7 +26,7 @@ from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, c
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: Directions beyond those asked for, and rounds, of the subspace iteration.
+#: Directions beyond the columns, and rounds, of the subspace iteration.
 _OVERSAMPLING, _ROUNDS = 16, 8
 #: Directions whose singular value is a smaller share of the first are noise.
 _LEAST = 1e-4
@@ -127,19 +127,19 @@ def word_vectors(
         np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
         for offset, pairs in counts.beside.items()
     ]
-    vectors, values = _leading_directions(parts, columns)
-    found = np.zeros((len(vectors), columns))
-    found[:, : len(values)] = vectors * values**power
-    found[sum(part.sum(axis=0) for part in parts) == 0] = 0
+    directions, values = _leading_directions(parts, columns)
+    vectors = np.zeros((len(directions), columns))
+    vectors[:, : len(values)] = directions * values**power
+    vectors[sum(part.sum(axis=0) for part in parts) == 0] = 0
     random = np.random.Generator(np.random.Philox(key=seed))
-    found = found @ np.linalg.qr(random.normal(size=(columns, columns)))[0]
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = vectors @ np.linalg.qr(random.normal(size=(columns, columns)))[0]
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not norms.any():
-        return found.astype(np.float32)
+        return vectors.astype(np.float32)
     # Of one length, except words too rare to have statistics.
     lengths = np.minimum(1, 0.5 + norms / np.median(norms[norms > 0]))
-    found *= np.sqrt(columns) * lengths / np.where(norms > 0, norms, 1)
-    return found.astype(np.float32)
+    vectors *= np.sqrt(columns) * lengths / np.where(norms > 0, norms, 1)
+    return vectors.astype(np.float32)
 
 
 def positive_pmi(pairs: ContextCounts, vocabulary: int):
@@ -166,12 +166,12 @@ def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarr
     Martinsson and Tropp, "Finding structure with randomness", 2011); the largest entry of a vector
     is positive."""
     size = parts[0].shape[1]
-    asked = min(columns + _OVERSAMPLING, size)
-    start = np.random.Generator(np.random.Philox(key=0)).standard_normal((size, asked), np.float32)
+    rank = min(columns + _OVERSAMPLING, size)
+    start = np.random.Generator(np.random.Philox(key=0)).standard_normal((size, rank), np.float32)
     basis = np.linalg.qr(start)[0]
     for _ in range(_ROUNDS):
         basis = np.linalg.qr(sum(part.T @ (part @ basis) for part in parts))[0]
-    gram = np.zeros((asked, asked))
+    gram = np.zeros((rank, rank))
     for part in parts:
         projected = part @ basis
         gram += projected.T @ projected
@@ -186,7 +186,7 @@ def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarr
 
 if __name__ == "__main__":
     try:
-        found = vectors_and_frequencies(*pickle.load(sys.stdin.buffer))
+        statistics = vectors_and_frequencies(*pickle.load(sys.stdin.buffer))
     except MlmError as error:
         sys.exit(str(error))
-    pickle.dump(found, sys.stdout.buffer)
+    pickle.dump(statistics, sys.stdout.buffer)

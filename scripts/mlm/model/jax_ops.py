@@ -75,10 +75,10 @@ def positions_of(x, positions):
 
 def places(shape):
     """The place of each entry of an array of this shape, modulo 2**32: uint32."""
-    found = jnp.zeros(shape, jnp.uint32)
+    index = jnp.zeros(shape, jnp.uint32)
     for axis, size in enumerate(shape):
-        found = found * jnp.uint32(size) + lax.broadcasted_iota(jnp.uint32, shape, axis)
-    return found
+        index = index * jnp.uint32(size) + lax.broadcasted_iota(jnp.uint32, shape, axis)
+    return index
 
 
 def product(x, y, x_transposed: bool = False, y_transposed: bool = False):
@@ -98,8 +98,8 @@ def _dense_forward(x, weight, bias):
     return dense(x, weight, bias), (x, weight, bias)
 
 
-def _dense_backward(kept, grad):
-    x, weight, bias = kept
+def _dense_backward(inputs, grad):
+    x, weight, bias = inputs
     grad_x = grad @ weight
     x, grad = (value.reshape(-1, value.shape[-1]) for value in (x, grad))
     narrow = grad.shape[1] < x.shape[1]

@@ -24,17 +24,17 @@ def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
     own_names = FAMILIES[family].own_names
     base = {own_names.get(name, name): value for name, value in base.items()}
     # A field under the family's own name goes before the same under the common one.
-    asked = {own_names[name]: v for name, v in fields.items() if name in own_names}
-    asked |= {name: value for name, value in fields.items() if name not in own_names}
+    chosen = {own_names[name]: v for name, v in fields.items() if name in own_names}
+    chosen |= {name: value for name, value in fields.items() if name not in own_names}
     # Of a checkpoint on the Hub, the plan does not know the fields.
     if problems := [f"model.{line}" for line in model.field_problems()]:
         raise ConfigError(problems)
     try:
-        config = transformers.AutoConfig.for_model(family, **(base | asked))
+        config = transformers.AutoConfig.for_model(family, **(base | chosen))
     except (ValueError, TypeError, KeyError) as error:
         problem = f"model.config: {family} does not take these fields: {error}"
         raise ConfigError([problem]) from error
-    given = base.keys() | asked.keys()
+    named = base.keys() | chosen.keys()
     vocabulary = config.vocab_size
     config.vocab_size = tokenizer.vocabulary_size
     config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
@@ -43,9 +43,9 @@ def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
     if "mask" in FAMILIES[family].fields:
         config.mask_token_id = tokenizer.special_ids.mask
     config.tie_word_embeddings = True
-    if "max_position_embeddings" not in given and not model.start_from:
+    if "max_position_embeddings" not in named and not model.start_from:
         config.max_position_embeddings = sequence_length + first_position(family)
-    if "vocab_size" in given and vocabulary != tokenizer.vocabulary_size:
+    if "vocab_size" in named and vocabulary != tokenizer.vocabulary_size:
         problems.append(
             f"model.config.vocab_size: {vocabulary}, but the tokenizer has "
             f"{tokenizer.vocabulary_size} ids; leave the key out to take the tokenizer's"

@@ -33,10 +33,10 @@ def ops_of(framework: str) -> Any:
 
 
 class Tokens(NamedTuple):
-    """Of each token: its place in the row int32 [1 or batch, tokens], whether it is no padding,
-    bool [batch, tokens], and its document int32 [batch, tokens]; None if each row is one."""
+    """Position in the row int32 [1 or batch, tokens], whether it is no padding, bool, and document
+    id int32 [batch, tokens], of each token; `document` is None if each row is one document."""
 
-    place: Any
+    position: Any
     not_padding: Any
     document: Any | None
 
@@ -77,15 +77,14 @@ class Network:
         dropout_keys: DropoutKeys | None = None,
         lane: int = 0,
     ):
-        """Return what the last layer, or the norm after it, gives: float32 [batch, sequence,
-        width].
+        """Return the encoder's output, float32 [batch, sequence, width].
 
         `input_ids` and `attention_mask` are int32 [batch, sequence]. With `positions` int32 [batch,
-        slots] the last layer continues at these alone: [batch, slots, width]. `documents` int32
-        [batch, sequence] numbers documents: attention stays within, and positions begin anew, with
-        each. Without `dropout_keys` nothing is dropped; the batch is part number `lane` of equal
-        ones that drop together what the whole would. Raises MlmError if a row is longer than the
-        table of positions.
+        slots] the last layer computes these alone: [batch, slots, width]. `documents` int32 [batch,
+        sequence] numbers documents: attention stays within each, and position ids begin anew.
+        Without `dropout_keys` nothing is dropped; the batch is part number `lane` of equal ones,
+        which drop together what the whole would. Raises MlmError if a row is longer than the table
+        of positions.
         """
         a, names, ops = self.architecture, self.architecture.names, self.ops
         length = input_ids.shape[1]
@@ -129,9 +128,8 @@ class Network:
         return hidden
 
     def projection(self, parameters: Parameters, hidden):
-        """The head before its last product, of `hidden` [..., width]: states float32 [...,
-        embedding], table [vocabulary, embedding] and bias [vocabulary]; logits are states · tableᵀ
-        + bias."""
+        """Return the states float32 [..., embedding] of the head for `hidden` [..., width], and
+        table [vocabulary, embedding] and bias [vocabulary]: logits are states · tableᵀ + bias."""
         a, names = self.architecture, self.architecture.names
         states = self.ops.cast(self.dense(parameters, names.head_dense, hidden), "float32")
         states = self.activated(a.head_activation, states)
@@ -140,29 +138,28 @@ class Network:
         return states, parameters[f"{names.words}.weight"], bias
 
     def logits(self, parameters: Parameters, hidden):
-        """Logits float32 [..., vocabulary] of `hidden` [..., width] at the masked positions."""
+        """Return the logits float32 [..., vocabulary] of `hidden` [..., width]."""
         states, table, bias = self.projection(parameters, hidden)
         weights = {"decoder.weight": table}
         return self.ops.cast(self.dense(weights, "decoder", states), "float32") + bias
 
     def dense(self, parameters: Parameters, name: str, x):
-        """`x` [..., inputs] by the weights `name`, plus bias if any: [..., outputs] in `dtype`."""
+        """Apply the dense layer `name` to `x` [..., inputs]: [..., outputs] in `dtype`."""
         ops, bias = self.ops, parameters.get(f"{name}.bias")
         weight = ops.cast(parameters[f"{name}.weight"], self.dtype)
         bias = None if bias is None else ops.cast(bias, self.dtype)
         return ops.dense(ops.cast(x, self.dtype), weight, bias)
 
     def dropped(self, x, rate: float, key, lane: int = 0):
-        """`x` with a share `rate` of zeros and the rest scaled up; unchanged without a key. What is
-        dropped is a hash of its place and the key: generators of random numbers take a CPU several
-        times as long."""
+        """Apply dropout to `x`, by a hash of each position and the key, which costs a CPU a
+        fraction of random numbers; without a key, return `x`."""
         if key is None or not rate:
             return x
         return _fused_dropout(self.ops, rate, lane)(x, key[0], key[1])
 
     def _without_masked(self, hidden, input_ids, attention_mask):
-        """Embeddings of 0 for masked tokens; the others are scaled by the share of tokens that the
-        row has beside them, relative to that of ESM's own trainings."""
+        """Return embeddings that are 0 at masked tokens, the others scaled to make up for them: by
+        the row's share of unmasked tokens, relative to that of ESM's trainings."""
         ops = self.ops
         masked = input_ids == self.architecture.mask
         tokens, hidden_ones = (
@@ -173,7 +170,7 @@ class Network:
         return ops.where(masked[:, :, None], 0.0, hidden) * scale
 
     def _position_ids(self, input_ids, documents):
-        """The position of each token, int32 [1 or batch, sequence], anew with each document;
+        """Return position ids, int32 [1 or batch, sequence], which begin anew with each document;
         RoBERTa counts what is not padding, from after the padding's id."""
         ops, padding = self.ops, self.architecture.padding
         if padding is None:
@@ -188,20 +185,20 @@ class Network:
         return count - 1 if padding is None else count * counted + padding
 
     def _norm(self, parameters: Parameters, name: str, x):
-        """Layer normalisation of the last axis, in float32."""
+        """Apply layer normalisation to the last axis, in float32."""
         x = self.ops.normalised(x, self.architecture.norm_epsilon)
         x *= parameters[f"{name}.weight"]
         bias = parameters.get(f"{name}.bias")
         return x if bias is None else x + bias
 
     def activated(self, name: str, x):
-        """The activation `name` of config.json, of `x`."""
+        """Apply the activation `name` of config.json."""
         return self.ops.gelu(x) if name == "gelu" else _ACTIVATIONS[name](self.ops, x)
 
     def _layer(
         self, index: int, positions, lane: int, weights, hidden, tokens: Tokens, rotation, keys
     ):
-        """A layer's output [batch, sequence, width], or at `positions` alone."""
+        """Return a layer's output [batch, sequence, width], or at `positions` alone."""
         a, names, ops = self.architecture, self.architecture.names, self.ops
         half_window = a.window // 2 if index in a.local_layers else None
         keys = [None] * 4 if keys is None else keys
@@ -257,26 +254,26 @@ class Network:
         return hidden if a.pre_norm else self._norm(weights, names.output_norm, hidden)
 
     def _heads(self, x):
-        """[batch, tokens, width] as [batch, tokens, heads, width of a head]."""
+        """Split the last axis: [batch, tokens, heads, width of a head]."""
         heads = self.architecture.heads
         return self.ops.reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
 
     def _rotation(self, position_ids, theta: float):
-        """Cosines and sines [1 or batch, sequence, 1, width / 2] (Su et al., 2021)."""
+        """Return cosines and sines [1 or batch, sequence, 1, width / 2] (Su et al., 2021)."""
         ops, width = self.ops, self.architecture.width // self.architecture.heads
         frequencies = theta ** (-ops.cast(ops.arange(0, width, 2), "float32") / width)
         angles = ops.cast(position_ids[:, :, None, None], "float32") * frequencies
         return ops.cos(angles), ops.sin(angles)
 
     def _rotated(self, x, rotation):
-        """[batch, tokens, heads, width], its two halves turned against each other."""
+        """Apply rotary positions to `x` [batch, tokens, heads, width]."""
         cosine, sine = rotation
         one, other = self.ops.split(self.ops.cast(x, "float32"), 2, -1)
         turned = [one * cosine - other * sine, other * cosine + one * sine]
         return self.ops.cast(self.ops.concatenate(turned, axis=-1), self.dtype)
 
     def _attention(self, query, key, value, queries, keys, half_window, drop: Callable):
-        """Softmax attention [batch, queries, heads, width] to the whole of `key`."""
+        """Return softmax attention [batch, queries, heads, width] to the whole of `key`."""
         ops = self.ops
         shares = ops.attention_shares(query, key, _mask(ops, queries, keys, half_window))
         return ops.attended(ops.cast(drop(shares), self.dtype), value)
@@ -318,9 +315,9 @@ class Network:
             return self._attention(*heads, queries, keys, half_window, drop_block)
 
         attended = ops.rematerialised(attended, in_loop=True)
-        found = ops.map_blocks(attended, (ops.arange(count), blocks(query), queries.map(blocks)))
-        found = ops.swapaxes(found, 0, 1)
-        return ops.reshape(found, (batch, count * size, *found.shape[3:]))[:, :length]
+        heads = ops.map_blocks(attended, (ops.arange(count), blocks(query), queries.map(blocks)))
+        heads = ops.swapaxes(heads, 0, 1)
+        return ops.reshape(heads, (batch, count * size, *heads.shape[3:]))[:, :length]
 
     def _local_attention(self, query, key, value, queries, keys, half_window, drop: Callable):
         """`_attention` of blocks of the row to themselves and their two neighbours. Blocks are the
@@ -349,23 +346,23 @@ class Network:
 
         attended = ops.rematerialised(attended) if length >= LONG else attended
         heads = by_block(query), around(key), around(value)
-        found = attended(*heads, queries.map(by_block), keys.map(around))
-        return ops.reshape(found, (batch, length, *found.shape[2:]))
+        heads = attended(*heads, queries.map(by_block), keys.map(around))
+        return ops.reshape(heads, (batch, length, *heads.shape[2:]))
 
 
 def document_numbers(ops, input_ids, begins_document: int):
-    """`documents` of `Network.hidden_states`: each begins with the token `begins_document`."""
+    """Return the document id of each token: a document begins with `begins_document`."""
     return ops.cumsum(ops.cast(input_ids == begins_document, "int32"), axis=1)
 
 
 def _mask(ops, queries: Tokens, keys: Tokens, half_window: int | None):
-    """Which keys a query attends to: bool [batch, 1, 1 or queries, keys]."""
+    """Return which keys a query attends to: bool [batch, 1, 1 or queries, keys]."""
     mask = keys.not_padding[:, None, None, :]
     if keys.document is not None and queries.document is not None:
         same = queries.document[:, None, :, None] == keys.document[:, None, None, :]
         mask = mask & same
     if half_window is not None:
-        distance = queries.place[:, None, :, None] - keys.place[:, None, None, :]
+        distance = queries.position[:, None, :, None] - keys.position[:, None, None, :]
         mask = mask & (ops.absolute(distance) <= half_window)
     return mask
 
@@ -376,8 +373,8 @@ def _fused_dropout(ops, rate: float, lane: int) -> Callable:
 
 
 def _dropped(ops, rate: float, lane: int, x, *key):
-    """`x` where a hash of the place, uint32, is at least `rate` of all: two rounds of lowbias32
-    (Wellons, 2018) of places modulo 2**32, with one word of the `key` before each."""
+    """Keep `x` where a hash of its position, uint32, is at least `rate` of all: two rounds of
+    lowbias32 (Wellons, 2018) of positions modulo 2**32, with a word of the `key` before each."""
     bits = ops.places(x.shape)
     if lane:
         bits = bits + ops.uint32(lane * math.prod(x.shape) % 2**32)

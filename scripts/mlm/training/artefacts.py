@@ -7,8 +7,6 @@ from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 #: What loss and accuracy are called on a model's card.
 LOSS, ACCURACY = "Masked cross-entropy, nats", "Masked accuracy"
-#: So small a share of the chosen tokens without a slot needs no remedy in whole-word masking.
-_FEW = 0.01
 #: Settings by name, as they were in force.
 NamedSettings = dict[str, bool | int | float | str | None]
 
@@ -124,9 +122,7 @@ class Training(Artefact):
         )
         if not self.masking["whole_word"]:
             return f"{sentence}. Raise pretraining.masking.slots, or set it to null"
-        if self.masking["slots"] is None and share < _FEW:
-            return f"{sentence}: some words are longer than the slots that are left"
         return (
-            f"{sentence}: words of this text are longer than the slots ({self.slots}) or the "
-            f"sample ({self.sequence_length} tokens). Set pretraining.masking.whole_word: false"
+            f"{sentence}: some words are longer than what is left of the {self.slots} slots of a "
+            "sample. If they are many, set pretraining.masking.whole_word: false"
         )

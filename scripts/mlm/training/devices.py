@@ -14,11 +14,8 @@ from mlm.model.architecture import Architecture
 from mlm.training.processes import Peers
 
 _GOOGLE = "0x1ae0"
-#: Generations by PCI device number: other cards have Google's vendor number too.
-_TPU_CHIPS = {
-    **{"0x0027": "v2 or v3", "0x005e": "v4", "0x0062": "v5p", "0x0063": "v5e"},
-    **{"0x006f": "v6e", "0x0076": "v7x"},
-}
+#: PCI device numbers of TPUs, v2 to v7x: other cards have Google's vendor number too.
+_TPU_CHIPS = ("0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 #: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
 _TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
 #: Flags of processors that multiply bfloat16 matrices: x86-64's, and those of 64-bit ARM.
@@ -55,9 +52,8 @@ class Devices:
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
     """What shows that this machine has a TPU, in words, or None; `root` holds `sys`."""
     for vendor in sorted(Path(root).glob("sys/bus/pci/devices/*/vendor")):
-        chip = _TPU_CHIPS.get(_content(vendor.with_name("device")))
-        if _content(vendor) == _GOOGLE and chip:
-            return f"the PCI device {vendor.parent.name} is a TPU chip, {chip}"
+        if _content(vendor) == _GOOGLE and _content(vendor.with_name("device")) in _TPU_CHIPS:
+            return f"the PCI device {vendor.parent.name} is a TPU chip"
     named = [name for name in _TPU_VARIABLES if environment.get(name)]
     return f"the environment has {named[0]}" if named else None
 

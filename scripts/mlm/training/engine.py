@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
+from mlm.foundations.errors import MlmError
 from mlm.model.warm_start import Begun
 from mlm.samples.split_samples import ShardFiles, validation_samples
 from mlm.samples.stored_batches import stored_batches
@@ -188,6 +189,12 @@ class RunEngine(Engine):
         sums = np.zeros(3)
         for validate, batch in self._ahead(self._validation_batches()):
             sums += [float(x) for x in validate(batch)]
+        if not sums[2]:
+            raise MlmError(
+                f"pretraining.validation.samples: {self._run.pretraining.validation.samples}: the "
+                f"masks hide no token of the validation split's {self._run.validation.num_samples} "
+                "samples. Give it more text (corpus.held_out, or its files)"
+            )
         return sums[0] / sums[2], sums[1] / sums[2]
 
     def _training_batches(self) -> Batches:

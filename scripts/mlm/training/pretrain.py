@@ -32,18 +32,9 @@ from mlm.training.devices import Devices, with_attention
 from mlm.training.engine import Engine
 from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.model_card import model_card
-from mlm.training.run import Run, RunFiles, check_validation, read_manifests, run_of
+from mlm.training.run import Run, RunFiles, read_manifests, run_of
 from mlm.training.state_basis import check_branch, state_basis
 from mlm.training.states import StateDirectory
-
-
-@dataclass(frozen=True)
-class ResultFiles:
-    """Where a run writes: the model's directory, training.csv and training.json."""
-
-    model_directory: str
-    log: str
-    summary: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,6 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch, config.accelerator.together)
     run = run_of(config, files, manifests, devices.replicas)
-    check_validation(run)
     row = run.plan.sequence_length
     devices = with_attention(devices, config.accelerator, run.architecture, row)
     basis = state_basis(run, files, devices)
@@ -117,12 +107,12 @@ def _states_of(config: RunConfiguration, basis: dict, is_rank0: bool = True) -> 
 
 def pretrain(
     prepared: Prepared,
-    results: ResultFiles | None,
+    directory: str | Path | None,
     after_step: Callable[[int], None] | None = None,
 ) -> None:
     """Train from the last saved state, from that of the run that this one continues, or from the
-    start, to the end, and write the results if they are named. Raises MlmError as `train` does, and
-    if the state cannot be written."""
+    start, to the end, and write model/, training.csv and training.json into the `directory`, if
+    any. Raises MlmError as `train` does, and if the state cannot be written."""
     config, run, states = prepared.config, prepared.run, prepared.states
     devices, group = prepared.devices, prepared.devices.group
     _print(
@@ -138,8 +128,8 @@ def pretrain(
             train(engine, run, config.operation.checkpoint, states, log, after_step)
         weights = engine.weights()
         group.leave()
-    if results is not None:
-        _write_results(prepared, results, engine, weights, log)
+    if directory is not None:
+        _write_results(prepared, Path(directory), engine, weights, log)
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
@@ -182,21 +172,21 @@ def _print(run: Run, text: str) -> None:
 
 def _write_results(
     prepared: Prepared,
-    results: ResultFiles,
+    directory: Path,
     engine: Engine,
     weights: dict[str, np.ndarray],
     log: TrainingLog,
 ) -> None:
-    config, files = prepared.config, prepared.files
-    directory = Path(results.model_directory)
-    write_exported(directory, weights, prepared.run.model_config)
-    copy_tokenizer(Path(files.tokenizer).parent, directory, model_max_length=config.longest_row)
-    summary = _summary(prepared, engine, log, file_sha256(f"{directory}/model.safetensors"))
+    config, tokenizer, model = prepared.config, prepared.files.tokenizer, directory / "model"
+    write_exported(model, weights, prepared.run.model_config)
+    copy_tokenizer(Path(tokenizer).parent, model, model_max_length=config.longest_row)
+    summary = _summary(prepared, engine, log, file_sha256(model / "model.safetensors"))
     if summary.without_slot:
         show(f"Warning: {summary.without_slot}")
-    write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus_source))
-    write_csv(results.log, Row.__dataclass_fields__, (row.cells() for row in log.rows))
-    summary.write(results.summary)
+    write_text(model / "README.md", model_card(summary, corpus=config.corpus_source))
+    rows = (row.cells() for row in log.rows)
+    write_csv(directory / "training.csv", Row.__dataclass_fields__, rows)
+    summary.write(directory / "training.json")
 
 
 def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -> Training:

@@ -3,14 +3,12 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlm.config.model import Model
 from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
-from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
@@ -22,12 +20,10 @@ from mlm.model.weights import initial_parameters
 from mlm.samples.manifests import Manifest, check_sequence_length, project_root
 from mlm.samples.masking import (
     VALIDATION_MASKING,
-    VALIDATION_SEED,
     MaskingPlan,
-    mask_batch,
     masking_plan,
 )
-from mlm.samples.split_samples import ShardFiles, validation_samples
+from mlm.samples.split_samples import ShardFiles
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
@@ -87,10 +83,10 @@ class Run:
     validation_plan: MaskingPlan
     train: ShardFiles
     validation: ShardFiles
-    #: The transformers configuration; None if only the samples are asked for.
+    #: The transformers configuration; None in a run of samples alone.
     model_config: Any
     replicas: int = 1
-    #: None for a run from scratch, and where the model is not asked for.
+    #: None for a run from scratch, or of samples alone.
     warm_start: WarmStart | None = None
     #: Where the configuration has the learning rate.
     section: str = "pretraining.optimizer"
@@ -222,8 +218,8 @@ def run_of(
     with_model: bool = True,
     encoder: Encoder | None = None,
 ) -> Run:
-    """The run with every setting resolved against its data and the number of replicas; without its
-    model for those who ask for samples alone. MlmError if train is smaller than an update."""
+    """Return the run with every setting resolved against its data and the number of replicas, or
+    only its samples, without its model. Raises MlmError if train is smaller than an update."""
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
     batch, samples = section.batch_on(replicas), manifests["train"].num_samples
@@ -257,28 +253,9 @@ def run_of(
     )
 
 
-def check_validation(run: Run) -> None:
-    """Raise MlmError unless a validation of `run` predicts a token."""
-    shards, count = run.validation, run.validation_rows
-    for index, records in validation_samples(shards, run.validation_batch_size, count):
-        (ids, mask), numbers = shards.decoded(index, records), np.maximum(index, 0)
-        batch = mask_batch(ids, mask, numbers, run.validation_plan, VALIDATION_SEED)
-        if batch["weights"][index >= 0].any():
-            return
-    raise MlmError(
-        f"pretraining.validation.samples: {count}: the masks of validation hide no token of the "
-        f"{run.validation.num_samples:,} samples, so that there is nothing to measure. Give the "
-        "validation split more text (corpus.held_out, or its files)"
-    )
-
-
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
     """The run's manifests; reads no shard. MlmError unless they fit tokenizer and length."""
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
-    # If it is damaged, the shards are not to blame.
-    record = Path(files.tokenizer).with_name("tokenizer_stats.json")
-    if record.is_file():
-        check_outputs(record, [files.tokenizer])
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():
         if not manifest.num_samples:

@@ -15,42 +15,19 @@ from mlm.training.loop import Row
 from mlm.training.optimizers import learning_rate
 from mlm.training.run import Run, RunFiles
 
-#: The modules that decide the bits of the weights, in both engines and in each. An edit elsewhere
-#: keeps the states; of the modules that read settings and data, the basis has the values.
-COMPUTING_MODULES = {
-    "both": (
-        "mlm.samples.masking",
-        "mlm.samples.random_bits",
-        "mlm.samples.shuffling",
-        "mlm.samples.stored_batches",
-        "mlm.samples.token_counts",
-        "mlm.config.families",
-        "mlm.model.architecture",
-        "mlm.model.checkpoints",
-        "mlm.model.cooccurrence",
-        "mlm.model.initialisation",
-        "mlm.model.masked_loss",
-        "mlm.model.model_configuration",
-        "mlm.model.network",
-        "mlm.model.warm_start",
-        "mlm.model.weights",
-        "mlm.training.engine",
-        "mlm.training.optimizers",
-        "mlm.training.run",
-        "mlm.training.train_step",
-    ),
-    "tensorflow": (
-        "mlm.foundations.tensorflow_setup",
-        "mlm.model.tensorflow_ops",
-        "mlm.training.in_tensorflow.engine",
-    ),
-    "jax": (
-        "mlm.model.jax_ops",
-        "mlm.training.in_jax.engine",
-        "mlm.training.in_jax.devices",
-        "mlm.training.in_jax.train_step",
-    ),
+#: What decides the bits of the weights, with all that it imports.
+_COMPUTING = {
+    "tensorflow": ("mlm.training.in_tensorflow.engine", "mlm.model.tensorflow_ops"),
+    "jax": ("mlm.training.in_jax.engine", "mlm.model.jax_ops"),
 }
+#: Modules among these that compute no bits, or whose values are part of a state: an edit of them
+#: keeps the states.
+_COMPUTE_NO_BITS = (
+    *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.model.architecture"),
+    *("mlm.samples.artefacts", "mlm.samples.manifests", "mlm.samples.split_samples"),
+    *("mlm.samples.tfrecord", "mlm.training.devices", "mlm.training.processes"),
+)
+_COMPUTE_NEVERTHELESS = ("mlm.config.families", "mlm.foundations.tensorflow_setup")
 
 #: Packages whose versions are part of a state: others may compute other bits.
 COMPUTING_PACKAGES = {
@@ -59,10 +36,19 @@ COMPUTING_PACKAGES = {
 }
 
 
+def computing_code(framework: str, *modules: str) -> dict[str, str]:
+    """Return the digests of the modules that decide the bits of a training in `framework`, and of
+    those of further `modules`."""
+    roots = (*_COMPUTING[framework], "mlm.model.cooccurrence", *modules)
+    return {
+        name: digest
+        for name, digest in code_digests(SCRIPTS, roots).items()
+        if name in _COMPUTE_NEVERTHELESS or not name.startswith(_COMPUTE_NO_BITS)
+    }
+
+
 def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
     """What a saved state must have been made from for this run to resume from it."""
-    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[devices.framework]
-    code = code_digests(SCRIPTS, modules)
     return {
         "pretraining.engine": devices.framework,
         "settings": run.basis(),
@@ -76,7 +62,7 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
         "packages": package_versions(COMPUTING_PACKAGES[devices.framework]),
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
         "tokenizer": file_sha256(files.tokenizer),
-        "code": {name: code[name] for name in modules},
+        "code": computing_code(devices.framework),
         "columns": list(Row.__dataclass_fields__),
     }
 

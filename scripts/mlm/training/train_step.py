@@ -16,8 +16,9 @@ from mlm.training.optimizers import clipped, hidden_parts, updated
 
 @dataclass(frozen=True)
 class Computation:
-    """How a training computes: its network, `attend` within the "sample" or the "document" (which
-    the token `begins_document` begins), the softmax of a step over at most `softmax_classes`."""
+    """The forward pass of a training, and its loss: attention is within the "sample" or, as
+    `attend` says, the "document", which begins with the token `begins_document`; the softmax of a
+    step is over at most `softmax_classes`."""
 
     network: Network
     attend: str
@@ -39,8 +40,8 @@ class Computation:
     def weighted_sums(
         self, parameters, batch: dict, dropout_keys=None, drawn=None, lane: int = 0
     ) -> tuple:
-        """Weighted sums over a `batch` of `mask_batch`, float32: cross-entropy in nats, and right
-        predictions; of all classes, or of those `drawn`, as `masked_cross_entropy` takes them."""
+        """Return weighted sums over a `batch` of `mask_batch`, float32: cross-entropy in nats, and
+        right predictions; over all classes, or those `drawn` (see `masked_cross_entropy`)."""
         network, ops, documents = self.network, self.network.ops, None
         if self.attend == "document":
             # What begins a document is special, and never masked.
@@ -63,8 +64,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class OfEachStep:
-    """What each step of a training needs beside its batch, by the generator of the masks: the keys
-    of what `replicas` drop, and the classes of the softmax if they are drawn."""
+    """The random inputs of each step beside its batch, a function of `seed` and step, by the
+    generator of the masks: dropout keys of each replica and accumulated part, and the classes of
+    the softmax if they are drawn. So a resumed step, in either framework, draws the same."""
 
     computation: Computation
     seed: int
@@ -89,8 +91,8 @@ class OfEachStep:
         return arrays
 
     def taken(self, batch: dict) -> tuple:
-        """Take these arrays of one replica out of `batch`: keys of dropout, and the classes drawn
-        with their counts; None for what there is not."""
+        """Pop these arrays of one replica from `batch`: dropout keys, and the classes drawn with
+        their counts; None for what there is not."""
         keys = drawn = None
         if self.computation.network.architecture.drops:
             keys = DropoutKeys(batch.pop("embedding_keys")[0], batch.pop("layer_keys")[0])
@@ -106,13 +108,14 @@ def train_step(
     all_reduce: Callable[[Any], Any],
     shares: Callable[[Callable], Callable] = lambda share: share,
 ) -> Callable:
-    """The function (state, batch, keys, drawn) -> (state, loss, right) of one update.
+    """Return the function (state, batch, keys, drawn) -> (state, loss, right) of one update:
+    gradients of the parts of a replica's batch, one after the other, added up over the replicas by
+    `all_reduce`, clipped, and applied by the optimizer.
 
     `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
-    with weights that are divided by the predictions of the whole batch; `keys` and `drawn` are
-    those of `OfEachStep.taken`. `all_reduce` adds up over replicas; `shares` may divide the
-    function that computes the gradient of a part of the batch. Loss and right predictions are the
-    means of the whole batch, float32.
+    with weights divided by the predictions of the whole batch; `keys` and `drawn` are those of
+    `OfEachStep.taken`. `shares` may divide the function that computes the gradient of a part. Loss
+    and right predictions are means over the whole batch, float32.
     """
     network = computation.network
     ops, hidden = network.ops, hidden_parts(network.architecture)
