@@ -18,8 +18,6 @@ from mlm.foundations.digests import FileMemory
 from mlm.model.checkpoints import checkpoint_files
 from mlm.tokenizer.pretrained import source_files
 
-# Jobs read the rules as well, and need not print the same lines again.
-show_once = logger.info if workflow.is_main_process else lambda line: None
 with errors_in_words():
     settings = settings_of(workflow, config)
     CORPUS = CorpusConfiguration.of(settings.corpus, settings.seed)

@@ -3,8 +3,7 @@
 from dataclasses import asdict
 from mlm.corpus.source_files import planned_parts
 
-with errors_in_words():
-    PARTS = planned_parts(settings.corpus, FILES_OF_SOURCES, show_once)
+PARTS = planned_parts(settings.corpus, FILES_OF_SOURCES)
 IN_PARTS = settings.corpus.parts > 1
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})

@@ -22,12 +22,12 @@ def write_one_shard(job: Any):
 @run_as_job("manifest", unread=("shards",))
 def write_manifest(job: Any):
     from mlm.corpus.artefacts import CorpusSplit
-    from mlm.samples.manifests import Manifest, project_root
+    from mlm.samples.manifests import Manifest
     from mlm.samples.sharding import merged_manifest
 
     parts = [Manifest.read(path) for path in job.input.summaries]
     corpus = CorpusSplit.read(job.input.described)
-    manifest = merged_manifest(parts, corpus, project_root(job.output[0]))
+    manifest = merged_manifest(parts, corpus)
     manifest.write(job.output[0])
     return Done(f"{manifest.num_samples:,} samples, {manifest.num_tokens:,} tokens")
 
@@ -38,7 +38,7 @@ def decode_masked_samples(job: Any):
 
     from mlm.config.pretraining import Recipe
     from mlm.samples.artefacts import Preview
-    from mlm.samples.manifests import Manifest, check_sequence_length, project_root
+    from mlm.samples.manifests import Manifest, project_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import preview_samples
     from mlm.samples.split_samples import ShardFiles
@@ -48,7 +48,6 @@ def decode_masked_samples(job: Any):
     length, section = job.params.sequence_length, Recipe.model_validate(job.params.pretraining)
     tokenizer = job.input.tokenizer
     manifest = Manifest.read(job.input.train)
-    check_sequence_length(manifest, length)
     phase = section.in_phases(length)[0]
     manifest = manifest.in_rows(phase.sequence_length // length)
     masking = section.masking.model_copy(update={"mlm_probability": phase.mlm_probability})

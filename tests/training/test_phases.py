@@ -57,7 +57,7 @@ def test_the_rows_of_a_phase_are_the_text_of_the_shards_in_order_and_every_token
     long = run.phases[1]
     rows: dict[int, np.ndarray] = {}
     for epochs, indices, records in stored_batches(long.train, long.order_from(0)):
-        ids, mask = long.train.decoded(indices, records)
+        ids, mask = long.train.decoded(records)
         of_first = np.flatnonzero(epochs == 0)
         assert not set(indices[of_first]) & rows.keys()
         rows |= {int(indices[i]): ids[i][mask[i] == 1] for i in of_first}

@@ -78,7 +78,7 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(un
         rows, places = phase.train.rows_with(samples)
         stream = stored_batches(phase.train, phase.order_from(0))
         for step, (epochs, index, records) in enumerate(stream, start=phase.first + 1):
-            ids, attention = phase.train.decoded(index, records)
+            ids, attention = phase.train.decoded(records)
             batch = mask_batch(ids, attention, index, phase.plan, phase.seed, epochs)
             for row, number in enumerate(index.tolist()):
                 chosen = batch["positions"][row][batch["weights"][row] > 0]

@@ -38,9 +38,11 @@ def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):
     data = bytearray(path.read_bytes())
     data[shard.block_offsets[1] + 40] ^= 1
     path.write_bytes(data)
-    with pytest.raises(MlmError, match=r"a\.tfrecord: block 1, from byte \d+ on: .*Delete it"):
+    with pytest.raises(
+        MlmError, match=r"a\.tfrecord is not what .*block 1, from byte \d+ on: .*Delete it"
+    ):
         read_block(shard, 1)
     assert len(read_block(shard, 2)) == 300
     path.unlink()
-    with pytest.raises(MlmError, match=r"a\.tfrecord: block 0.*cannot be read"):
+    with pytest.raises(MlmError, match=r"a\.tfrecord is not what .*No such file"):
         read_block(shard, 0)

@@ -200,7 +200,6 @@ WRONG = {
     ("accelerator.processes", "engine"): [2],
     ("accelerator", "virtual_replicas"): [{"kind": "gpu", "virtual_replicas": 2}],
     ("tokenizer.character_coverage", ""): [0.9],
-    ("tokenizer", "byte_fallback"): [{"kind": "wordpiece", "byte_fallback": True}],
     ("tokenizer.special_tokens.mask", ""): ["mask", "["],
     ("model", "local_attention"): [modernbert(local_attention="x")],
     ("model", "attention_bias"): [modernbert(attention_bias=3)],

@@ -11,7 +11,7 @@ import zstandard
 from corpus_files import build, described, files, refused
 from tests.conftest import refusal
 
-from mlm.config.corpus import Corpus, Files, readable_encoding
+from mlm.config.corpus import Corpus, Files
 from mlm.config.resolution import all_named_files, resolve
 from mlm.corpus.document_reading import read_documents
 from mlm.corpus.source_files import matched_files
@@ -48,7 +48,6 @@ REFUSALS = [
     ("txt", b"one\n\xed\x95", ["line 2, byte offset 4", "not UTF-8"]),
     ("txt", b"a\nb\0c\n", ["train.txt, line 2, byte offset 3", "NUL"]),
     ("txt", b"", ["train.txt is empty (0 bytes)"]),
-    ("txt", b"one\rtwo\rthree\r", ["train.txt", "CR", "tr '\\r' '\\n'"]),
     ("txt.gz", gzip.compress(b"", mtime=0), ["train.txt.gz: nothing is in it"]),
     ("txt.gz", PACKED[:-9], ["train.txt.gz", "cut off"]),
     ("txt.gz", PACKED[:20] + b"\xff" * 8, ["damaged"]),
@@ -77,29 +76,9 @@ REFUSALS = [
 ]
 
 
-def test_files_are_read_in_the_encoding_that_is_named():
-    # With white space that only this encoding knows by its byte: a paragraph ends there.
-    text = "Él dijo así.\nMañana.\n\xa0\nOtro párrafo.\n"
-    Path("train.txt").write_bytes(text.encode("latin-1"))
-    settings = files(encoding="latin-1", files={"document_per": "paragraph"})
-    assert build(settings)["train"] == ["Él dijo así.\nMañana.", "Otro párrafo."]
-    Path("train.txt").write_bytes("한국어\n日本語\n".encode("gb18030"))
-    assert build(files(encoding="GB18030"))["train"] == ["한국어", "日本語"]
-    marked = io.BytesIO("\ufefftext\none\n".encode())
-    (one,) = read_documents(marked, "x", "csv", Corpus(encoding="UTF8"))
+def test_a_byte_order_mark_is_no_part_of_a_header():
+    (one,) = read_documents(io.BytesIO("\ufefftext\none\n".encode()), "x", "csv", Corpus())
     assert one.text == "one"
-
-
-def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
-    Path("train.txt").write_bytes(b"good\nb\x81d\n")
-    message = refused(files(encoding="cp1252"))
-    assert "train.txt, line 2, byte offset 6" in message and "corpus.encoding" in message
-    replaced = build(files(encoding="cp1252", encoding_errors="replace"))
-    assert replaced["train"] == ["good", "b\ufffdd"]
-    assert described("train")["encoding"]["replaced_bytes"] == 1
-    for name in ("utf-16", "utf-8-sig", "utf-9", "rot13"):
-        with pytest.raises(ValueError, match=name):
-            readable_encoding(name)
 
 
 @pytest.mark.parametrize(("ending", "data", "words"), REFUSALS)

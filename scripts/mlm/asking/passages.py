@@ -55,12 +55,14 @@ def occurrences(sentence: str, splits: Mapping[str, SplitDocuments]) -> list[Str
 
 def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
     """Yield number and text of each document with the characters of `part`."""
-    for group in documents.row_groups(["text"]):
-        column = group.column("text")
+    first = 0
+    for rows in documents.batches(["text"], 8192):
+        column = rows.column("text")
         # pyarrow's to_numpy imports pandas, which takes longer than all else.
         has_part = pc.call_function("match_substring", [column], pc.MatchSubstringOptions(part))
         for place in np.from_dlpack(pc.call_function("indices_nonzero", [has_part])).tolist():
-            yield group.documents.start + place, column[place].as_py()
+            yield first + place, column[place].as_py()
+        first += len(rows)
 
 
 def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch]:
@@ -172,7 +174,7 @@ def uses_of(run: Run, samples: Sequence[int]) -> list[list[tuple[int, int, Targe
         train, batches = phase.train, phase.order_from(0)
         rows, places = train.rows_with(np.asarray(samples, np.int64))
         length = train.sequence_length // train.row_samples
-        parts = [(i, *train.decoded(i, r)) for i, r in samples_in_order(train, np.unique(rows))]
+        parts = [(i, *train.decoded(r)) for i, r in samples_in_order(train, np.unique(rows))]
         index, ids, mask = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = batches.of_samples(train)
         for epoch in range(-(-batches.end // order.num_samples)):

@@ -165,7 +165,7 @@ def _sample_of(
     for split in corpus.missing_splits:
         whole[split] = whole["train"]
     # A few files may have too few groups to divide.
-    corpus = corpus.with_defaults("text_column", "encoding", "group_by", "group_per")
+    corpus = corpus.with_defaults("text_column", "group_by", "group_per")
     return configuration.model_copy(update={"corpus": corpus}), cut, whole, source
 
 

@@ -1,10 +1,9 @@
 """Section `corpus`: where the text comes from and what is left out of it."""
 
-import codecs
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from mlm.config.fields import (
     FileCount,
@@ -22,21 +21,6 @@ from mlm.config.filters import CorpusFilters
 #: What groups are called where each document is one of its own.
 UNGROUPED = "document"
 _HeldOut = Annotated[float, Field(gt=0, le=0.5), NoBoolean]
-
-
-def readable_encoding(name: str) -> str:
-    """Return the one name of an encoding: utf-8 of UTF8. Raises ValueError if files in it cannot be
-    read line by line."""
-    try:
-        if "a\n".encode(name) == b"a\n":
-            return codecs.lookup(name).name
-    except (LookupError, UnicodeError):
-        pass
-    raise ValueError(
-        f"{name!r} is no encoding of text whose lines end with the byte 0x0A. Expected one such as "
-        "utf-8 (with or without a byte-order mark), latin-1, cp1252, shift_jis or koi8-r; convert "
-        f"other files to UTF-8 (iconv -f {name} -t utf-8 FILE > converted)"
-    )
 
 
 class Files(Section):
@@ -127,13 +111,11 @@ class SourceSection(Section):
             if source != name and keys and not is_explicit:
                 named = ", ".join(f"{name}.{key}" for key in keys)
                 yield f"source: {source}, which does not read {named}. Set source: {name} as well"
+        key = "group_by" if by else "group_per"
         if by and per:
             yield f"group_by: {by!r} and group_per: {per} are both set; keep one of them"
-        elif source == "embedded" and (by or per):
-            key = "group_by" if by else "group_per"
-            yield f"{key}: {by or per}, but source: embedded groups by address. Set it to null"
-        elif source == "hub" and per == "file":
-            yield "group_per: file, but source: hub has no files. Set heading or null"
+        elif (by or per) and (source == "embedded" or (source, per) == ("hub", "file")):
+            yield f"{key}: {by or per} is not for source: {source}. Set it to null"
 
 
 class SourceOfMix(SourceSection):
@@ -156,11 +138,8 @@ class Corpus(SourceSection):
     """Sources by name, each with keys as in this section and a weight, how often its documents of
     train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
     held_out: HeldOut = section(HeldOut)
-    encoding: Annotated[Text, AfterValidator(readable_encoding)] = "utf-8"
-    """Encoding of all .txt, .jsonl, .csv and .tsv files, as Python calls it: utf-8, latin-1,
-    shift_jis and others whose lines end with the byte 0x0A."""
     encoding_errors: Literal["strict", "replace"] = "strict"
-    """Invalid bytes, and NUL bytes. strict: stop and name them. replace: put U+FFFD there."""
+    """Bytes that are not UTF-8, and NULs. strict: stop and name them. replace: put U+FFFD there."""
     filters: CorpusFilters = section(CorpusFilters)
     count: FileCounts = section(FileCounts)
     parts: FileCount = 1

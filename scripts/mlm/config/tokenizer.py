@@ -25,7 +25,6 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 EMBEDDED_REPLACEMENTS = [["``", '"'], ["''", '"']]
 #: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
 MOST_BY_ITSELF = 8000
-_SPECIAL_TOKENS, _BYTES = 5, 256
 _Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
@@ -71,8 +70,6 @@ class Tokenizer(Section):
     """Number of ids, special tokens included. null: 8,000 if the train split has 10 MB or
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
-    byte_fallback: bool = False
-    """Encode characters outside the vocabulary as their UTF-8 bytes, which take 256 ids."""
     replacements: list[_Pair] | None = None
     """Pairs [old, new] of text to replace before anything else, in this order. Ids do not give the
     old text back. null: in the embedded corpus, two backticks or two single quotes become a double
@@ -87,11 +84,6 @@ class Tokenizer(Section):
     #: Threads of the trainer. They affect the result, so --cores does not set them.
     training_threads: ClassVar[int] = 2
     pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
-
-    @property
-    def reserved(self) -> int:
-        """Ids that are not learned: the special tokens and the bytes."""
-        return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
     @property
     def directory(self) -> str | None:
@@ -117,8 +109,6 @@ class Tokenizer(Section):
         return self.model_copy(update={"replacements": EMBEDDED_REPLACEMENTS if quotes else []})
 
     def contradictions(self) -> Iterator[str]:
-        if self.byte_fallback and self.kind in ("wordpiece", "pretrained"):
-            yield f"byte_fallback: true is not for kind {self.kind}; set false, or unigram or bpe"
         if self.kind == "pretrained":
             path = self.pretrained.path
             if not path:
@@ -129,9 +119,6 @@ class Tokenizer(Section):
             if self.replacements:
                 yield "replacements: a pretrained tokenizer has its own; leave them out"
             return
-        if (size := self.vocabulary_size or MOST_BY_ITSELF) <= self.reserved:
-            least = self.reserved + 100
-            yield f"vocabulary_size: {size}, {self.reserved} of them taken; set {least} or more"
         if (coverage := self.character_coverage) < 0.98 and self.kind == "unigram":
             yield f"character_coverage: {coverage}; set 0.98 to 1, or another kind than unigram"
         if not all(old for old, _ in self.replacements or ()):

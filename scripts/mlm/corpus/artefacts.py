@@ -26,7 +26,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class EmbeddedSource(_Source):
-    """The speeches of a package, and the president of each; `sha256` is that of all their text."""
+    """The speeches of a package, the president of each, and the sha256 of all their text."""
 
     kind: Literal["embedded"]
     package: str
@@ -77,7 +77,7 @@ class HubSource(_Source):
 
 @dataclass(frozen=True)
 class Mixed:
-    """A part of a mix: its source's name and weight, and the seed of the choice."""
+    """The name and the weight of a part's source, and the seed of the choice."""
 
     name: str
     weight: float
@@ -89,7 +89,7 @@ SingleSource = Annotated[EmbeddedSource | FilesSource | HubSource, Field(discrim
 
 @dataclass(frozen=True)
 class MixedSource:
-    """A source of a mix: documents by filter, and how many the split has, with repeats."""
+    """A source of a mix: documents by filter, and those of the split, with repeats."""
 
     name: str
     weight: float
@@ -98,8 +98,7 @@ class MixedSource:
     source: SingleSource
 
     def __str__(self) -> str:
-        times = "time" if self.weight == 1 else "times"
-        return f"{self.name}, {self.weight:g} {times} ({self.source})"
+        return f"{self.name}, {self.weight:g} time{'s' * (self.weight != 1)} ({self.source})"
 
 
 @dataclass(frozen=True)

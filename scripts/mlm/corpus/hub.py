@@ -24,15 +24,11 @@ def hub_streams(
     corpus: Corpus, splits: dict[str, str], share: int = 0, shares: int = 1
 ) -> dict[str, Callable[[], Iterator[Document]]]:
     """Open the documents by split, in share `share` of `shares` of all rows; `splits` has the
-    dataset's own names.
-
-    Raises MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or
-    column.
-    """
+    dataset's own names. Raises MlmError if the dataset cannot be had at its commit, or lacks a
+    split or a column."""
     hub = corpus.hub
     assert hub.dataset and hub.revision, "checked with the configuration"
-    config = f" ({hub.config})" if hub.config else ""
-    named = f"the Hub dataset {hub.dataset}{config} at {hub.revision[:12]}"
+    named = f"the Hub dataset {hub.dataset} at {hub.revision[:12]}"
     builder = _builder(hub.dataset, hub.config, hub.revision)
     try:
         builder.download_and_prepare()
@@ -43,18 +39,18 @@ def hub_streams(
             raise
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         raise MlmError(f"{named} could not be read: {error}{cause}") from error
+    total = sum(available[name].num_rows for name in splits.values() if name in available)
+    part, streams, first = document_range(total, share, shares), {}, 0
     for split, name in splits.items():
+        where = f"{named}, split {name}"
         if name not in available:
             raise MlmError(
                 f"corpus.hub.splits.{split}: {named} has no split {name!r}; there are: "
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        check_schema(f"{named}, split {name}", available[name].data.schema, corpus)
-    total = sum(available[name].num_rows for name in splits.values())
-    part, streams, first = document_range(total, share, shares), {}, 0
-    for split, name in splits.items():
-        data, where = available[name], f"{named}, split {name}"
+        data = available[name]
+        check_schema(where, data.data.schema, corpus)
         rows = range(max(part.start - first, 0), min(part.stop - first, len(data)))
         streams[split] = partial(_documents, data, rows, where, corpus)
         first += len(data)
@@ -84,23 +80,17 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         if builder.hash == revision:
             return builder
         obstacle = f"the cache holds the commit {builder.hash} only"
-    except (DatasetNotFoundError, ValueError) as error:
-        if "cache" not in str(error):
-            raise MlmError(
-                f"corpus.hub: {error} Check dataset, config and revision; a private or gated "
-                "dataset needs a token in the environment variable HF_TOKEN"
-            ) from None
-        obstacle = str(error)
-    except OSError as error:  # what requests, huggingface_hub and datasets raise for no network
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+    except (DatasetNotFoundError, ValueError, OSError) as error:  # OSError: no network
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
             raise
         obstacle = str(error).strip()
     arguments = ", ".join(map(repr, (name, config) if config else (name,)))
     raise MlmError(
         f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub nor a "
-        f"cache gave it: {obstacle}.\nWith a network, here or on a machine whose HF_HOME is then "
-        f"copied to {huggingface_hub.constants.HF_HOME}:\n"
+        f"cache gave it: {obstacle}.\nCheck dataset, config and revision; a private or gated "
+        "dataset needs a token in the environment variable HF_TOKEN. Without a network, here or "
+        f"elsewhere with HF_HOME copied to {huggingface_hub.constants.HF_HOME}:\n"
         f'  python -c "import datasets; datasets.load_dataset({arguments}, '
         f"revision='{revision}')\"\n"
-        "Then run the same command here, with HF_HUB_OFFLINE=1. Or set corpus.source to files"
+        "Then run the same command here, with HF_HUB_OFFLINE=1"
     )

@@ -2,9 +2,8 @@
 Snakemake."""
 
 import os
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path
@@ -22,11 +21,6 @@ COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
 #: Where the workflow writes, below the working directory.
 _OUTPUTS = ("results", "state", "logs", ".snakemake")
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-_PAGE = re.compile(
-    rb"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|error)\b", re.I | re.S
-)
-#: Larger files are no error pages.
-_PAGE_BYTES = 1 << 20
 
 
 def file_format(path: str) -> tuple[str, str | None]:
@@ -57,7 +51,7 @@ def unreadable(path: str) -> str | None:
 
 
 def not_fetched(path: str) -> str | None:
-    """Return why a file is a pointer or an error page, with the remedy; None if it is not."""
+    """Return what to do about a file that is a pointer to another; None if it is not."""
     with open(path, "rb") as file:
         beginning = file.read(512).removeprefix(b"\xef\xbb\xbf")
     name = printable_path(path)
@@ -65,11 +59,6 @@ def not_fetched(path: str) -> str | None:
         return (
             f"{name} is a pointer of Git LFS, not the file. Fetch that: git lfs pull --include "
             f"{shlex.quote(name)}"
-        )
-    if _PAGE.match(beginning) and os.path.getsize(path) < _PAGE_BYTES:
-        return (
-            f"{name} is an HTML page or an error page of a server. Fetch the file again; pages "
-            "that are text to train on go into a .jsonl file"
         )
     return None
 
@@ -201,24 +190,16 @@ class Part:
         return [path for paths in self.files.values() for path in paths]
 
 
-def planned_parts(
-    corpus: Corpus, files: Mapping[str, SplitFiles], note: Callable[[str], None] = lambda _: None
-) -> list[Part]:
-    """Return at most `corpus.parts` parts of each source, with its `files` by name. `note` gets a
-    line for each with fewer."""
+def planned_parts(corpus: Corpus, files: Mapping[str, SplitFiles]) -> list[Part]:
+    """Return at most `corpus.parts` parts of each source, with its `files` by name."""
     count, parts = corpus.parts, []
     for name, source in corpus.sources().items():
-        of_source = [Part(name)]
         if source.source == "files":
-            of_source = [Part(name, some) for some in _divided(files[name], count)]
+            parts += [Part(name, some) for some in _divided(files[name], count)]
         elif source.source == "hub" and source.group_per is None:
-            of_source = [Part(name, share=n, shares=count) for n in range(count)]
-        if len(of_source) < count:
-            note(
-                f"corpus.parts: {count}, but the source{name and f' {name}'} is read in "
-                f"{len(of_source)}: it cannot be divided further."
-            )
-        parts += of_source
+            parts += [Part(name, share=n, shares=count) for n in range(count)]
+        else:
+            parts.append(Part(name))
     return parts
 
 

@@ -36,8 +36,8 @@ _Opened = tuple[dict[str, _Stream], dict[str, SingleSource]]
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus before its filters: documents and description by split, the kind of its groups, and
-    the shares of train that become the splits without a stream."""
+    """Documents and description by split, the kind of groups, and the shares of train that become
+    the splits without a stream."""
 
     streams: dict[str, _Stream]
     described: dict[str, SingleSource]
@@ -83,16 +83,11 @@ def _embedded(corpus: Corpus, seed: int) -> _Opened:
                 yield Document(paragraph, address_of(name))
 
     splits, of_address = speeches_by_split(seed, corpus.carved), presidents()
-    return {split: partial(stream, texts) for split, texts in splits.items()}, {
-        split: EmbeddedSource(
-            "embedded",
-            PACKAGE,
-            SHA256,
-            tuple(texts),
-            tuple(of_address[address_of(name)] for name in texts),
-        )
-        for split, texts in splits.items()
-    }
+    described = {}
+    for split, texts in splits.items():
+        authors = tuple(of_address[address_of(name)] for name in texts)
+        described[split] = EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts), authors)
+    return {split: partial(stream, texts) for split, texts in splits.items()}, described
 
 
 def _of_files(corpus: Corpus, files: SplitFiles) -> _Opened:

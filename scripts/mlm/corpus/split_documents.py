@@ -18,21 +18,6 @@ _TOGETHER = 8192
 
 
 @dataclass(frozen=True)
-class RowGroup:
-    """A row group of one of the files, and the documents that it holds."""
-
-    path: Path
-    file: pq.ParquetFile
-    number: int
-    documents: range
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """Return a column of all its documents."""
-        with reading(self.path, "parquet"):
-            return self.file.read_row_group(self.number, [name]).column(name)
-
-
-@dataclass(frozen=True)
 class EvenShare:
     """Stretches of documents at equal distances, and about how many bytes of text they have."""
 
@@ -79,11 +64,10 @@ class SplitDocuments:
         """Return `CorpusSplit.sha256` of the files as they are now."""
         return joint_sha256(list(map(file_sha256, self.paths)))
 
-    def row_groups(
-        self, columns: Sequence[str], documents: range | None = None
-    ) -> Iterator[RowGroup]:
-        """Yield the row groups that hold `documents` (None: all), to read `columns` of them, one by
-        one: pyarrow holds the buffers of all groups of a call until its end."""
+    def batches(
+        self, columns: Sequence[str], size: int, documents: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `columns` of `documents` (None: all) in order, at most `size` at a time."""
         documents = range(len(self)) if documents is None else documents
         for path, end, start in zip(self.paths, self._ends, [0, *self._ends], strict=False):
             if end <= documents.start or start >= documents.stop:
@@ -97,27 +81,18 @@ class SplitDocuments:
                 if file.metadata.num_rows != end - start:
                     raise ValueError(f"{file.metadata.num_rows} rows, {end - start} recorded")
                 for number in range(file.num_row_groups):
-                    held = range(start, start + file.metadata.row_group(number).num_rows)
-                    if held.start < documents.stop and documents.start < held.stop:
-                        yield RowGroup(path, file, number, held)
-                    start = held.stop
-
-    def batches(
-        self, columns: Sequence[str], batch: int, documents: range | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of `documents` (None: all) in order, at most `batch` at a time."""
-        documents = range(len(self)) if documents is None else documents
-        for group in self.row_groups(columns, documents):
-            row = group.documents.start
-            with reading(group.path, "parquet"):
-                for rows in group.file.iter_batches(batch, [group.number], list(columns)):
-                    first = max(documents.start - row, 0)
-                    last = min(documents.stop - row, len(rows))
-                    if first < last:
-                        # That texts are UTF-8, too.
-                        rows.validate(full=True)
-                        yield rows.slice(first, last - first)
-                    row += len(rows)
+                    row, start = start, start + file.metadata.row_group(number).num_rows
+                    if start <= documents.start or row >= documents.stop:
+                        continue
+                    # One by one: pyarrow holds the buffers of all groups of a call until its end.
+                    for rows in file.iter_batches(size, [number], list(columns)):
+                        first = max(documents.start - row, 0)
+                        last = min(documents.stop - row, len(rows))
+                        if first < last:
+                            # That texts are UTF-8, too.
+                            rows.validate(full=True)
+                            yield rows.slice(first, last - first)
+                        row += len(rows)
 
     def texts(self, batch: int = 1000, share: EvenShare | None = None) -> Iterator[list[str]]:
         """Yield all texts in order, or those of `share`, at most `batch` at a time."""
@@ -128,5 +103,4 @@ class SplitDocuments:
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column of all documents, in memory."""
         # `read_table` imports pandas.
-        chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
-        return pa.chunked_array(chunks)
+        return pa.chunked_array([rows.column(name) for rows in self.batches([name], _TOGETHER)])

@@ -18,6 +18,7 @@ BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
 #: Documents whose digests are in memory together.
 _TOGETHER = 1 << 23
+_COLUMNS = ["text", "group", "digest", "signature", *(f"key{band}" for band in range(BANDS))]
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
 KEPT, DUPLICATE, LEAKED, CONTAMINATED, NEAR_DUPLICATE, NEAR_LEAKED = range(6)
@@ -31,11 +32,15 @@ class SpoolWriter:
 
     def __init__(self, path: Path, signs: bool):
         self.rows: list[int] = []
-        widths = {"digest": 16} | ({"signature": HASHES} if signs else {})
-        fields = [("text", pa.string()), ("group", pa.string())]
-        fields += [(name, pa.binary(width)) for name, width in widths.items()]
-        fields += [(f"key{band}", pa.binary(8)) for band in range(BANDS if signs else 0)]
-        self._schema, self._signs = pa.schema(fields), signs
+        kinds = [
+            pa.string(),
+            pa.string(),
+            pa.binary(16),
+            pa.binary(HASHES),
+            *[pa.binary(8)] * BANDS,
+        ]
+        fields = list(zip(_COLUMNS, kinds, strict=True))
+        self._schema, self._signs = pa.schema(fields if signs else fields[:3]), signs
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(path, self._schema, options=options)
         self._texts: list[bytes] = []
@@ -95,10 +100,11 @@ class Spool:
         """Yield `columns` of the documents with `indices` (sorted), batch by batch."""
         if not len(indices):
             return
-        with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
-            fields = [reader.schema.get_field_index(name) for name in columns]
-            options, start = pa.ipc.IpcReadOptions(included_fields=fields), 0
-            reader = pa.ipc.open_file(file, options=options)
+        options, start = (
+            pa.ipc.IpcReadOptions(included_fields=list(map(_COLUMNS.index, columns))),
+            0,
+        )
+        with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file, options=options) as reader:
             for number, size in enumerate(self.batches):
                 low, high = np.searchsorted(indices, [start, start + size])
                 if low < high:

@@ -21,11 +21,9 @@ _END = "\0"
 
 
 def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a 64-bit hash of each word of `texts`, in turn, and the number of words of each.
-
-    Text is in the form NFKC with cases folded. A word is a run of letters, marks and digits
-    (general categories L, M, N); in `UNSPACED` scripts each is a word by itself.
-    """
+    """Return a 64-bit hash of each word of `texts`, in turn, and the number of words of each. A
+    word is a run of letters, marks and digits (general categories L, M, N) in the form NFKC with
+    cases folded; in `UNSPACED` scripts each is a word by itself."""
     size = sum(map(len, texts))
     if size > _PIECE and len(texts) > 1:
         halves = texts[: len(texts) // 2], texts[len(texts) // 2 :]

@@ -78,7 +78,7 @@ def _of_training(run: RunResults, far: bool, ahead: bool) -> Iterator[str]:
     if unknown > _UNKNOWN:
         yield (
             f"{100 * unknown:.1f} % of the tokens are unknown to the tokenizer: set "
-            "tokenizer.byte_fallback: true, or choose a tokenizer made for such text."
+            "tokenizer.character_coverage: 1, or choose a tokenizer made for such text."
         )
     steps, losses = run.curve("validation_loss")
     earlier = [x for step, x in zip(steps, losses, strict=True) if step <= 0.75 * steps[-1]]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.digests import file_sha256
@@ -29,12 +29,10 @@ class Shard:
     block_offsets: tuple[int, ...]
 
     def problem(self, root: str | os.PathLike) -> str | None:
-        """What is wrong with the file below `root`, or None."""
+        """Return what is wrong with the file below `root`, or None."""
         file = Path(root) / self.path
         if not file.is_file():
             return f"{self.path}: is missing"
-        if (size := file.stat().st_size) != self.num_bytes:
-            return f"{self.path}: has {size} bytes; the manifest says {self.num_bytes}"
         if (digest := file_sha256(file)) != self.sha256:
             return (
                 f"{self.path}: its content changed since the manifest was written (sha256 "
@@ -62,23 +60,23 @@ class Manifest(Artefact):
     row_samples: int = field(default=1, metadata=OPTIONAL)
 
     @classmethod
-    def of(cls, shards: Iterable[Shard], **fields) -> Self:
-        """The manifest of `shards`, with their totals and the other `fields`."""
+    def of(cls, shards: Iterable[Shard], **fields: Any) -> Self:
+        """Return the manifest of `shards`, with their totals and the other `fields`."""
         shards, names = tuple(shards), ("num_samples", "num_tokens", "num_padding")
         totals = {name: sum(getattr(shard, name) for shard in shards) for name in names}
         return cls(shards=shards, **totals, **fields)
 
     def in_rows(self, row_samples: int) -> Self:
-        """The split in rows, which count as its samples, of so many consecutive ones."""
+        """Return the split in rows of so many consecutive samples, which count as samples."""
         rows = sum(rows_of(shard.num_samples, row_samples) for shard in self.shards)
         length = self.sequence_length * row_samples
         return replace(self, sequence_length=length, num_samples=rows, row_samples=row_samples)
 
 
 def project_root(path: str | os.PathLike) -> Path:
-    """The directory above `results/manifests/`, also of fetched results; "." for others."""
-    place = Path(path)
-    return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
+    """Return the directory above `results/manifests/`, also of fetched results; "." for others."""
+    parts = Path(path).parts
+    return Path(*parts[:-3]) if parts[-3:-1] == ("results", "manifests") else Path()
 
 
 def check_sequence_length(manifest: Manifest, expected: int) -> None:

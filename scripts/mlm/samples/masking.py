@@ -1,11 +1,7 @@
 """Which tokens are predicted, and what the model sees in their place: a function of (seed, epoch,
-index of the sample) alone.
-
-The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), section 3.1; new masks
-in every epoch Liu et al., "RoBERTa" (2019). Written once, for arrays of NumPy and of JAX, in
-integers, so that a host and an accelerator choose the same tokens; random bits are a function of a
-key and a counter.
-"""
+index of the sample) alone, after Devlin et al., "BERT" (2019), section 3.1, and Liu et al.,
+"RoBERTa" (2019). Written once, for arrays of NumPy and of JAX, in integers, so that a host and an
+accelerator choose the same tokens."""
 
 import math
 from dataclasses import dataclass
@@ -101,15 +97,13 @@ def mask_batch(
     seed: Array,
     epoch: Array = FIXED_EPOCH,
 ) -> dict[str, Array]:
-    """Choose tokens, replace them, and say where and what they were.
-
-    Arrays are [batch, sequence] and [batch], all of NumPy or all of JAX. Returns
+    """Choose tokens and replace them. Arrays are all of NumPy or all of JAX. Returns
 
     - input_ids, attention_mask [batch, sequence] int32, with the replacements
     - positions [batch, slots] int32, of the predictions
     - labels [batch, slots] int32, the tokens before any replacement
     - weights [batch, slots] float32, 1 for a slot in use, else 0
-    - overflow [batch] int32, chosen tokens without a slot (left unmasked; a word as a whole)
+    - overflow [batch] int32, chosen tokens without a slot, which stay
     """
     xp = input_ids.__array_namespace__()
     input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)

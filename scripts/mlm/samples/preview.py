@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import PreviewSample, PreviewToken
-from mlm.samples.manifests import SHARDS_REMEDY, Manifest
+from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import ShardFiles, evenly_spread, joined, read_samples
+from mlm.samples.split_samples import spread_samples
 from mlm.tokenizer.pieces import texts_of
 
 
@@ -22,16 +21,9 @@ def preview_samples(
     count: int,
     root: str | Path = ".",
 ) -> list[PreviewSample]:
-    """`count` samples of a split at equal distances, masked as the training with `order` masks them
-    in its first epoch, without padding; MlmError if a shard is not what the manifest says."""
-    places = evenly_spread(manifest.num_samples, count)
-    ends = np.cumsum(ShardFiles.of(manifest, root).shard_rows)
-    for number in np.unique(np.searchsorted(ends, places, "right")).tolist():
-        if problem := manifest.shards[number].problem(root):
-            raise MlmError(f"{problem}. {SHARDS_REMEDY}")
-    if not (parts := list(read_samples(manifest, root, places))):
-        return []
-    read = joined(parts)
+    """Return `count` samples of a split at equal distances, masked as the training with `order`
+    masks them in its first epoch, without padding. Raises MlmError for damaged shards."""
+    read = spread_samples(manifest, root, count)
     index, ids, mask = read.index, read.input_ids, read.attention_mask
     batch = mask_batch(ids, mask, index, plan, order.seed, epoch=0)
     hidden = np.zeros(ids.shape, bool)

@@ -34,7 +34,7 @@ def write_shard(
     tokenizer_json: str | os.PathLike,
 ) -> Manifest:
     """Write shard number `share[0]` of `share[1]` of the split that `record` describes, and its
-    manifest beside it (.json). MlmError if there are fewer documents than shards."""
+    manifest beside it (.json). Raises MlmError if there are fewer documents than shards."""
     corpus, texts = CorpusSplit.read(record), SplitDocuments.described(record)
     if len(texts) < share[1]:
         raise MlmError(
@@ -50,8 +50,9 @@ def write_shard(
             raise MlmError(
                 f"{shard_file}: has {writer.num_tokens} of the {tokens} tokens of its text"
             )
+        shard = writer.shard(portable(shard_file))
     manifest = Manifest.of(
-        [writer.shard(portable(shard_file))],
+        [shard],
         split=corpus.split,
         sequence_length=length,
         tokenizer_sha256=file_sha256(tokenizer_json),
@@ -64,23 +65,17 @@ def write_shard(
     return manifest
 
 
-def merged_manifest(
-    parts: Sequence[Manifest], corpus: CorpusSplit, root: str | os.PathLike = "."
-) -> Manifest:
-    """The manifest of a split from those of its shards, in order. MlmError if they were not made
-    alike, if a file below `root` has another size, or if documents of `corpus` are missing."""
+def merged_manifest(parts: Sequence[Manifest], corpus: CorpusSplit) -> Manifest:
+    """Return the manifest of a split from those of its shards, in order. Raises MlmError if they
+    were not made alike, or if documents of `corpus` are missing."""
     common = {"split": corpus.split, "corpus_sha256": corpus.sha256, "group_by": corpus.group_by}
     common |= {name: getattr(parts[0], name) for name in ("sequence_length", "tokenizer_sha256")}
-    problems = []
-    for part in parts:
-        (shard,) = part.shards
-        recorded = {name: getattr(part, name) for name in common} | {"num_bytes": shard.num_bytes}
-        expected = common | {"num_bytes": (Path(root) / shard.path).stat().st_size}
-        problems += [
-            f"{shard.path}: {name} is {recorded[name]}; {value} is expected"
-            for name, value in expected.items()
-            if recorded[name] != value
-        ]
+    problems = [
+        f"{part.shards[0].path}: {name} is {getattr(part, name)}; {value} is expected"
+        for part in parts
+        for name, value in common.items()
+        if getattr(part, name) != value
+    ]
     documents = sum(part.documents for part in parts)
     if documents != corpus.documents:
         problems.append(f"the shards hold {documents} of the corpus's {corpus.documents} documents")
@@ -97,7 +92,7 @@ def merged_manifest(
 def _write_packed(
     length: int, encoder: Encoder, texts: SplitDocuments, documents: range, writer: SampleWriter
 ) -> tuple[int, int]:
-    """Write `documents` in samples of `length` tokens, the last padded; return the number of their
+    """Write `documents` in samples of `length` tokens, the last padded. Return the number of their
     tokens, and of special tokens that the text spells."""
     progress = Progress("packing", len(documents), "documents")
     done, tokens_in, literals = 0, 0, 0
@@ -123,11 +118,8 @@ def _write_packed(
             done += len(portion)
             progress.to(done)
     if left := len(waiting[0]):
-        padding = encoder.special_ids.pad, NO_GROUP
-        padded = (
-            np.pad(stream, (0, length - left), constant_values=fill)[None]
-            for stream, fill in zip(waiting, padding, strict=True)
-        )
-        ids, sample_groups = padded
-        writer.write(ids, np.array([left]), sample_groups)
+        missing, (ids, sample_groups) = (0, length - left), waiting
+        ids = np.pad(ids, missing, constant_values=encoder.special_ids.pad)
+        sample_groups = np.pad(sample_groups, missing, constant_values=NO_GROUP)
+        writer.write(ids[None], np.array([left]), sample_groups[None])
     return tokens_in, literals

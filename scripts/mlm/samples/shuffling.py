@@ -22,14 +22,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def rows_of(samples: int, row_samples: int) -> int:
-    """Rows of a shard with so many samples, if `row_samples` consecutive ones of a block are one;
-    the last row of a block may have fewer."""
+    """Return the rows of a shard with so many samples, if `row_samples` consecutive ones of a block
+    are one; the last row of a block may have fewer."""
     blocks, rest = divmod(samples, BLOCK_SAMPLES)
     return blocks * -(-BLOCK_SAMPLES // row_samples) + -(-rest // row_samples)
 
 
 def _scrambled(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's output function on uint64."""
+    """Return SplitMix64's output function of uint64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -47,11 +47,11 @@ class KeyedPermutation:
         self._keys = _scrambled(state + _GOLDEN * np.arange(1, _ROUNDS + 1, dtype=np.uint64))
 
     def items(self, places: np.ndarray) -> np.ndarray:
-        """The item at each of `places`; int64 of their shape."""
+        """Return the item at each of `places`; int64 of their shape."""
         return self._walk(places, self._keys, forth=True)
 
     def places(self, items: np.ndarray) -> np.ndarray:
-        """The place of each of `items`; int64 of their shape."""
+        """Return the place of each of `items`; int64 of their shape."""
         return self._walk(items, self._keys[::-1], forth=False)
 
     def _walk(self, values: np.ndarray, keys: np.ndarray, forth: bool) -> np.ndarray:
@@ -86,20 +86,20 @@ class EpochOrder:
         self.group_starts = np.append(self.starts[:-1:of_group], self.starts[-1])
 
     def group(self, number: int) -> np.ndarray:
-        """The numbers of the blocks of group `number`."""
+        """Return the numbers of the blocks of group `number`."""
         return self.blocks[number * self._of_group :][: self._of_group]
 
     def unshuffled(self, places: np.ndarray) -> np.ndarray:
-        """The places in the blocks one after the other of the samples at `places`."""
+        """Return the places, in the blocks one after the other, of the samples at `places`."""
         return self._in_groups(places, "items")
 
     def samples(self, unshuffled: np.ndarray) -> np.ndarray:
-        """The indices of the samples at such places in the blocks one after the other."""
+        """Return the indices of the samples at such places."""
         turns = np.searchsorted(self.starts, unshuffled, "right") - 1
         return self._firsts[self.blocks[turns]] + unshuffled - self.starts[turns]
 
     def places(self, indices: np.ndarray) -> np.ndarray:
-        """Where in the epoch the samples `indices` are used."""
+        """Return the places in the epoch that use the samples `indices`."""
         blocks = np.searchsorted(self._firsts, indices, "right") - 1
         starts = self.starts[self._turns.places(blocks)]
         return self._in_groups(starts + indices - self._firsts[blocks], "places")
@@ -137,11 +137,11 @@ class SampleOrder:
         return np.concatenate([*starts, ends[-1:]])
 
     def epoch(self, epoch: int) -> EpochOrder:
-        """The order of `epoch`."""
+        """Return the order of `epoch`."""
         return _epoch_order(self, epoch)
 
     def samples(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Epochs and indices of the samples at `places` of the stream; int64 of their shape."""
+        """Return epochs and indices of the samples at `places` of the stream."""
         epochs, within = np.divmod(np.asarray(places, np.int64), self.num_samples)
         indices = np.empty_like(within)
         for number in np.unique(epochs).tolist():
@@ -150,11 +150,11 @@ class SampleOrder:
         return epochs, indices
 
     def places(self, indices: np.ndarray, epoch: int) -> np.ndarray:
-        """Where in the stream `epoch` uses the samples `indices`; int64 of their shape."""
+        """Return the places of the stream at which `epoch` uses the samples `indices`."""
         return self.epoch(epoch).places(np.asarray(indices, np.int64)) + epoch * self.num_samples
 
     def groups_from(self, place: int, end: int) -> Iterator[tuple[int, int]]:
-        """Epoch and number of each group with a place of the stream from `place` up to `end`."""
+        """Yield epoch and number of each group with a place of the stream from `place` to `end`."""
         epoch, within = divmod(place, self.num_samples)
         number = int(np.searchsorted(self.epoch(epoch).group_starts, within, "right")) - 1
         while epoch * self.num_samples + self.epoch(epoch).group_starts[number] < end:

@@ -14,22 +14,17 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.shuffling import BLOCK_SAMPLES, rows_of
-from mlm.samples.tfrecord import SampleError, decode_samples, read_records
+from mlm.samples.tfrecord import decode_samples, read_records
 
-_LARGEST_INDEX = 2**32
 #: What a row lacks: ids (RoBERTa's padding; in other families nothing depends on the id), attention
 #: mask and groups.
 _FILLING = (1, 0, -1)
-_REMEDY = (
-    "It is not what its manifest says. Delete it and run the same command again, so that it is "
-    "made again"
-)
 
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """The shards of one split below `root`, as the reader needs them: in rows of `row_samples`
-    consecutive samples of a block, which count as the samples; `sequence_length` is a row's."""
+    """The shards of a split below `root`, read in rows of `row_samples` consecutive samples of a
+    block, which count as the samples; `sequence_length` is a row's."""
 
     shards: tuple[Shard, ...]
     sequence_length: int
@@ -38,16 +33,11 @@ class ShardFiles:
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> Self:
-        """The shards of a manifest below `root`. Raises MlmError for 2^32 samples or more."""
-        if manifest.num_samples >= _LARGEST_INDEX:
-            raise MlmError(
-                f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
-                "32-bit sample index. Use a longer sequence length or fewer documents."
-            )
+        """Return the shards of a manifest below `root`."""
         return cls(manifest.shards, manifest.sequence_length, Path(root), manifest.row_samples)
 
     def in_rows(self, row_samples: int) -> Self:
-        """The same, whose samples are single, in rows of so many."""
+        """Return the same, whose samples are single, in rows of so many."""
         length = self.sequence_length * row_samples
         return replace(self, sequence_length=length, row_samples=row_samples)
 
@@ -61,7 +51,7 @@ class ShardFiles:
         return sum(self.shard_rows)
 
     def rows_with(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that the stored `samples` are in, and their places there."""
+        """Return the rows that the stored `samples` are in, and their places there."""
         firsts = np.cumsum([0, *(shard.num_samples for shard in self.shards)])
         shards = np.searchsorted(firsts, samples, "right") - 1
         blocks, within = np.divmod(samples - firsts[shards], BLOCK_SAMPLES)
@@ -74,31 +64,23 @@ class ShardFiles:
         return np.cumsum([0, *(len(shard.block_offsets) for shard in self.shards)])
 
     def read(self, block: int) -> np.ndarray:
-        """The rows of a block, each a record or a tuple of them; MlmError as for `read_block`."""
+        """Return the rows of a block, each a record or a tuple of them."""
         shard = int(np.searchsorted(self._first_blocks, block, "right")) - 1
         number, size = block - int(self._first_blocks[shard]), self.row_samples
         records = read_block(self.shards[shard], number, self.root)
         rows = np.empty(rows_of(len(records), size), object)
-        if size == 1:
-            rows[:] = records
-        else:
-            for row in range(len(rows)):
-                rows[row] = tuple(records[row * size :][:size])
+        for row in range(len(rows)):
+            rows[row] = records[row] if size == 1 else tuple(records[row * size :][:size])
         return rows
 
-    def decoded(self, index: np.ndarray, rows: np.ndarray, grouped: bool = False) -> list:
-        """`decode_samples` of the `rows` that `read` gave, numbers `index`; what a row lacks is
-        padding. MlmError, naming the row, if one is damaged."""
+    def decoded(self, rows: np.ndarray, grouped: bool = False) -> list[np.ndarray]:
+        """Return `decode_samples` of the `rows` that `read` gave; what a row lacks is padding."""
         length, size = self.sequence_length // self.row_samples, self.row_samples
         records, places = rows.tolist(), list(range(len(rows)))
         if size > 1:
             places = [i * size + j for i, row in enumerate(records) for j in range(len(row))]
             records = [record for row in records for record in row]
-        try:
-            arrays = decode_samples(records, length, grouped)
-        except SampleError as error:
-            number = index[places[error.place] // size]
-            raise MlmError(f"sample {number}: a record {error}") from None
+        arrays = decode_samples(records, length, grouped)
         if size == 1:
             return list(arrays)
         wholes = [np.full((len(rows) * size, length), x) for x in _FILLING[: len(arrays)]]
@@ -108,22 +90,23 @@ class ShardFiles:
 
 
 def read_block(shard: Shard, number: int, root: Path = Path()) -> list[bytes]:
-    """The records of block `number` of a shard below `root`; MlmError if it is damaged."""
+    """Return the records of block `number` of a shard. Raises MlmError if it is damaged."""
     start, *end = shard.block_offsets[number : number + 2]
-    name = f"{shard.path}: block {number}, from byte {start} on"
+    expected = min(BLOCK_SAMPLES, shard.num_samples - number * BLOCK_SAMPLES)
     try:
         with (root / shard.path).open("rb") as stream:
             stream.seek(start)
             # A last block ends with the file.
             content = stream.read(end[0] - start if end else -1)
+        name = f"block {number}, from byte {start} on"
         records = list(read_records(io.BytesIO(content), name))
-    except OSError as error:
-        raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
-    except MlmError as error:
-        raise MlmError(f"{error}. {_REMEDY}") from None
-    expected = min(BLOCK_SAMPLES, shard.num_samples - number * BLOCK_SAMPLES)
-    if len(records) != expected:
-        raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
+        if len(records) != expected:
+            raise MlmError(f"{name}: {len(records)} records, expected {expected}")
+    except (OSError, MlmError) as error:
+        raise MlmError(
+            f"{shard.path} is not what its manifest says ({error}). Delete it and run the same "
+            "command again, so that it is made again"
+        ) from None
     return records
 
 
@@ -152,15 +135,12 @@ class Samples(Rows):
 def read_samples(
     manifest: Manifest, root: str | Path = ".", chosen: np.ndarray | None = None
 ) -> Iterator[Samples]:
-    """The samples in order, or those at `chosen`, in batches; MlmError for bad ones."""
+    """Yield the samples in order, or those at `chosen`, in batches. Raises MlmError for damage."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     grouped = manifest.group_by is not None
     shards = ShardFiles.of(manifest, root)
     for index, records in samples_in_order(shards, chosen):
-        try:
-            ids, mask, *group = shards.decoded(index, records, grouped)
-        except MlmError as error:
-            raise MlmError(f"{manifest.split}, {error}.") from None
+        ids, mask, *group = shards.decoded(records, grouped)
         group = group[0] if grouped else np.where(mask == 1, index[:, None], -1)
         yield Samples(index, ids.astype(np.int32), mask.astype(bool), group)
         progress.to(int(index[-1]) + 1)
@@ -169,7 +149,7 @@ def read_samples(
 def samples_in_order(
     shards: ShardFiles, chosen: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices and records [samples] block by block: of all, or of those `chosen`, ascending."""
+    """Yield indices and rows, block by block: of all, or of those `chosen`, ascending."""
     first, block = 0, 0
     chosen = np.arange(shards.num_samples) if chosen is None else chosen
     for shard in shards.shards:
@@ -185,8 +165,8 @@ def samples_in_order(
 def validation_samples(
     shards: ShardFiles, size: int, count: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices and records of all samples, or of `count` at equal distances, in batches of `size`;
-    the last is filled up with copies of its first record under the index -1."""
+    """Yield indices and rows of all samples, or of `count` at equal distances, in batches of
+    `size`; the last is filled up with copies of its first row under the index -1."""
     indices, records = np.zeros(0, np.int64), np.zeros(0, object)
     chosen = None if count is None else evenly_spread(shards.num_samples, count)
     for part in samples_in_order(shards, chosen):
@@ -199,7 +179,7 @@ def validation_samples(
 
 
 def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None = None) -> Samples:
-    """At most `count` samples at equal distances (None: all) at once: 13 bytes a token."""
+    """Return at most `count` samples at equal distances (None: all): 13 bytes a token."""
     chosen = None if count is None else evenly_spread(manifest.num_samples, count)
     nothing = np.zeros((0, manifest.sequence_length), np.int64)
     empty = Samples(nothing[:, 0], nothing.astype(np.int32), nothing.astype(bool), nothing)
@@ -207,12 +187,12 @@ def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None
 
 
 def joined(parts: list) -> Any:
-    """Several Rows of one kind as one."""
+    """Return several Rows of one kind as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
 
 
 def evenly_spread(total: int, count: int) -> np.ndarray:
-    """`count` different indices below `total` at equal distances, or all there are."""
+    """Return `count` indices below `total` at equal distances, or all there are."""
     count = min(count, total)
     return np.arange(count, dtype=np.int64) * total // max(count, 1)

@@ -24,7 +24,7 @@ class BatchOrder:
 
     @property
     def end(self) -> int:
-        """Places of the stream that are used."""
+        """Number of places of the stream that are used."""
         return (self.steps - self.first) * self.global_batch_size
 
     def of_samples(self, shards: ShardFiles) -> SampleOrder:
@@ -32,12 +32,12 @@ class BatchOrder:
         return SampleOrder(shards.shard_rows, self.seed, window, shards.row_samples)
 
     def updates_of(self, places: np.ndarray) -> np.ndarray:
-        """Numbers, from 1, of the updates that use the samples at `places` of the stream."""
+        """Return the numbers, from 1, of the updates that use `places` of the stream."""
         return places // self.global_batch_size + 1 + self.first
 
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
-    """(epoch, sample index, record) of each batch, [batch]; the next group is read meanwhile."""
+    """Yield epochs, sample indices and rows, [batch]; the next group is read meanwhile."""
     samples = order.of_samples(shards)
     size = order.global_batch_size
     place, end = (order.start_step - order.first) * size, order.end
@@ -70,7 +70,7 @@ def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
 def _read_group(
     shards: ShardFiles, order: SampleOrder, epoch: int, number: int
 ) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """The epoch, the place of a group's first sample in the stream, and its indices and records."""
+    """Return the epoch, the place of a group's first sample in the stream, its indices and rows."""
     of_epoch = order.epoch(epoch)
     places = np.arange(*of_epoch.group_starts[number : number + 2])
     records = np.concatenate([shards.read(block) for block in of_epoch.group(number).tolist()])

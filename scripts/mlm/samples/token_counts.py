@@ -24,7 +24,7 @@ class ContextCounts:
 
     @classmethod
     def of(cls, keys: np.ndarray, counts: np.ndarray, vocabulary: int) -> "ContextCounts":
-        """From ascending keys, context · vocabulary + token."""
+        """Return the counts of ascending keys, context · vocabulary + token."""
         contexts, tokens = np.divmod(keys, vocabulary)
         contexts, starts = np.unique(contexts, return_index=True)
         return cls(contexts, np.append(starts, len(keys)), tokens.astype(np.int32), counts)
@@ -46,7 +46,7 @@ class TokenCounts:
 
 
 def counted_samples(num_samples: int, tokens: int) -> range:
-    """The samples of a split of so many `tokens` that are counted: every n-th."""
+    """Return the samples of a split of so many `tokens` that are counted: every n-th."""
     return range(0, num_samples, max(1, -(-tokens // COUNTED_TOKENS)))
 
 
@@ -87,11 +87,8 @@ def count_tokens(
     distance: int = 1,
     two: bool = False,
 ) -> TokenCounts:
-    """TokenCounts of `batches` of (input_ids, attention_mask), each [batch, sequence].
-
-    Pairs are counted up to `distance` on either side; with `two`, both neighbours of each side too.
-    Memory grows with the number of different pairs and triples.
-    """
+    """Count the tokens of `batches` of (input_ids, attention_mask), each [batch, sequence]: pairs
+    up to `distance` on either side; with `two`, both neighbours of each side too."""
     is_text = np.ones(vocabulary, bool)
     is_text[list(special)] = False
     unigram = np.zeros(vocabulary, np.int64)
@@ -117,7 +114,7 @@ def count_tokens(
 def _aligned(
     ids: np.ndarray, mask: np.ndarray, text: np.ndarray, farthest: int, step: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The ids at the offsets `farthest`, …, 0 of each place that has all, and where they count."""
+    """Return the ids at the offsets `farthest`, …, 0 of each place, and where they count."""
     first, length = max(-farthest, 0), ids.shape[1] - abs(farthest)
     offsets = [*range(farthest, 0, -step), 0]
     places = [slice(first + offset, first + offset + length) for offset in offsets]

@@ -7,11 +7,8 @@ from mlm.foundations.artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True)
 class SplitStatistics:
-    """How a tokenizer fits a split; rates are None if there is nothing to divide by.
-
-    Special tokens around documents are not counted; words are separated by white space; bytes are
-    UTF-8. `sampled`: measured on an even sample.
-    """
+    """How a tokenizer fits a split, or an even sample of it (`sampled`), without the special tokens
+    around documents; rates are None if there is nothing to divide by."""
 
     tokens: int
     words: int
@@ -24,15 +21,6 @@ class SplitStatistics:
     vocabulary_used: int
     special_literals: int
     sampled: bool | None = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True)
-class FrequentToken:
-    """A token and its count in what was measured of train."""
-
-    id: int
-    token: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -58,10 +46,8 @@ class TokenizerStatistics(Artefact):
 
     kind: str
     vocabulary_size: int
-    byte_fallback: bool
     special_ids: dict[str, int]
     unknown_literal: str | None
     splits: dict[str, SplitStatistics]
-    most_frequent: list[FrequentToken]
     training: TrainedOn | None
     pretrained: Pretrained | None = field(default=None, metadata=OPTIONAL)

@@ -1,9 +1,6 @@
-"""A saved tokenizer: its files, and text to token ids where corpus text is never a command.
-
-A tokenizer turns the string `[MASK]` into the mask token anywhere in a text: wanted in a prompt,
-wrong in a corpus. The encoder works on a copy whose special tokens have names that no text can
-match, and puts the special tokens around each document itself.
-"""
+"""A saved tokenizer: its files, and text to token ids. A tokenizer turns the string `[MASK]` into
+the mask token: wanted in a prompt, wrong in a corpus. The encoder works on a copy whose special
+tokens have names that no text can match, and puts them around each document itself."""
 
 import json
 import os
@@ -16,17 +13,20 @@ from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.foundations.errors import MlmError, reading
 from mlm.tokenizer.pieces import METASPACE, pieces_by_id
 
-#: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
-SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
 _FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 
 
 class SpecialIds(NamedTuple):
+    """The special tokens, in the order of the ids that a tokenizer trained here gives."""
+
     cls: int
     pad: int
     sep: int
     unk: int
     mask: int
+
+
+SPECIAL_NAMES = SpecialIds._fields
 
 
 class Encoder:
@@ -60,12 +60,8 @@ class Encoder:
         """Load a saved tokenizer. Raises MlmError if one of its files is missing or damaged."""
         path, config = Path(tokenizer_json), Path(tokenizer_json).with_name("tokenizer_config.json")
         tokens = path.with_name("special_tokens_map.json")
-        if not tokens.exists() and config.exists():
-            # transformers 5 writes them there alone.
-            tokens = config
         with reading(tokens, "the special tokens of a tokenizer"):
-            content = _read(tokens)
-            texts = {name: content[f"{name}_token"] for name in SPECIAL_NAMES}
+            texts = {name: _read(tokens)[f"{name}_token"] for name in SPECIAL_NAMES}
         with reading(path, "a tokenizer"):
             literal = _read(config).get("unknown_literal") if config.exists() else None
             return cls(_read(path), texts, literal)
@@ -106,7 +102,7 @@ class Encoder:
         return sum(text.count(literal) for text in texts for literal in literals)
 
     def names(self) -> dict[int, str]:
-        """Return the piece of each id in the tokenizer's vocabulary."""
+        """Return the piece of each id."""
         return {i: piece for piece, i in self._whole.get_vocab().items()}
 
     def special(self) -> dict[str, int]:
@@ -116,12 +112,8 @@ class Encoder:
 
 def _read(path: Path) -> Any:
     if not path.exists():
-        raise MlmError(
-            f"{path} is missing: a tokenizer is a directory with tokenizer.json, "
-            "tokenizer_config.json and special_tokens_map.json."
-        )
-    with reading(path, "JSON"):
-        return read_json(path)
+        raise MlmError(f"{path} is missing: expected a directory with {', '.join(TOKENIZER_FILES)}")
+    return read_json(path)
 
 
 def _parsed(tokenizer: dict) -> Any:
@@ -134,10 +126,8 @@ def _disarmed(
     tokenizer: dict, literals: Sequence[str], unknown_literal: str | None, unknown_id: int
 ) -> dict:
     """Return a copy of a tokenizer.json in which `literals` are unreachable, ids unchanged; only
-    `unknown_literal`, with the space before it, becomes the unknown token.
-
-    `encode_special_tokens` alone does not suffice: a model still has `[MASK]` among its pieces.
-    """
+    `unknown_literal`, with the space before it, becomes the unknown token. `encode_special_tokens`
+    alone does not suffice: a model still has `[MASK]` among its pieces."""
     # Pre-tokenizers split at spaces or replace them; the noncharacter makes sure that no text
     # matches such a name.
     names = {text: f"\ufdd0 {text}" for text in filter(None, (*literals, unknown_literal))}

@@ -17,10 +17,7 @@ BYTE_SPACE = "Ġ"
 
 def word_starts(tokenizer_json: dict) -> "np.ndarray":
     """Return whether a word starts with each id, bool [vocabulary]; False for added special tokens.
-
-    By the tokenizer's own mark: ▁ (Metaspace), Ġ (byte-level), or no continuation prefix
-    (WordPiece). Without a mark, every piece counts.
-    """
+    The mark is ▁ (Metaspace), Ġ (byte-level), or no continuation prefix (WordPiece)."""
     # Here, since the plan imports this module with Snakemake's packages alone.
     import numpy as np
 

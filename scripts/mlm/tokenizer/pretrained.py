@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.config.families import first_position
-from mlm.config.fields import is_commit
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
@@ -34,9 +33,9 @@ def load_pretrained(
     path: str, revision: str | None, key: str = "tokenizer.pretrained.path"
 ) -> tuple[dict, dict[str, str], int | None]:
     """Return a tokenizer.json's content, the five special tokens' texts by name, and the longest
-    input (None: unknown), of directory `path` or the Hub id `path` at commit `revision`, which the
-    setting `key` names. Raises MlmError if there is none, or none with a fast form."""
-    directory = path if Path(path).is_dir() else _download(path, revision)
+    input (None: unknown), of directory `path` or of the Hub id `path` at commit `revision`. Raises
+    MlmError, which names the setting `key`, if there is none with a fast form."""
+    directory = path if Path(path).is_dir() else snapshot(key, path, str(revision), SOURCE_FILES)
     source_files(directory, key)
     import transformers
 
@@ -72,18 +71,8 @@ def check_ids(encoder: Encoder, family: str) -> None:
     if first_position(family) and encoder.special_ids.pad != 1:
         raise MlmError(
             f"tokenizer.pretrained: its padding token has id {encoder.special_ids.pad}, but "
-            f"model.family {family} counts positions from after id 1, its padding. "
-            "Choose another tokenizer, another family (bert), or train a tokenizer here."
+            f"model.family {family} needs 1. Choose another tokenizer or family, or train one"
         )
-
-
-def _download(name: str, revision: str | None) -> str:
-    if revision is None or not is_commit(revision):
-        raise MlmError(
-            f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is no directory "
-            "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits"
-        )
-    return snapshot("tokenizer.pretrained.path", name, revision, SOURCE_FILES)
 
 
 def snapshot(key: str, name: str, commit: str, files: Sequence[str]) -> str:
@@ -97,9 +86,8 @@ def snapshot(key: str, name: str, commit: str, files: Sequence[str]) -> str:
         return huggingface_hub.snapshot_download(name, revision=commit, allow_patterns=list(files))
     except (errors.HFValidationError, errors.HfHubHTTPError, OSError) as error:
         raise MlmError(
-            f"{key}: {name} at commit {commit} is no directory here, not in the local cache, nor "
-            f"did the Hub give it ({type(error).__name__}). A private one needs your token in the "
-            "environment variable HF_TOKEN. Without a network here, run "
-            f"`hf download {name} --revision {commit}` elsewhere with the same HF_HOME, or name a "
-            f"directory in {key}."
+            f"{key}: {name} at commit {commit} is no directory here, and neither the local cache "
+            f"nor the Hub has it ({type(error).__name__}). A private one needs your token in "
+            "HF_TOKEN. Without a network, name a directory, or copy HF_HOME from where you ran\n"
+            f"  hf download {name} --revision {commit}"
         ) from None

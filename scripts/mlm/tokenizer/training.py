@@ -23,14 +23,20 @@ from typing import Any
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
+from mlm.foundations.terminal import Progress
 from mlm.tokenizer.artefacts import TrainedOn
 from mlm.tokenizer.pieces import METASPACE
-from mlm.tokenizer.training_text import ESCAPES, TrainingText
 
-#: The pieces of byte fallback, by byte.
-BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 #: sentencepiece leaves its unknown piece, "<unk>" by default, out of the text that it learns from.
 _IN_NO_TEXT = "\ufdd0"
+#: Longest stretch of text, in characters: trainers are slow on longer ones, or leave them out.
+LONGEST_SENTENCE = 2000
+#: How many times `max_training_bytes` is read of a larger text, to choose from.
+_READ = 4
+#: Characters that end a stretch and have a piece of their own if they occur: line ends, and what
+#: sentencepiece gives no piece to (tab, U+001F, U+2585, NUL).
+BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
+_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 #: The longest piece of BPE and WordPiece, in characters, as in sentencepiece.
@@ -49,15 +55,78 @@ _ALONE = re.compile(
 _NO_TEXT = "There is no text to train a tokenizer on, but white space and special tokens."
 
 
+class TrainingText:
+    """The training text of a corpus, as an iterable that can be read again; of a corpus larger than
+    `max_training_bytes`, an even sample. After a reading, `documents`, `bytes` and `boundaries`
+    (those of BOUNDARIES that occur) describe what was read."""
+
+    def __init__(self, corpus: SplitDocuments, section: Tokenizer):
+        if not corpus.bytes:
+            raise MlmError(f"{corpus.named} holds no text to train a tokenizer on.")
+        self._corpus, self._section = corpus, section
+        self._share = corpus.evenly(_READ * section.max_training_bytes)
+        self.sampled = corpus.bytes > section.max_training_bytes
+        self.documents, self.bytes, self.boundaries = 0, 0, ""
+
+    def __iter__(self) -> Iterator[str]:
+        self.documents = self.bytes = read = passed = 0
+        most, boundaries = self._section.max_training_bytes, set()
+        progress = Progress("reading the training text", round(self._share.bytes), "bytes")
+        for texts in self._corpus.texts(share=self._share):
+            for text in texts:
+                read += _size(text)
+                self.documents += 1
+                for old, new in self._section.replacements or ():
+                    text = text.replace(old, new)
+                if present := [c for c in BOUNDARIES if c in text]:
+                    boundaries.update(present)
+                    text = text.translate(_LINE_ENDS)
+                for line in _broken(text, self._section).split("\n"):
+                    for sentence in cut(line):
+                        size = _size(sentence)
+                        passed += size
+                        # A sample grows in proportion to what has passed.
+                        due = min(most, most * passed / self._share.bytes)
+                        if not self.sampled or self.bytes + size <= due:
+                            self.bytes += size
+                            yield sentence
+            progress.to(read)
+        self.boundaries = "".join(sorted(boundaries))
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _broken(text: str, section: Tokenizer) -> str:
+    """Return `text` with a line end in each special string, after its first character, so that no
+    piece learned is one. The unknown literal is left out."""
+    if section.unknown_literal:
+        text = text.replace(section.unknown_literal, "\n")
+    for literal in section.special_tokens.texts:
+        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}")
+    return text
+
+
+def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
+    """Yield `line` in stretches of at most `longest` characters, ended at a space if possible."""
+    start = 0
+    while len(line) - start > longest:
+        space = line.rfind(" ", start + 1, start + longest + 1)
+        end = space if space > start else start + longest
+        yield line[start:end]
+        start = end + (end == space)
+    yield line[start:]
+
+
 class AlphabetTooLarge(MlmError):
     """The characters alone need more ids than there are: `needed`."""
 
-    def __init__(self, needed: int, size: int, section: Tokenizer):
+    def __init__(self, needed: int, size: int):
         self.needed = needed
         super().__init__(
-            "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
-            f"{size}. The characters alone need {needed} ids; set more than "
-            f"that, or lower tokenizer.character_coverage: {section.character_coverage}."
+            f"tokenizer.vocabulary_size: {size}, but the characters of the train split alone need "
+            f"{needed} ids. Set more than that, or lower tokenizer.character_coverage"
         )
 
 
@@ -68,27 +137,16 @@ class CorpusTooSmall(MlmError):
         self.ids = ids
         super().__init__(
             f"The train split is too small for tokenizer.vocabulary_size: {size}. Its text gives "
-            f"{ids} ids; set {ids} or less, or add text."
+            f"{ids} ids; set {ids} or less, add text, or raise tokenizer.max_training_bytes."
         )
 
 
 def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> tuple[dict, TrainedOn]:
     """Train a tokenizer of `section.vocabulary_size` ids (None: as many as suit the text). Return a
-    tokenizer.json's content and what it was trained on.
-
-    The first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte fallback,
-    the 256 bytes. Raises MlmError if the text does not suffice for the vocabulary.
-    """
+    tokenizer.json's content, with special tokens first, and what it was trained on.
+    Raises MlmError if there is too little text for the vocabulary."""
     text = TrainingText(corpus, section)
-    try:
-        model = _model(text, section, corpus.bytes)
-    except MlmError as error:
-        if not text.sampled:
-            raise
-        raise MlmError(
-            f"{error} Only {text.bytes:,} bytes of the train split were read, as of "
-            f"tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
-        ) from None
+    model = _model(text, section, corpus.bytes)
     return _around(model, section), TrainedOn(text.documents, text.bytes, text.sampled)
 
 
@@ -100,12 +158,8 @@ def suitable_size(size: float) -> int:
 def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
     """Train a model, one of `tokenizers.models`, on a text of `size` bytes."""
     is_chosen, ids = not section.vocabulary_size, section.vocabulary_size or suitable_size(size)
-    share = "an even sample" if text.sampled else "all"
     while True:
-        print(
-            f"Training a {section.kind} tokenizer of {ids:,} ids on {share} of the train split",
-            file=sys.stderr,
-        )
+        print(f"Training a {section.kind} tokenizer of {ids:,} ids", file=sys.stderr)
         try:
             return _TRAINERS[section.kind](text, section, ids)
         except AlphabetTooLarge as error:
@@ -121,7 +175,7 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
 
 
 def _train_unigram(text: TrainingText, section: Tokenizer, size: int) -> Any:
-    """Train special tokens, bytes, pieces by descending probability, and occurring boundaries."""
+    """Train special tokens, pieces by descending probability, and occurring boundaries."""
     from tokenizers import models
 
     model = sentencepiece_model(text, section, size)
@@ -131,27 +185,31 @@ def _train_unigram(text: TrainingText, section: Tokenizer, size: int) -> Any:
     boundaries = [(c, min(score for _, score in learned)) for c in text.boundaries]
     longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
     if (lacking := len(boundaries) - len(longer)) > 0:
-        raise AlphabetTooLarge(size + lacking, size, section)
+        raise AlphabetTooLarge(size + lacking, size)
     dropped = set(longer[len(longer) - len(boundaries) :])
     pieces = [piece for i, piece in enumerate(learned) if i not in dropped]
-    reserved = [(piece, 0.0) for piece in (*section.special_tokens.texts, *_bytes(section))]
-    return models.Unigram([*reserved, *pieces, *boundaries], 3, section.byte_fallback)
+    special = [(piece, 0.0) for piece in section.special_tokens.texts]
+    return models.Unigram([*special, *pieces, *boundaries], 3, False)
 
 
 def sentencepiece_model(sentences: Iterable[str], section: Tokenizer, size: int) -> bytes:
     """Train sentencepiece's model: its unknown piece, and the pieces without the boundaries."""
-    model, counts = io.BytesIO(), _word_counts(sentences, section)
+    model, counts = io.BytesIO(), Counter[str]()
+    # Runs of spaces are left out: the lone mark would become so probable that words are spelled as
+    # the mark and the rest.
+    for sentence in sentences:
+        counts.update(filter(None, sentence.split(" ")))
+    others = len(section.special_tokens.texts) - 1
     try:
         _sentencepiece().SentencePieceTrainer.Train(
             sentence_iterator=(f"{word}\t{count}" for word, count in counts.items()),
             input_format="tsv",
             model_writer=model,
             model_type="unigram",
-            vocab_size=size - section.reserved + 1,
+            vocab_size=size - others,
             character_coverage=section.character_coverage,
             num_threads=section.training_threads,
             normalization_rule_name="identity",
-            add_dummy_prefix=not section.byte_fallback,
             max_sentence_length=1 << 20,
             train_extremely_large_corpus=section.max_training_bytes > 1 << 30,
             unk_id=0,
@@ -162,11 +220,11 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer, size: int)
             minloglevel=2,
         )
     except RuntimeError as error:
-        message, others = str(error), section.reserved - 1
+        message = str(error)
         if match := _TOO_HIGH.search(message):
             raise CorpusTooSmall(int(match[2]) + others, size) from None
         if match := _TOO_LOW.search(message):
-            raise AlphabetTooLarge(int(match[2]) + others, size, section) from None
+            raise AlphabetTooLarge(int(match[2]) + others, size) from None
         if "sentences_.empty()" in message:
             raise MlmError(_NO_TEXT) from None
         raise
@@ -182,25 +240,12 @@ def _sentencepiece() -> ModuleType:
     return sentencepiece
 
 
-def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
-    """Count each word, in the order of the first occurrences; with byte fallback, words after the
-    first include METASPACE. Runs of spaces are left out: the lone mark would become so probable
-    that words are spelled as the mark and the rest."""
-    counts: Counter[str] = Counter()
-    for sentence in sentences:
-        words = [word for word in sentence.split(" ") if word]
-        if section.byte_fallback:
-            words[1:] = [METASPACE + word for word in words[1:]]
-        counts.update(words)
-    return counts
-
-
 def _train_bpe(text: TrainingText, section: Tokenizer, size: int) -> Any:
     from tokenizers import Regex, models, pre_tokenizers
 
     alphabet = _alphabet(text, section)
-    before = [_metaspace(section), pre_tokenizers.Split(Regex(_CLASSES), "isolated")]
-    symbols = [*_bytes(section), *sorted({*alphabet, METASPACE} - {" "}), *text.boundaries]
+    before = [_metaspace(), pre_tokenizers.Split(Regex(_CLASSES), "isolated")]
+    symbols = [*sorted({*alphabet, METASPACE} - {" "}), *text.boundaries]
     trained = _merges(
         _spelled(text, alphabet),
         symbols,
@@ -213,7 +258,6 @@ def _train_bpe(text: TrainingText, section: Tokenizer, size: int) -> Any:
         [tuple(pair) for pair in trained["merges"]],
         unk_token=section.special_tokens.unk,
         fuse_unk=True,
-        byte_fallback=section.byte_fallback,
     )
 
 
@@ -239,10 +283,6 @@ def _train_wordpiece(text: TrainingText, section: Tokenizer, size: int) -> Any:
 
 
 _TRAINERS = {"unigram": _train_unigram, "bpe": _train_bpe, "wordpiece": _train_wordpiece}
-
-
-def _bytes(section: Tokenizer) -> tuple[str, ...]:
-    return BYTE_PIECES if section.byte_fallback else ()
 
 
 def _alphabet(sentences: Iterable[str], section: Tokenizer) -> set[str]:
@@ -284,7 +324,7 @@ def _merges(
 
     start = [*section.special_tokens.texts, *symbols]
     if len(start) > size:
-        raise AlphabetTooLarge(len(start), size, section)
+        raise AlphabetTooLarge(len(start), size)
     tokenizer = tokenizers.Tokenizer(models.BPE(**prefix))
     for name, step in steps.items():
         setattr(tokenizer, name, step)
@@ -302,22 +342,16 @@ def _merges(
     return model
 
 
-def _metaspace(section: Tokenizer) -> Any:
+def _metaspace() -> Any:
     """Return the pre-tokenizer that marks words by `▁`."""
     from tokenizers import pre_tokenizers
 
-    scheme = "never" if section.byte_fallback else "first"
-    return pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True)
+    return pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
 
 
 def _around(model: Any, section: Tokenizer) -> dict:
-    """Return a tokenizer.json's content around `model`, whose first five ids are the special
-    tokens.
-
-    Words begin with `▁` (U+2581), the first word of a text as well, so that a word is the same
-    piece everywhere. With byte fallback the ids of a text must decode to it exactly: there the
-    first word has no mark, and a `▁` in the text is escaped, as is what looks like a byte piece.
-    """
+    """Return a tokenizer.json's content around `model`. Words begin with `▁`, the first one of a
+    text as well, so that a word is the same piece everywhere."""
     import tokenizers
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
@@ -326,8 +360,7 @@ def _around(model: Any, section: Tokenizer) -> dict:
     for text in section.special_tokens.texts:
         lstrip = text == section.special_tokens.mask
         tokenizer.add_special_tokens([tokenizers.AddedToken(text, lstrip=lstrip, **flags)])
-    replacements = [*(section.replacements or ()), *(ESCAPES if section.byte_fallback else ())]
-    if replacements:
+    if replacements := section.replacements:
         steps = [normalizers.Replace(old, new) for old, new in replacements]
         tokenizer.normalizer = normalizers.Sequence(steps)
     if section.kind == "wordpiece":
@@ -337,17 +370,8 @@ def _around(model: Any, section: Tokenizer) -> dict:
         tokenizer.normalizer = normalizers.Sequence([*before, bert])
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUING, cleanup=False)
-    elif section.byte_fallback:
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [_metaspace(section), pre_tokenizers.Split("<0x", "isolated")]
-        )
-        unescape = [decoders.Replace(new, old) for old, new in reversed(ESCAPES)]
-        spaced = decoders.Replace(METASPACE, " ")
-        tokenizer.decoder = decoders.Sequence(
-            [spaced, decoders.ByteFallback(), decoders.Fuse(), *unescape]
-        )
     else:
-        tokenizer.pre_tokenizer = _metaspace(section)
+        tokenizer.pre_tokenizer = _metaspace()
         tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=True)
     cls, sep = section.special_tokens.cls, section.special_tokens.sep
     tokenizer.post_processor = processors.TemplateProcessing(

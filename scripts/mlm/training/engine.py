@@ -247,7 +247,7 @@ class RunEngine(Engine):
 
 
 def _decoded(shards: ShardFiles, index: np.ndarray, records: np.ndarray) -> dict[str, np.ndarray]:
-    ids, attention = (array.astype(np.int32) for array in shards.decoded(index, records))
+    ids, attention = (array.astype(np.int32) for array in shards.decoded(records))
     return {"input_ids": ids, "attention_mask": attention, "index": index}
 
 
