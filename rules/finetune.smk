@@ -6,15 +6,10 @@ FINETUNE_RULES = [
 ]
 FINETUNE_DATA = settings.finetune.data
 FINETUNE_FILES = [FINETUNE_DATA.file] if FINETUNE_DATA.source != "embedded" else []
-FOLD_TABLES = {"predictions": "predictions.csv", "record": "fold.json"}
-FOLD_FILES = FOLD_TABLES | {"history": "history.csv"}
-# The directories of a start's folds, in order.
-FOLDS_OF = {
-    start: expand(f"{directory}/fold-{{fold}}", fold=FINETUNE_FOLDS, allow_missing=True)
-    for start, directory in [
-        *[(start, f"results/runs/{{run}}/finetune/{start}") for start in FINETUNE_STARTS],
-        *[(label, f"results/finetune/published/{label}") for label in FINETUNE_ALSO],
-    ]
+FOLD_FILES = {"predictions": "predictions.csv", "record": "fold.json", "history": "history.csv"}
+# Where the folds of each start are.
+FOLDS_OF = {start: f"results/runs/{{run}}/finetune/{start}" for start in FINETUNE_STARTS} | {
+    label: f"results/finetune/published/{label}" for label in FINETUNE_ALSO
 }
 
 
@@ -33,10 +28,6 @@ rule finetune_data:
         files=identities(FINETUNE_FILES),
         finetune=settings.finetune.for_examples.as_param(),
         seed=settings.seed,
-        # How pretraining divided the speeches, where it read them.
-        held_out=(
-            settings.corpus.held_out.as_param() if settings.corpus.source == "embedded" else None
-        ),
         code=code_of("finetune", "finetune_data"),
     script:
         "../scripts/jobs/finetune.py"
@@ -65,7 +56,7 @@ rule finetune_baseline:
 
 
 rule finetune_fold:
-    """Train on all folds but one with every seed, from pretrained, random or published weights."""
+    """Train on all folds but one, from pretrained, random or published weights."""
     input:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
@@ -121,9 +112,11 @@ rule finetune_merge:
     """Score the folds together, compare them, and describe the model to use."""
     input:
         **{
-            f"{start}_{name}": [f"{fold}/{file}" for fold in folds]
-            for start, folds in FOLDS_OF.items()
-            for name, file in FOLD_TABLES.items()
+            f"{start}_{name}": expand(
+                f"{place}/fold-{{fold}}/{FOLD_FILES[name]}", fold=FINETUNE_FOLDS, allow_missing=True
+            )
+            for start, place in FOLDS_OF.items()
+            for name in ("predictions", "record")
         },
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
@@ -135,8 +128,6 @@ rule finetune_merge:
     output:
         metrics="results/runs/{run}/finetune/metrics.json",
         oof="results/runs/{run}/finetune/oof.csv",
-        oof_random="results/runs/{run}/finetune/oof_random.csv",
-        oof_baseline="results/runs/{run}/finetune/oof_baseline.csv",
         card="results/runs/{run}/finetune/model/README.md",
     log:
         "logs/finetune_merge/{run}.log",
@@ -144,7 +135,7 @@ rule finetune_merge:
         "../envs/environment.yaml"
     params:
         finetune=settings.finetune.for_folds.as_param(),
-        also=list(FINETUNE_ALSO),
+        starts=list(FOLDS_OF),
         code=code_of("finetune", "finetune_merge"),
     script:
         "../scripts/jobs/finetune.py"

@@ -1,6 +1,6 @@
 # The report: one page for people, the same numbers for machines (results/report.json), and the figures.
 
-from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+from mlm.report.glossary import FIGURES
 
 # The files of a run that the report is made from.
 REPORTED_FILES = {
@@ -9,7 +9,6 @@ REPORTED_FILES = {
     **({"preflight": "preflight.json"} if settings.preflight.enabled else {}),
     **({"finetune": "finetune/metrics.json"} if settings.finetune.enabled else {}),
 }
-REPORT_FIGURES = {**FIGURES, **(FINETUNING_FIGURES if settings.finetune.enabled else {})}
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = sorted(f for f in (BASE / "report").rglob("*.*") if f.suffix != ".rst")
 
@@ -35,7 +34,7 @@ rule report:
                 category=figure.chapter,
                 labels={"figure": figure.heading},
             )
-            for name, figure in REPORT_FIGURES.items()
+            for name, figure in FIGURES.items()
         ],
     log:
         "logs/report/report.log",

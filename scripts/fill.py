@@ -34,10 +34,10 @@ def main(arguments: list[str]) -> None:
     settings, run = settings_and_run(options)
     results = Path("results", "runs", run)
     check_model(results / "model", results / "training.json")
-    from mlm.evaluation.fill_mask import answers, use_cpu
+    from mlm.evaluation.fill_mask import answers
 
-    use_cpu(settings.accelerator.cpu_threads)
-    filled = answers(results / "model", options.sentences, options.top_k, setting="sentences")
+    model, threads = results / "model", settings.accelerator.cpu_threads
+    filled = answers(model, options.sentences, options.top_k, threads, setting="sentences")
     if options.json:
         return print_json(filled)
     for prompt in filled:

@@ -10,31 +10,31 @@ from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.bits_by_group import TextOfGroups
-from mlm.evaluation.model_evaluation import evaluate
+from mlm.evaluation.model_evaluation import Evaluated, evaluate
 from mlm.evaluation.pair_files import read_pair_files
 from mlm.samples.manifests import Manifest, project_root
 
 
 @run_as_job("evaluate")
 def score_model(job: Any):
-    manifests = {split: Path(job.input[split]) for split in SPLITS}
+    inputs, params, run = job.input, job.params, job.wildcards.run
+    manifests = {split: Path(inputs[split]) for split in SPLITS}
     root = project_root(manifests["train"])
-    train, test = map(CorpusSplit.read, job.input.corpus)
-    figures = evaluate(
-        job.wildcards.run,
-        Path(job.input.model).parent,
+    train, test = map(CorpusSplit.read, inputs.corpus)
+    evaluated = Evaluated(
         manifests,
-        Evaluation.model_validate(job.params.evaluation),
-        Accelerator.model_validate(job.params.accelerator),
         corpus={"train": train, "test": test},
-        texts=TextOfGroups.read(Path(job.input.corpus[1]), Manifest.read(job.input.test), root),
-        pairs=read_pair_files(job.input.pairs),
-        attend=job.params.attend,
+        texts=TextOfGroups.read(Path(inputs.corpus[1]), Manifest.read(inputs.test), root),
+        pairs=read_pair_files(inputs.pairs),
+        attend=params.attend,
         root=root,
-        row_samples=job.params.row_samples,
+        row_samples=params.row_samples,
     )
+    section = Evaluation.model_validate(params.evaluation)
+    accelerator = Accelerator.model_validate(params.accelerator)
+    figures = evaluate(run, Path(inputs.model).parent, section, accelerator, evaluated)
     figures.write(job.output[0])
     scores = f"test loss {figures.test.loss:.3f}, accuracy {figures.test.accuracy:.1%}"
     verdicts = (verdict.text for verdict in figures.verdicts)
-    print(f"{job.wildcards.run}: {scores}", *verdicts, sep="\n  ", file=sys.stderr)
+    print(f"{run}: {scores}", *verdicts, sep="\n  ", file=sys.stderr)
     return Done(scores)

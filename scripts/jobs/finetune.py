@@ -11,13 +11,13 @@ def write_examples(job: Any):
     from mlm.config.finetune import Finetune
     from mlm.finetuning.example_sources import write_data
 
-    section, params = Finetune.model_validate(job.params.finetune), job.params
-    write_data(section, params.seed, params.held_out, job.output.table, job.output.summary)
+    section, output = Finetune.model_validate(job.params.finetune), job.output
+    write_data(section, job.params.seed, output.table, output.summary)
 
 
 @run_as_job("finetune_baseline")
 def predict_by_counting(job: Any):
-    from mlm.finetuning.ridge_baseline import write_baseline
+    from mlm.finetuning.counting_baselines import write_baseline
 
     output, params = job.output, job.params
     write_baseline(job.input.table, output.predictions, output.record, params.task, params.folds)
@@ -27,16 +27,15 @@ def predict_by_counting(job: Any):
 def train_fold(job: Any):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
-    from mlm.finetuning.fold_training import finetune_fold
+    from mlm.finetuning.fold_training import FoldName, finetune_fold
 
     wildcards, params, output = job.wildcards, job.params, job.output
-    section, published = Finetune.model_validate(params.finetune), params.get("encoder")
-    run, fold = wildcards.get("run"), wildcards.get("fold")
+    published, run, fold = params.get("encoder"), wildcards.get("run"), wildcards.get("fold")
     start = wildcards.encoder if published else wildcards.get("start", "pretrained")
     done = finetune_fold(
-        (run, start, None if fold is None else int(fold)),
+        FoldName(run, start, None if fold is None else int(fold)),
         params.seed,
-        section,
+        Finetune.model_validate(params.finetune),
         Accelerator.model_validate(params.accelerator),
         examples=job.input.table,
         model=published or Path(job.input.model).parent,
@@ -50,14 +49,14 @@ def train_fold(job: Any):
 @run_as_job("finetune_merge")
 def merge_folds(job: Any):
     from mlm.config.finetune import Finetune
-    from mlm.finetuning.results import STARTS, write_results
-    from mlm.finetuning.scores import metric_of
+    from mlm.finetuning.results import comparison_table, write_results
+    from mlm.foundations.terminal import show
 
-    inputs, params, run = job.input, job.params, job.wildcards.run
-    starts = *STARTS, *params.also
-    folds = {s: [Path(record).parent for record in inputs[f"{s}_record"]] for s in starts}
+    inputs, params = job.input, job.params
+    folds = {s: [Path(file).parent for file in inputs[f"{s}_record"]] for s in params.starts}
     section, directory = Finetune.model_validate(params.finetune), Path(job.output.metrics).parent
-    metrics = write_results(run, section, inputs.table, inputs.baseline, folds, directory)
-    scores = (f"{name} {model.all.score:.3f}" for name, model in metrics.models.items())
-    metric = metric_of(metrics.task, list(metrics.data.classes or ()))
-    return Done(f"{metric.unit}: {', '.join(scores)}")
+    where = inputs.table, inputs.baseline, folds, directory
+    metrics = write_results(job.wildcards.run, section, *where)
+    show(comparison_table(metrics))
+    model = metrics.models["pretrained"]
+    return Done(f"{metrics.metric.unit} {model.score:.3f}")

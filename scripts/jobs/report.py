@@ -10,7 +10,6 @@ from mlm.report.page import write_report
 from mlm.report.report_inputs import (
     OF_RUNS,
     Results,
-    check_settings,
     read_other_run,
     read_run,
     read_shared,
@@ -33,8 +32,6 @@ def write_page(job: Any):
         ],
         also=[read_other_run(*other) for other in settings.report.also.items()],
     )
-    for run in results.runs:
-        check_settings(run, settings)
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(results, job.output.page, job.output.numbers, drawings)
     return Done(str(job.output.page))

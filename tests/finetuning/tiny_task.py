@@ -7,11 +7,12 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.example_sources import write_data
-from mlm.finetuning.results import STARTS
+from mlm.finetuning.fold_training import FoldName
 from mlm.foundations.atomic import write_json
 
-SECTION = {"data": {"source": "csv"}, "folds": 2, "seeds": 1, "epochs": 2, "max_length": 12}
+SECTION = {"data": {"source": "csv"}, "folds": 2, "epochs": 2, "max_length": 12}
 SECTION |= {"per_device_batch_size": 8, "learning_rate": [3e-3]}
+STARTS = ("pretrained", "random")
 WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 
@@ -33,26 +34,26 @@ def write_model(directory: Path, seed: int = 0) -> None:
 
 
 def write_csv(path: Path, rows: int, classes: bool = False) -> None:
-    """A CSV in the CommonLit layout whose target shows in the words."""
+    """A CSV whose target shows in the words."""
     rng = np.random.default_rng(0)
-    lines = ["id,url_legal,license,excerpt,target,standard_error"]
+    lines = ["text,label"]
     for i in range(rows):
         kind = i % 3
         words = rng.choice(WORDS, 10, p=np.roll([0.65, *[0.05] * 7], kind))
         target = f"{kind - 1 + rng.normal(0, 0.1):.4f}"
         target = ("easy", "fair", "hard")[kind] if classes else target
-        lines.append(f'r{i:03d},,,"{" ".join(words)}",{target},0.5')
+        lines.append(f"{' '.join(words)},{target}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def prepared(place: Path, rows: int, **section) -> Finetune:
     """The data of a task below `place`, with its model; gives the section in force."""
-    data = {"source": "csv", "file": str(place / "given.csv"), "id_column": "id"}
+    data = {"source": "csv", "file": str(place / "labels.csv")}
     section = Finetune.model_validate(SECTION | section | {"data": data})
-    write_csv(place / "given.csv", rows, classes=section.task == "classification")
+    write_csv(place / "labels.csv", rows, classes=section.task == "classification")
     if not (place / "model").exists():
         write_model(place / "model")
-    write_data(section, 0, None, place / "examples.csv", place / "examples.json")
+    write_data(section, 0, place / "examples.csv", place / "examples.json")
     return section
 
 
@@ -64,7 +65,7 @@ def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, vi
     """The arguments of `finetune_fold` for one fold, its results below `place/out`."""
     accelerator = {"kind": "cpu", "precision": "float32", "cpu_threads": 1}
     return {
-        "names": ("base", start, fold),
+        "name": FoldName("base", start, fold),
         "seed": 0,
         "section": section,
         "accelerator": Accelerator(**accelerator, virtual_replicas=virtual),
@@ -82,7 +83,7 @@ def merged(place: Path, out: str, section: Finetune) -> dict:
         "run": "base",
         "section": section,
         "examples": place / "examples.csv",
-        "ridge": place / "ridge.csv",
+        "baseline": place / "baseline.csv",
         "folds": {
             start: [place / out / start / f"fold-{fold}" for fold in range(section.folds)]
             for start in STARTS

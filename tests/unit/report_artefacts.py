@@ -124,11 +124,6 @@ def evaluation(run: str, loss: float = 4.9, right: float = 0.2, **other) -> Eval
         differences = {"loss_difference": by_loss, "accuracy_difference": points}
         return means(value, accuracy) | bits(value) | differences
 
-    bins = [
-        {"low": i / 10, "high": (i + 1) / 10, "confidence": i / 10 + 0.05, "accuracy": i / 10}
-        | {"num_predictions": 1000 if i < 9 else 0}
-        for i in range(10)
-    ]
     losses = [1640 * (loss + (i - 5.5) * 0.05) for i in range(12)]
     digests = {"model": "model" + run, "tokenizer": "tokenizer", "manifest": "manifest test"}
     content |= {
@@ -141,7 +136,6 @@ def evaluation(run: str, loss: float = 4.9, right: float = 0.2, **other) -> Eval
             "bigram": baseline(4.31, 0.26),
             "trigram": baseline(4.0, 0.29),
         },
-        "calibration": {"expected_calibration_error": 0.021, "bins": bins},
         "by_group": {
             "num_groups": 40,
             "groups": [group | {"name": f"19{90 - i}-Roosevelt"} for i in range(3)],

@@ -10,8 +10,7 @@ from test_corpus_parts import in_parts
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Shards
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
-from mlm.evaluation.clusters import Clusters
-from mlm.evaluation.metrics import cluster_sums
+from mlm.evaluation.metrics import Clusters, cluster_sums
 from mlm.evaluation.predictions import Scores, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.sharding import write_shard
@@ -55,7 +54,7 @@ def _scored(samples, manifest):
     chosen &= np.arange(ids.size).reshape(ids.shape) % 3 == 0
     asked = positions_of(ids, samples.attention_mask, ids, chosen, samples.index, samples.group)
     ones = np.ones(len(asked), int)
-    scores = Scores(-asked.truth / 100, ones == 1, ones, ones)
+    scores = Scores(-asked.truth / 100, ones == 1, ones)
     return asked, scores, Clusters(asked, manifest.group_by, None)
 
 

@@ -102,7 +102,7 @@ def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkey
 
 
 def labelled(rows):
-    Path("reviews.csv").write_text("\n".join(["id,excerpt,target", *rows]))
+    Path("reviews.csv").write_text("\n".join(["id,text,label", *rows]))
     data = {"source": "csv", "file": "reviews.csv"}
     return {"finetune": {"task": "classification", "data": data, "folds": 2, "epochs": 3}}
 
@@ -148,9 +148,9 @@ def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here):
     assert "% of the examples are longer than 64 tokens" in warning
 
 
-def test_a_fine_tuning_takes_all_folds_seeds_and_epochs(monkeypatch):
+def test_a_fine_tuning_takes_all_folds_and_epochs(monkeypatch):
     monkeypatch.setattr(checking, "usable_cores", lambda: 2)
-    run, section = run_in(resolve({})), Finetune(folds=2, seeds=3, epochs=5)
+    run, section = run_in(resolve({})), Finetune(folds=2, epochs=15)
     timed = steps(rows=(1.0,), parameters=100)
     stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
     # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.

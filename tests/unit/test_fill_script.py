@@ -30,12 +30,11 @@ def model(tmp_path):
 
 @pytest.fixture
 def fill(here, monkeypatch):
-    def answers(directory, prompts, top_k, setting):
+    def answers(directory, prompts, top_k, cpu_threads, setting):
         answer = FilledToken(token="people", sequence="the people", score=0.75)
         return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
 
     monkeypatch.setattr("mlm.evaluation.fill_mask.answers", answers)
-    monkeypatch.setattr("mlm.evaluation.fill_mask.use_cpu", lambda *_: None)
     return partial(status_of, "fill.py", loaded("fill").main)
 
 

@@ -4,13 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlm.finetuning.artefacts import Example, Prediction, read_predictions, write_examples
-from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
-from mlm.finetuning.fold_task import mean_loss
-from mlm.finetuning.results import Comparison, finetuning_verdicts, macro_f1
-from mlm.finetuning.ridge_baseline import (
+from mlm.finetuning.artefacts import Example, read_predictions, write_examples
+from mlm.finetuning.counting_baselines import (
     PENALTIES,
-    choose,
+    best_penalty,
     ridge,
     similarities,
     term_counts,
@@ -18,6 +15,8 @@ from mlm.finetuning.ridge_baseline import (
     word_terms,
     write_baseline,
 )
+from mlm.finetuning.finetuning_metrics import Comparison, ScoreDifference, macro_f1, verdict_on
+from mlm.finetuning.fold_task import mean_loss
 from mlm.finetuning.scores import METRICS
 
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
@@ -36,14 +35,13 @@ def test_ridge_equals_the_closed_form_in_the_terms_of_the_texts_that_it_knows():
     assert found == pytest.approx(x[~known] @ weights + centre)
 
 
-def test_terms_and_penalty_are_chosen_on_the_validation_part():
-    good, targets = np.kron(np.eye(2), np.ones((6, 6))), np.kron(np.eye(2), np.ones((6, 1)))
+def test_the_penalty_is_chosen_on_the_validation_part():
+    kernel, targets = np.kron(np.eye(2), np.ones((6, 6))), np.kron(np.eye(2), np.ones((6, 1)))
     validation = np.arange(12) % 3 == 0
-    terms, _, error = choose({"useless": np.eye(12), "good": good}, targets, validation)
-    assert (terms, error) == ("good", 0.0)
+    assert best_penalty(kernel, targets, validation) == min(PENALTIES)
     # What is learned of the others says the opposite of the part.
     contrary = np.where(validation, -1.0, 1.0)[:, None] * np.repeat([[1.0], [-1.0]], 6, axis=0)
-    assert choose({"good": good}, contrary, validation)[1] == max(PENALTIES)
+    assert best_penalty(kernel, contrary, validation) == max(PENALTIES)
 
 
 def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
@@ -59,8 +57,9 @@ def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
         write_examples(table, rows)
         write_baseline(table, said, chose, "regression", 3)
         record = json.loads(chose.read_text())
-        found = [r.predictions for r in read_predictions(said) if r.fold == 0]
-        chosen.append((record["chosen"][0], found))
+        predictions = read_predictions(said)
+        of_fold = [predictions[e.id] for e in rows if e.fold == 0]
+        chosen.append((record["penalties"][0], of_fold))
     assert chosen[0] == chosen[1]
 
 
@@ -70,16 +69,18 @@ def test_losses_and_scores_are_those_of_the_textbook():
     outputs = np.array([[2.0, 0.0], [0.0, 1.0]])
     expected = (np.log1p(np.exp(-2)) + np.log1p(np.exp(1))) / 2
     assert mean_loss(outputs, np.array([0, 0]), np.ones(2)) == pytest.approx(expected)
-    numbers = [Prediction("r", 0, t, (p,)) for t, p in (("0", "1"), ("1", "3"))]
-    assert METRICS["regression"].of(numbers) == pytest.approx(2.5**0.5)
-    rows = [Prediction("r", 0, target, (f,)) for target, f in zip("abb", "aab", strict=True)]
-    assert METRICS["classification"].of(rows) == pytest.approx(2 / 3)
-    assert macro_f1(rows) == pytest.approx(2 / 3, abs=1e-6)
+    for task, pairs, score in (
+        ("regression", [("0", "1"), ("1", "3")], 2.5**0.5),
+        ("classification", zip("abb", "aab", strict=True), 2 / 3),
+    ):
+        rows = [(Example(str(i), "", target), said) for i, (target, said) in enumerate(pairs)]
+        examples, predictions = [e for e, _ in rows], {e.id: said for e, said in rows}
+        assert METRICS[task].of(examples, predictions) == pytest.approx(score)
+    assert macro_f1(examples, predictions) == pytest.approx(2 / 3, abs=1e-6)
 
 
 def compared(figures, units):
-    columns = {name: np.reshape(values, (len(units), -1)) for name, values in figures.items()}
-    sums = {name: np.stack([x, np.ones_like(x)], axis=-1) for name, x in columns.items()}
+    sums = {name: np.stack([x, np.ones_like(x)], axis=-1) for name, x in figures.items()}
     return Comparison(METRICS["regression"], sums, np.array(units))
 
 
@@ -88,20 +89,11 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
     units = np.repeat([f"g{i}" for i in range(60)], 5)
     hard = rng.normal(0, 1, 300) ** 2
     found = compared({"good": 0.5 * hard, "bad": hard, "twin": hard[::-1]}, units)
-    gain = found.of("good", "bad")
-    assert gain.score == pytest.approx((0.5**0.5 - 1) * np.sqrt(hard.mean()))
-    assert gain.interval[0] < gain.score < gain.interval[1] < 0
-    low, high = found.of("bad", "twin").interval
+    gain = found.figures("good", "bad")
+    assert gain["score"] == pytest.approx((0.5**0.5 - 1) * np.sqrt(hard.mean()))
+    assert gain["interval"][0] < gain["score"] < gain["interval"][1] < 0
+    low, high = found.figures("bad", "twin")["interval"]
     assert low < 0 < high
-
-
-def test_a_model_without_seeds_stands_beside_one_with_seeds():
-    rng, units = np.random.default_rng(4), [f"g{i}" for i in range(80)]
-    counted = rng.normal(0, 1, (80, 1)) ** 2
-    figures = {"trained": np.repeat(counted, 3, axis=1), "counted": counted}
-    again = compared(figures, units)
-    assert again.of("trained") == again.of("counted")
-    assert again.of("trained", "counted").interval == pytest.approx((0, 0))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +107,11 @@ def test_a_model_without_seeds_stands_beside_one_with_seeds():
     ],
 )
 def test_verdicts_say_what_the_interval_allows(score, interval, groups, words):
-    measured = Measured(sum(interval) / 2, interval)
-    difference = ScoreDifference("pretrained", "random", all=measured)
+    figures = {"score": sum(interval) / 2, "interval": interval}
+    difference = ScoreDifference(**figures, model="pretrained", beside="random")
     task = "regression" if score == "rmse" else "classification"
-    (found,) = finetuning_verdicts(METRICS[task], task, {"all": PartSize(90, groups)}, [difference])
-    assert words in found.text and ("too narrow" in found.text) == (groups == 12)
+    found = verdict_on(difference, METRICS[task], task, groups)
+    assert words in found.text
     assert found.tone == (
         "even" if "not told" in words else "worse" if "worse" in words else "better"
     )

@@ -1,6 +1,5 @@
 import gzip
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +8,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.finetuning.artefacts import Example, Prediction, read_examples
-from mlm.finetuning.example_sources import read_labelled_csv, write_data, year_examples
-from mlm.finetuning.finetuning_metrics import NAMES
-from mlm.finetuning.results import scores_of
+from mlm.finetuning.artefacts import Example, read_examples
+from mlm.finetuning.example_sources import labelled_examples, write_data, year_examples
+from mlm.finetuning.finetuning_metrics import NAMES, scores_of
 from mlm.finetuning.splitting import assign_folds, validation_part
 from mlm.foundations.errors import MlmError
 
@@ -21,38 +19,36 @@ def read(tmp_path, content, task="regression", **columns):
     file = tmp_path / "train.csv"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_labelled_csv(str(file), FinetuneData(**columns), task)
+    return labelled_examples(FinetuneData(source="csv", file=str(file), **columns), task)
 
 
-def test_the_commonlit_layout_is_read_and_rows_without_names_are_numbered(tmp_path):
-    header = "id,url_legal,license,excerpt,target,standard_error\n"
-    text = header + 'a1,,,"Two lines\nof text, quoted.",-0.34,0.46\n'
-    read_one = read(tmp_path, text, id_column="id")
-    assert read_one == [Example("a1", "Two lines\nof text, quoted.", "-0.34")]
-    unnamed = read(tmp_path, "id,excerpt,target,,\na,b,1,,\nc,d,2,,\n")
-    assert [e.id for e in unnamed] == ["1", "2"], "columns that are not read may share a name"
+def test_rows_are_numbered_and_columns_that_are_not_read_may_share_a_name(tmp_path):
+    quoted = 'url,license,text,label\na1,,"Two lines\nof text, quoted.",-0.34\n'
+    assert read(tmp_path, quoted) == [Example("1", "Two lines\nof text, quoted.", "-0.34")]
+    unnamed = read(tmp_path, "id,text,label,,\na,b,1,,\nc,d,2,,\n", group_column="id")
+    assert unnamed == [Example("1", "b", "1", "a"), Example("2", "d", "2", "c")]
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("id,text,target\na,b,1\n", ["finetune.data.text_column", "'excerpt'", "'text'"]),
-        ("id,target,excerpt,target\na,1,b,2\n", ["finetune.data.target_column", "'target'"]),
-        ("id,excerpt,target\n", ["no row"]),
-        ("id,excerpt,target\na,b,-1e20\nb,,2\n", ["row 1 (line 2)", "row 2 (line 3)", "'excerpt'"]),
-        ("id,excerpt,target\na,b,easy\na,b,1_000\n", ["'easy'", "'1_000'", "'a' is the id of row"]),
-        ('id,excerpt,target\n\na,"b\n\nb",1\nc,Hello, world,1\n', ["row 2 (line 6)", "4 cells"]),
-        ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', ["line 3", "quote"]),
-        ("id;excerpt;target\na;b;1\n", ["commas"]),
+        ("id,body,label\na,b,1\n", ["finetune.data.text_column", "'text'", "'body'"]),
+        ("label,text,label\n1,b,2\n", ["finetune.data.target_column", "'label'"]),
+        ("id,text,label\n", ["no row"]),
+        ("id,text,label\na,b,-1e20\nb,,2\n", ["row 1 (line 2)", "row 2 (line 3)", "'text'"]),
+        ("id,text,label\na,b,easy\na,b,1_000\n", ["'easy'", "'1_000'"]),
+        ('id,text,label\n\na,"b\n\nb",1\nc,Hello, world,1\n', ["row 2 (line 6)", "4 cells"]),
+        ('id,text,label\na,b,1\nb,"open,2\nc,d,3\n', ["line 3", "quote"]),
+        ("id;text;label\na;b;1\n", ["commas"]),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:ab\n", ["git lfs pull"]),
-        (gzip.compress(b"id,excerpt,target\na,b,1\n"), ["gzip", "decompress"]),
+        (gzip.compress(b"id,text,label\na,b,1\n"), ["gzip", "decompress"]),
         (None, ["finetune.data.file", "train.csv"]),
-        ("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"), ["byte 23"]),
+        ("id,text,label\na,caf\xe9,1\n".encode("latin-1"), ["byte 19"]),
     ],
 )
 def test_bad_files_are_refused_with_the_place(tmp_path, text, named):
     with pytest.raises(MlmError) as error:
-        read(tmp_path, text, id_column="id")
+        read(tmp_path, text)
     assert [words for words in named if words not in str(error.value)] == []
 
 
@@ -61,9 +57,9 @@ def test_equal_texts_lie_in_one_fold_and_copies_in_several_groups_are_counted(ca
     dealt = assign_folds(examples, "regression", 5, 0)
     assert len({(e.excerpt, fold) for e, fold in zip(examples, dealt, strict=True)}) == 10
     rows = "".join(f"same,{i},g{i}\n" for i in range(6))
-    (tmp_path / "x.csv").write_text("excerpt,target,group\n" + rows)
+    (tmp_path / "x.csv").write_text("text,label,group\n" + rows)
     data = FinetuneData(source="csv", file=str(tmp_path / "x.csv"), group_column="group")
-    write_data(Finetune(data=data), 0, None, tmp_path / "t.csv", tmp_path / "t.json")
+    write_data(Finetune(data=data), 0, tmp_path / "t.csv", tmp_path / "t.json")
     assert "1 of 1 different texts" in capsys.readouterr().err
 
 
@@ -137,14 +133,10 @@ def test_what_cannot_be_folded_is_said(examples, task, named):
         assign_folds(examples, task, 5, 0)
 
 
-def test_the_year_task_takes_whole_addresses_and_their_split():
-    held_out = {"validation": 0.05, "test": 0.05}
-    examples = year_examples(FinetuneData(passages_per_speech=2), 0, held_out)
+def test_the_year_task_takes_whole_addresses():
+    examples = year_examples(FinetuneData(passages_per_speech=2), 0)
     assert len({e.group for e in examples}) == 231
     assert len({e.excerpt for e in examples}) == len(examples)
-    assert len({(e.group, e.split) for e in examples}) == 231, "an address is in one split"
-    found = Counter(e.split for e in {e.group: e for e in examples}.values())
-    assert found == {"train": 191, "validation": 20, "test": 20}
     assert all(round(1900 + 50 * float(e.target)) == int(e.group[:4]) for e in examples)
 
 
@@ -152,23 +144,21 @@ def intervals_of(examples):
     """The intervals of scores_of by model: every model is wrong by what its group is wrong by."""
     wrong = {e.group: place for place, e in enumerate({e.group: e for e in examples}.values())}
     predictions = {
-        name: [Prediction(e.id, e.fold, "0", (str(wrong[e.group] * (i + 1)),)) for e in examples]
+        name: {e.id: str(float(e.target) + wrong[e.group] * (i + 1)) for e in examples}
         for i, name in enumerate(NAMES)
     }
     found = scores_of(examples, predictions, Finetune(folds=5))
-    return {name: model.all.interval for name, model in found["models"].items()}
+    return {name: model.interval for name, model in found["models"].items()}
 
 
 def test_a_published_encoder_is_compared_with_the_pretrained_model():
     examples = [Example(f"r{i}", f"t{i}", "0", fold=i % 2) for i in range(40)]
     wrong = {name: str(i) for i, name in enumerate((*NAMES, "minilm"), 1)}
-    predictions = {
-        name: [Prediction(e.id, e.fold, "0", (by,)) for e in examples] for name, by in wrong.items()
-    }
+    predictions = {name: {e.id: by for e in examples} for name, by in wrong.items()}
     found = scores_of(examples, predictions, Finetune(folds=2))
     assert [*found["models"]] == [*NAMES, "minilm"]
     *_, last = found["differences"]
-    assert (last.model, last.beside, last.all.score) == ("pretrained", "minilm", 1 - 4)
+    assert (last.model, last.beside, last.score) == ("pretrained", "minilm", 1 - 4)
     assert "is better than the published encoder minilm" in found["verdicts"][-1].text
 
 
@@ -194,11 +184,11 @@ def test_directories_that_hold_no_fitting_encoder_are_all_named_before_the_first
 def test_what_folds_keep_together_the_intervals_resample_together(tmp_path):
     """Passages that say the same as the first of their group add nothing to what is known."""
     data = FinetuneData(source="embedded", passages_per_speech=3)
-    write_data(Finetune(folds=5, data=data), 0, None, tmp_path / "t.csv", tmp_path / "t.json")
+    write_data(Finetune(folds=5, data=data), 0, tmp_path / "t.csv", tmp_path / "t.json")
     examples = read_examples(tmp_path / "t.csv")
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, e.fold) for e in examples}) == len(sizes)
-    examples = [replace(e, split="") for e in examples if sizes[e.group] == 3]
+    examples = [e for e in examples if sizes[e.group] == 3]
     alone = list({e.group: e for e in reversed(examples)}.values())[::-1]
     expected = {name: pytest.approx(ends) for name, ends in intervals_of(alone).items()}
     assert intervals_of(examples) == expected

@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 from mlm.evaluation import metrics
-from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import calibration_of, cluster_sums, frequency_bands, summary_of
+from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, summary_of
 from mlm.evaluation.predictions import Positions, Scores, positions_of
 
 
 def _scores(loss, rank=None):
     loss = np.asarray(loss, float)
     rank = np.ones(len(loss), int) if rank is None else np.asarray(rank)
-    return Scores(-loss, rank == 1, rank, np.exp(-loss))
+    return Scores(-loss, rank == 1, rank)
 
 
 def test_the_summary_holds_the_means_over_predictions():
@@ -42,9 +41,7 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     assert [b.loss for b in bands] == pytest.approx([1.0, 2.5, 5.0])
 
 
-def test_of_nothing_there_is_no_figure_and_of_one_cluster_no_interval_and_no_verdict():
-    nothing = calibration_of(np.array([]), np.array([]), 10)
-    assert nothing.expected_calibration_error is None
+def test_of_one_cluster_there_is_no_interval_and_no_verdict():
     less = np.full(3, -1.0)
     found = mean_of(np.zeros(3, int), less).difference
     assert (found.value, found.interval, found.tone(), found.smallest_shown) == (
@@ -55,12 +52,6 @@ def test_of_nothing_there_is_no_figure_and_of_one_cluster_no_interval_and_no_ver
     )
     assert mean_of(np.arange(3), less).difference.tone() == "better"
     assert mean_of(np.arange(3), less).difference.tone(higher_is_better=True) == "worse"
-
-
-def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():
-    # 3 of 4 right at 0.9, 0 of 1 right at 0.3: (4 × 0.15 + 1 × 0.3) / 5.
-    found = calibration_of(np.array([0.9] * 4 + [0.3]), np.array([1, 1, 1, 0, 0]), 10)
-    assert found.expected_calibration_error == pytest.approx(0.18)
 
 
 def _clusters(generator, number: int):

@@ -9,13 +9,13 @@ import pytest
 from evaluated_project import write_word_tokenizer
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.finetuning.artefacts import Example, Prediction
-from mlm.finetuning.finetuning_metrics import PartSize
-from mlm.finetuning.fold_task import NO_TAG, first_pieces
-from mlm.finetuning.results import scores_of
+from mlm.finetuning.artefacts import Example
+from mlm.finetuning.counting_baselines import predict_tags
+from mlm.finetuning.encoded_examples import NO_TAG, first_pieces
+from mlm.finetuning.example_sources import labelled_examples
+from mlm.finetuning.finetuning_metrics import scores_of
 from mlm.finetuning.scores import entities, metric_of
 from mlm.finetuning.splitting import assign_folds
-from mlm.finetuning.tagged_words import predict_tags, read_tagged
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 
@@ -25,7 +25,8 @@ GOOD = "-DOCSTART- O\n\nAnna B-PER\nlives O\n\n\nin O\nNew B-LOC\nYork I-LOC\n"
 def read(tmp_path, content, source="conll", **columns):
     file = tmp_path / "words"
     file.write_text(content, encoding="utf-8")
-    return read_tagged(str(file), FinetuneData(source=source, file=str(file), **columns))
+    data = FinetuneData(source=source, file=str(file), **columns)
+    return labelled_examples(data, "token_classification")
 
 
 def test_conll_and_jsonl_are_read_by_sentence_and_document(tmp_path):
@@ -53,7 +54,7 @@ def test_conll_and_jsonl_are_read_by_sentence_and_document(tmp_path):
         ("conll", "a O\nb\tO\n\nc O x\n", r"line 4: 'c O x' is not a word and its tag"),
         ("conll", "O Anna\nB-LOC went\nO away\n", r"line 1: the words seem to be in the column"),
         ("conll", "a O\n" * 10_000, r"line 1: a sentence of 10,000 words.*blank lines"),
-        ("conll", "\n\n", "no sentence"),
+        ("conll", "\n\n", "no row or sentence"),
         ("jsonl", '{"tokens": [], "tags": []}\n', "line 1: a sentence without words"),
         ("jsonl", '\n{"tokens": ["a"], "tags": ["O", "O"]}\n', "line 2: expected an object with"),
         ("jsonl", '{"tokens": ["a"], "tags": [1]}\n', "line 1: expected an object with"),
@@ -92,22 +93,25 @@ def test_entity_f1_is_that_of_strict_iob2_in_random_cases():
     tags = ["O", *(f"{p}-{k}" for p in "BI" for k in ("PER", "LOC", "ORG")), NO_TAG]
     for _ in range(200):
         sentences = [rng.choice(tags[:-1], rng.integers(1, 12)) for _ in range(5)]
-        rows, common, both = [], 0, 0
-        for true in sentences:
+        examples, predictions, common, both = [], {}, 0, 0
+        for i, true in enumerate(sentences):
             change = rng.random(len(true)) < 0.3
             said = np.where(change, rng.choice(tags, len(true)), true)
-            rows.append(Prediction("s", 0, " ".join(true), (" ".join(said),)))
+            examples.append(Example(str(i), "", " ".join(true)))
+            predictions[str(i)] = " ".join(said)
             sets = [entities_of_a_grammar(list(x)) for x in (true, said)]
             assert [entities(x) for x in (true, said)] == sets
             common, both = common + len(sets[0] & sets[1]), both + sum(map(len, sets))
         f1 = 2 * common / both if both else 0.0
-        assert metric_of("token_classification", tags).of(rows) == pytest.approx(f1)
+        score = metric_of("token_classification", tags).of(examples, predictions)
+        assert score == pytest.approx(f1)
 
 
 def test_tags_of_words_alone_are_scored_by_word():
-    rows = [Prediction("s", 0, "NOUN VERB NOUN", (f"NOUN {NO_TAG} NOUN",))]
+    examples, predictions = [Example("s", "", "NOUN VERB NOUN")], {"s": f"NOUN {NO_TAG} NOUN"}
     metric = metric_of("token_classification", ["NOUN", "VERB"])
-    assert metric.name == "accuracy" and metric.of(rows) == pytest.approx(2 / 3)
+    assert metric.name == "accuracy"
+    assert metric.of(examples, predictions) == pytest.approx(2 / 3)
 
 
 def test_labels_are_at_the_first_piece_and_cut_words_have_none(tmp_path):
@@ -129,7 +133,7 @@ def test_the_baseline_takes_the_words_tag_and_else_its_suffixes():
     train = [("walking", "V"), ("talking", "V"), ("tables", "N"), ("walking", "V"), ("the", "D")]
     rows = [Example(f"{i}", w, t, fold=1) for i, (w, t) in enumerate(train)]
     rows.append(Example("new", "the\tsinging\tchairs\tx", "D V N X", fold=0))
-    assert predict_tags(rows, 2)[-1].predictions == ("D V N V",)
+    assert predict_tags(rows, 2)["new"] == "D V N V"
 
 
 def test_entities_are_compared_by_document_and_the_baseline_is_named():
@@ -138,17 +142,13 @@ def test_entities_are_compared_by_document_and_the_baseline_is_named():
     ]
     wrong = {"pretrained": 4, "random": 2, "baseline": 3}
     predictions = {
-        name: [
-            Prediction(e.id, e.fold, e.target, ("O B-X" if i % each else "O O",))
-            for i, e in enumerate(rows)
-        ]
+        name: {e.id: "O B-X" if i % each else "O O" for i, e in enumerate(rows)}
         for name, each in wrong.items()
     }
     section = Finetune(task="token_classification", folds=2)
     found = scores_of(rows, predictions, section)
-    assert found["score"] == "f1" and found["parts"]["all"] == PartSize(40, 10)
-    assert found["models"]["pretrained"].all.score == pytest.approx(60 / 70, abs=1e-6)
-    assert found["shown"].classes == ["B-X", "O"] and found["shown"].counts == [[30, 10], [0, 40]]
+    assert found["score"] == "f1"
+    assert found["models"]["pretrained"].score == pytest.approx(60 / 70, abs=1e-6)
     assert any("the most frequent tag of each word" in v.text for v in found["verdicts"])
 
 

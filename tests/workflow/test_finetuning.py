@@ -35,10 +35,10 @@ def test_a_classifier_has_the_names_of_the_csv_and_a_card_with_the_pipeline(copi
     made = copied.path / "results/runs/base/finetune"
     scores = json.loads((made / "metrics.json").read_text())["models"]
     assert scores["known"] == scores["pretrained"], "the same weights, tokenizer and seeds"
-    order = ("pretrained", "random", "baseline", "known")
-    ended = ", ".join(f"{name} {scores[name]['all']['score']:.3f}" for name in order)
-    assert f"(accuracy: {ended})\n" in shown
-    (copied.path / "new.csv").write_text("excerpt\nthe the the the to\n")
+    assert f"(accuracy {scores['pretrained']['score']:.3f})\n" in shown
+    for name, model in (("TF-IDF", "baseline"), ("the published encoder known", "known")):
+        assert re.search(rf"{name}.* {scores[model]['score']:.3f}  0\.", shown)
+    (copied.path / "new.csv").write_text("text\nthe the the the to\n")
     copied.python("scripts/predict.py", "--csv", "new.csv", "--configfile", "tiny.yaml")
     (row,) = csv.DictReader((copied.path / "predictions.csv").open())
     shares = {name: float(row[f"probability of {name}"]) for name in ("easy", "fair", "hard")}

@@ -114,7 +114,7 @@ def _examples_of(settings: Configuration, directory: Path, forecast: Forecast) -
     """The examples of a fine-tuning, by way of files in `directory`; MlmError if they cannot be
     read or dealt to folds."""
     table, summary = directory / "examples.csv", directory / "examples.json"
-    write_data(settings.finetune, settings.seed, None, table, summary)
+    write_data(settings.finetune, settings.seed, table, summary)
     data = ExamplesSummary.read(summary)
     sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
     named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
@@ -122,7 +122,7 @@ def _examples_of(settings: Configuration, directory: Path, forecast: Forecast) -
     tags = settings.finetune.task == "token_classification"
     what, kinds = ("sentences", "tags") if tags else ("examples", "classes")
     classes = f" in {len(sizes)} {kinds} ({named}{more})" if sizes else ""
-    source = data.source.name or "the embedded speeches"
+    source = data.file or "the embedded speeches"
     forecast.lines.append(f"Fine-tuning: {data.examples:,} {what} of {source}{classes}.")
     return read_examples(table)
 
@@ -269,7 +269,7 @@ def stage_of_finetuning(
         return Stage(f"finetune [{run.name}]")
     # All folds but one are learned from; without the gradient, a third, the other is scored.
     # Then comes the model to use, from all examples. Rates are tried on four fifths before.
-    passes = _STARTS * section.seeds * (section.folds - 1 + 1 / 3) + 1
+    passes = _STARTS * (section.folds - 1 + 1 / 3) + 1
     if (rates := len(section.learning_rate)) > 1:
         passes += 0.87 * rates * (_STARTS * (section.folds - 1) + 1)
     step = steps.rows[-1] * rows[1] / run.phases[-1].sequence_length

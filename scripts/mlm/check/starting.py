@@ -166,7 +166,6 @@ def labelled_task(path: Path) -> dict[str, Any]:
     return {
         "enabled": True,
         "task": tasks[label],
-        "seeds": 1,
         "epochs": 5,
         "data": {**data, "target_column": label},
     }

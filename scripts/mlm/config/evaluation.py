@@ -24,10 +24,8 @@ class Evaluation(Section):
     mlm_probability: fields.ProperFraction = 0.15
     """Share of a sample's tokens that are hidden together, 1 / n of them for the nearest whole n.
     Each set is hidden in turn, so that every token is predicted."""
-    #: Upper ranks of the bands of token frequency (a last band has the rest), and the bins of the
-    #: calibration curve.
+    #: Upper ranks of the bands of token frequency; a last band has the rest.
     frequency_bands: ClassVar[list[int]] = [10, 100, 1000]
-    calibration_bins: ClassVar[int] = 10
     batch_size: Count = 64
     """Samples in a batch; changes figures by rounding only."""
     max_tokens: fields.TokenCount = 500_000

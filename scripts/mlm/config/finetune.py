@@ -14,10 +14,6 @@ from mlm.config.model import unfit_encoder
 
 #: A published encoder's name in results, one that is a path and none of another row.
 _LABEL = re.compile(r"(?!(pretrained|random|baseline)$)([\w.-]+/)?[A-Za-z0-9][\w.@-]*", re.A)
-#: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
-COLUMNS = ("id_column", "text_column", "target_column", "group_column")
-
-
 #: A number stands for a list of one.
 _OneOrMore = Annotated[
     list[Positive],
@@ -38,15 +34,13 @@ class FinetuneData(Section):
     passages_per_speech: Count = 16
     """Maximum number of embedded passages, of up to 100 words, from a speech."""
     file: FilePath | None = None
-    """The CSV file."""
-    id_column: Text | None = None
-    """Its column of unique names of rows; null: rows are numbered from 1."""
-    text_column: Text = "excerpt"
-    """Its column of texts."""
-    target_column: Text = "target"
-    """Its column of numbers or classes."""
+    """The file of csv, conll or jsonl."""
+    text_column: Text = "text"
+    """A CSV's column of texts."""
+    target_column: Text = "label"
+    """A CSV's column of numbers or classes."""
     group_column: Text | None = None
-    """Its column of groups, which folds keep whole; null: rows are dealt one by one."""
+    """The column of groups, which folds keep whole; null: rows are dealt one by one."""
 
 
 class FinetuneOptimizer(Section):
@@ -67,9 +61,7 @@ class Finetune(Section):
     token_classification: predict a tag for each word."""
     data: FinetuneData = section(FinetuneData)
     folds: Annotated[int, Field(ge=2, le=100), NoBoolean] = 5
-    """Number of folds of the cross-validation, each one job."""
-    seeds: Annotated[int, Field(ge=1, le=100), NoBoolean] = 2
-    """Trainings of each fold and start, over whose seeds scores are means."""
+    """Number of folds of the cross-validation, each one job and one training."""
     epochs: Count = 10
     """Passes over the training passages."""
     max_length: Annotated[int, Field(ge=3, le=65_536), NoBoolean] | None = None
@@ -100,29 +92,22 @@ class Finetune(Section):
 
     def contradictions(self) -> Iterator[str]:
         source, tags = self.data.source, self.task == "token_classification"
+        fitting = ["conll", "jsonl"] if tags else ["csv"]
+        fitting += ["embedded"] if self.task == "regression" else []
+        if source not in fitting:
+            sources = " or ".join(fitting)
+            yield f"data.source: {source} has no examples for task: {self.task}; set {sources}"
         if source != "embedded" and not self.data.file:
             yield f"data.file: missing; name the {source} file with your examples"
-        if (source in ("conll", "jsonl")) != tags:
-            fitting = "conll or jsonl" if tags else "csv"
-            yield f"data.source: {source} has no examples for task: {self.task}; set {fitting}"
-        elif source == "csv":
-            columns = {key: getattr(self.data, key) for key in COLUMNS}
-            for column, count in Counter(filter(None, columns.values())).items():
-                if count > 1:
-                    keys = " and ".join(f"data.{k}" for k, v in columns.items() if v == column)
-                    yield f"{keys}: both are {column!r}; each reads a column of its own"
-        elif source == "embedded" and self.task != "regression":
-            yield f"task: {self.task} needs data of its own; set finetune.data.source: csv"
+        labels = Counter(map(label_of, self.also))
         for i, place in enumerate(self.also):
             yield from (f"also[{i}]: {line}" for line in unfit_encoder(place))
-            if Path(place).is_dir() and not _LABEL.fullmatch(label_of(place)):
+            label = label_of(place)
+            if labels[label] > 1 or (Path(place).is_dir() and not _LABEL.fullmatch(label)):
                 yield (
-                    f"also[{i}]: {place}: {label_of(place)!r} cannot be its name in tables and "
-                    "paths; name a directory of a to z, A to Z, digits, '_', '-' and '.'"
+                    f"also[{i}]: {place}: {label!r} cannot be its name in tables and paths. Name "
+                    "each encoder once, in directories of a to z, A to Z, digits, '_', '-' and '.'"
                 )
-        for label, count in Counter(map(label_of, self.also)).items():
-            if count > 1:
-                yield f"also: {count} are called {label}; give them directories of other names"
 
 
 def label_of(place: str) -> str:

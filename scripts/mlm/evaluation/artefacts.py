@@ -142,23 +142,6 @@ class FrequencyBand:
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Predictions with a confidence in (low, high], or 0 in the first; means, None if empty."""
-
-    low: float
-    high: float
-    confidence: float | None
-    accuracy: float | None
-    num_predictions: int
-
-
-@dataclass(frozen=True)
-class Calibration:
-    expected_calibration_error: float | None
-    bins: list[Bin]
-
-
-@dataclass(frozen=True)
 class PairFigures:
     """Figures of the pairs of one phenomenon in one file: `margin` is the mean of the acceptable
     sentence's score less the other's, in nats; of ties, half count as correct."""
@@ -229,7 +212,7 @@ class EvaluationFigures(_Rounded):
     not known. `settings` are those that the figures depend on, `digests` the sha256 of files.
     """
 
-    format_version: int = field(default=6, kw_only=True)
+    format_version: int = field(default=7, kw_only=True)
     run: str
     test: Summary
     train: Summary
@@ -237,7 +220,6 @@ class EvaluationFigures(_Rounded):
     as_in_papers: Means
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
-    calibration: Calibration
     minimal_pairs: MinimalPairs | None
     verdicts: list[Verdict]
     group_by: str | None

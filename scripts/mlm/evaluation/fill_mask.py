@@ -4,37 +4,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.special import softmax
 
 from mlm.config.evaluation import mask_problem
 from mlm.config.families import first_position
-from mlm.config.pretraining import engine_for
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import load_tokenizer
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, listed
 from mlm.model.network import Network, ops_of
 from mlm.model.weights import read_exported
-
-
-def use_cpu(threads: int) -> None:
-    """Compute on `threads` threads of the CPU, for the same digits; call before all TensorFlow."""
-    if engine_for("auto") == "jax":
-        from mlm.training.in_jax.devices import prepare_jax
-
-        prepare_jax("cpu", threads, None)
-        return
-    from mlm.foundations.tensorflow_setup import tf
-
-    tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+from mlm.training.in_jax.devices import prepare_jax
 
 
 def answers(
-    directory: str | Path, prompts: Sequence[str], top_k: int, setting: str = "evaluation.prompts"
+    directory: str | Path,
+    prompts: Sequence[str],
+    top_k: int,
+    cpu_threads: int,
+    setting: str = "evaluation.prompts",
 ) -> list[Prompt]:
-    """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline. Raises
-    MlmError with every prompt of `setting` that is too long or does not hold one mask token."""
+    """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline, computed
+    on a CPU for the same digits. Raises MlmError with every prompt of `setting` that is too long or
+    does not hold one mask token."""
+    prepare_jax("cpu", cpu_threads, None)
+    import jax
+
     tokenizer, (architecture, weights) = load_tokenizer(directory), read_exported(directory)
     positions = read_json(Path(directory) / "config.json").get("max_position_embeddings") or 2**31
     longest = positions - first_position(architecture.family)
@@ -46,14 +41,21 @@ def answers(
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
     if problems:
         raise MlmError(f"{setting}:\n{listed(problems)}")
-    network, filled_prompts = Network(architecture, ops_of(engine_for("auto"))), []
+    network, filled_prompts = Network(architecture, ops_of("jax")), []
+
+    @jax.jit
+    def logits_at(weights, rows, attention, position):
+        hidden = network.hidden_states(weights, rows, attention, positions=position)
+        return network.logits(weights, hidden)[0, 0]
+
+    # Of one length, for one compilation.
+    length = max(map(len, encoded), default=0)
     for prompt, ids in zip(prompts, encoded, strict=True):
-        place, rows = ids.index(tokenizer.mask_token_id), np.array([ids], np.int32)
-        hidden = network.hidden_states(weights, rows, np.ones_like(rows))
-        logits = np.asarray(network.logits(weights, hidden[:, place]))[0].astype(np.float64)
-        probabilities = np.exp(logits - logits.max())
-        probabilities /= probabilities.sum()
-        filled = []
+        place, padding = ids.index(tokenizer.mask_token_id), length - len(ids)
+        rows = np.array([ids + [tokenizer.pad_token_id] * padding], np.int32)
+        attention = np.array([[1] * len(ids) + [0] * padding], np.int32)
+        logits = logits_at(weights, rows, attention, np.array([[place]], np.int32))
+        probabilities, filled = softmax(np.asarray(logits, np.float64)), []
         # The model may have more rows than the tokenizer has ids.
         for i in np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k].tolist():
             ids[place] = i

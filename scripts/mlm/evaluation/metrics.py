@@ -4,15 +4,46 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
 
-from mlm.evaluation.artefacts import Bin, Calibration, ClusterSums, FrequencyBand, Summary
+from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource
+from mlm.corpus.document_groups import group_ids
+from mlm.corpus.embedded_corpus import address_of
+from mlm.evaluation.artefacts import ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
-from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.intervals import mean_of, sums_by_cluster
 from mlm.evaluation.predictions import Answers, Positions, Scores
 
 #: Rows of sums that evaluation.json holds at most, however many clusters there are.
 MOST_CLUSTER_SUMS = 2000
+
+
+class Clusters:
+    """What an interval resamples: authors that the corpus names, else groups, else samples, as `by`
+    says."""
+
+    def __init__(self, positions: Positions, group_by: str | None, described: CorpusSplit | None):
+        """Of the widest kind of which `positions` have several; `group_by` names the groups of the
+        shards, `described` is the split's text, if known."""
+        self._author_of, source = None, described and described.source
+        groups = np.unique(positions.group)
+        if isinstance(source, EmbeddedSource):
+            ids = group_ids(pa.array(list(map(address_of, source.speeches))))
+            numbers = np.unique(source.presidents, return_inverse=True)[1]
+            self._author_of = dict(zip(ids.tolist(), numbers.tolist(), strict=True))
+            if len(np.unique(self.of_groups(groups))) > 1:
+                self.by, self.of_predictions = "president", self.of_groups(positions.group)
+                return
+        self._author_of, self.by, self.of_predictions = None, "sample", positions.sample
+        if group_by is not None and len(groups) > 1:
+            self.by, self.of_predictions = group_by, positions.group
+
+    def of_groups(self, groups: np.ndarray) -> np.ndarray:
+        """The cluster of each of `groups`, by their ids."""
+        if self._author_of is None:
+            return groups
+        known, index = np.unique(groups, return_inverse=True)
+        return np.array([self._author_of[group] for group in known.tolist()])[index]
 
 
 def means_over(answers: Answers) -> dict[str, float]:
@@ -71,24 +102,6 @@ def frequency_bands(
         bands.append(FrequencyBand(loss, accuracy, number, label, first, last))
         first = (last or 0) + 1
     return bands
-
-
-def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Calibration:
-    """The calibration curve and the expected calibration error of the first answers' `confidence`
-    [predictions], by bins of equal width (Guo et al., "On Calibration of Modern Neural Networks",
-    2017, section 2)."""
-    # The upper edge belongs to the bin, as in the paper; rounding may put 1.0 above it.
-    index = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(int) - 1, 0, bins - 1)
-    counts, *sums = (
-        np.bincount(index, weights=weights, minlength=bins)
-        for weights in (None, confidence, correct)
-    )
-    curve = []
-    for i, (n, confidences, corrects) in enumerate(zip(counts.tolist(), *sums, strict=True)):
-        means = (float(confidences / n), float(corrects / n)) if n else (None, None)
-        curve.append(Bin(i / bins, (i + 1) / bins, *means, num_predictions=n))
-    error = np.sum(np.abs(sums[0] - sums[1])) / len(index) if len(index) else None
-    return Calibration(error and float(error), curve)
 
 
 def cluster_sums(

@@ -14,12 +14,11 @@ from mlm.config.pretraining import engine_for
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
-from mlm.evaluation.clusters import Clusters
 from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.hidden_sets import Questions, evaluated_sets
 from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
-    calibration_of,
+    Clusters,
     cluster_sums,
     frequency_bands,
     means_over,
@@ -81,31 +80,36 @@ class ScoredSplit:
         return mean_of(self.clusters.of_predictions, self.scores.loss - self.unigram.loss)
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """What a model is evaluated on: `manifests` are paths, with shards relative to `root`; `corpus`
+    has what is known of the splits' text, and `texts` the groups of test; `pairs` are minimal ones.
+    `attend` is what attention stayed within in the training, and `row_samples` the samples of a row
+    at its end."""
+
+    manifests: Mapping[str, Path]
+    corpus: Mapping[str, CorpusSplit]
+    texts: TextOfGroups | None = None
+    pairs: Sequence[Pair] = ()
+    attend: str = "sample"
+    root: Path = Path()
+    row_samples: int = 1
+
+
 def evaluate(
-    run: str,
-    model: Path,
-    manifests: Mapping[str, Path],
-    section: Evaluation,
-    accelerator: Accelerator,
-    *,
-    corpus: Mapping[str, CorpusSplit],
-    texts: TextOfGroups | None = None,
-    pairs: Sequence[Pair] = (),
-    attend: str = "sample",
-    root: Path = Path(),
-    row_samples: int = 1,
+    run: str, model: Path, section: Evaluation, accelerator: Accelerator, on: Evaluated
 ) -> EvaluationFigures:
-    """All figures of run `run`, not yet rounded, of the model in the directory `model`. `manifests`
-    are paths, with shards relative to `root`; `corpus` has what is known of the splits' text, and
-    `texts` the groups of test; `pairs` are minimal ones; `attend` is what attention stayed within
-    in the training, and `row_samples` the samples of a row at its end. Raises MlmError if the
-    inputs do not belong together, or a split is empty."""
-    splits = {s: Manifest.read(path).in_rows(row_samples) for s, path in manifests.items()}
-    tokenizer = load_tokenizer(model)
-    within = tokenizer.cls_token_id if attend == "document" else None
-    opened = open_model(model, engine_for("auto"), accelerator.for_evaluation, within)
+    """All figures of run `run`, not yet rounded, of the model in the directory `model`. Raises
+    MlmError if the inputs do not belong together, or a split is empty."""
+    splits = {s: Manifest.read(path).in_rows(on.row_samples) for s, path in on.manifests.items()}
+    tokenizer, corpus, texts = load_tokenizer(model), on.corpus, on.texts
+    within = tokenizer.cls_token_id if on.attend == "document" else None
+    # TensorFlow's packages for TPUs have a JAX for CPUs alone.
+    on_cpu = accelerator.kind == "tpu" and engine_for("auto") == "tensorflow"
+    accelerator = accelerator.model_copy(update={"kind": "cpu"} if on_cpu else {})
+    opened = open_model(model, accelerator.for_evaluation, within)
     scorer = Scorer(opened, section, tokenizer, splits["train"].sequence_length)
-    data = read_evaluation_data(splits, root, section.max_tokens, scorer)
+    data = read_evaluation_data(splits, on.root, section.max_tokens, scorer)
     mixtures = NeighbourMixtures(data.counts, scorer.special_ids)
     mixtures.fit(data.fitted)
     test, train = (
@@ -114,7 +118,7 @@ def evaluate(
     )
     scores, described = test.scores, corpus.get("test")
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
-    files |= {"manifest": manifests["test"]}
+    files |= {"manifest": on.manifests["test"]}
     digests = {name: file_sha256(file) for name, file in files.items()}
     figures = EvaluationFigures(
         run=run,
@@ -126,10 +130,7 @@ def evaluate(
         frequency_bands=frequency_bands(
             test.positions.truth, scores, data.counts.unigram, section.frequency_bands
         ),
-        calibration=calibration_of(
-            scores.top_probability, scores.correct, section.calibration_bins
-        ),
-        minimal_pairs=score_pairs(pairs, scorer, mixtures),
+        minimal_pairs=score_pairs(on.pairs, scorer, mixtures),
         verdicts=[],
         group_by=splits["test"].group_by,
         cluster_by=test.clusters.by,

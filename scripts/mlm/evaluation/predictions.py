@@ -41,10 +41,9 @@ class Answers(Rows):
 
 @dataclass(frozen=True)
 class Scores(Answers):
-    """A model's answers: also the `rank` of the true tokens from 1, and the `top_probability`."""
+    """A model's answers: also the `rank` of the true tokens from 1."""
 
     rank: np.ndarray
-    top_probability: np.ndarray
 
 
 def positions_of(

@@ -28,8 +28,7 @@ class AnsweringModel:
     """An exported model that is open on its devices. `answers` takes `input_ids` and
     `attention_mask` [batch, sequence], masked already, `positions` and `labels` [batch, slots],
     int32, of rows that `replicas` divide. It gives, [batch, slots] each, the label's
-    `log_probability` in nats and `rank` from 1, and the largest probability,
-    `top_probability`."""
+    `log_probability` in nats and `rank` from 1."""
 
     answers: Callable[[Batch], Batch]
     replicas: int
@@ -144,7 +143,6 @@ class Scorer:
                 log_probability=found["log_probability"].astype(np.float64),
                 correct=found["rank"] == 1,
                 rank=found["rank"],
-                top_probability=found["top_probability"].astype(np.float64),
             )
             # Not timed from the start: the first batch includes compilation.
             progress = progress or Progress(label, rows, "samples")

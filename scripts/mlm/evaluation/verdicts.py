@@ -4,7 +4,6 @@ from mlm.corpus.artefacts import WordOverlap
 from mlm.evaluation.artefacts import (
     BASELINES,
     Baseline,
-    Calibration,
     Difference,
     EvaluationFigures,
     Verdict,
@@ -13,8 +12,6 @@ from mlm.foundations.terminal import signed
 
 #: A gap between train and test above this share of the test loss is called memorising.
 MEMORISED = 0.1
-#: A calibration error above this is worth a sentence.
-_MISCALIBRATED = 0.05
 #: A larger share of test words in runs of words that train has is a warning.
 SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
@@ -30,7 +27,6 @@ def verdicts_on(figures: EvaluationFigures, num_tokens: int) -> list[Verdict]:
         *(against_baseline(name, figures.baselines[name]) for name in BASELINES),
         between_train_and_test(test.loss, train.loss, figures.gap_to_train),
         on_few_clusters(figures.cluster_by, test.num_clusters),
-        on_calibration(figures.calibration),
     ]
     if num_tokens > figures.settings["max_tokens"]:
         words = f"{test.num_predictions:,} of the test split's {num_tokens:,} tokens"
@@ -107,15 +103,3 @@ def on_few_clusters(cluster_by: str, num_clusters: int) -> Verdict | None:
         return None
     text = f"Few groups: the intervals are over the {num_clusters} of the test text"
     return Verdict("even", f"{text} ({cluster_by}); with fewer than {FEW_CLUSTERS} they are rough.")
-
-
-def on_calibration(calibration: Calibration) -> Verdict | None:
-    """A sentence if the model is over- or underconfident, else None."""
-    error = calibration.expected_calibration_error
-    if error is None or error <= _MISCALIBRATED:
-        return None
-    bins = calibration.bins
-    surplus = sum(b.num_predictions * ((b.confidence or 0) - (b.accuracy or 0)) for b in bins)
-    word = "Overconfident" if surplus > 0 else "Underconfident"
-    text = f"{word}: how often it is right differs from what it says by {100 * error:.1f} points"
-    return Verdict("even", f"{text} on average (expected calibration error).")

@@ -1,4 +1,4 @@
-"""Where the examples of a fine-tuning come from: a CSV file, or the years of embedded speeches.
+"""Where the examples of a fine-tuning come from: a file, or the years of embedded speeches.
 
 The year task asks which year a passage is from: its target is (year - 1900) / 50. Passages of one
 year and president share subject and wording, so that these are the groups that folds keep together.
@@ -11,23 +11,17 @@ import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from mlm.config.finetune import COLUMNS, Finetune, FinetuneData
+from mlm.config.finetune import Finetune, FinetuneData
 from mlm.corpus.decoding import table_rows
-from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
-from mlm.finetuning.artefacts import (
-    Example,
-    ExampleSource,
-    ExamplesSummary,
-    names_in,
-    write_examples,
-)
+from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches
+from mlm.corpus.source_files import not_fetched
+from mlm.finetuning.artefacts import Example, ExamplesSummary, names_in, write_examples
 from mlm.finetuning.splitting import assign_folds
-from mlm.finetuning.tagged_words import read_tagged, read_utf8, refuse
+from mlm.finetuning.tagged_words import tagged_sentences
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 
@@ -36,46 +30,39 @@ _LARGEST_TARGET = 9.0e18
 #: Words of an embedded passage at most.
 _PASSAGE_WORDS = 100
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+#: Problems of a file that a message lists at most.
+_SHOWN = 10
+#: Keys that name the columns of a CSV file, in the order in which an example holds their cells.
+_COLUMNS = ("text_column", "target_column", "group_column")
 
 
-def write_data(
-    section: Finetune,
-    seed: int,
-    held_out: dict[str, float] | None,
-    table: str | Path,
-    summary: str | Path,
-) -> None:
-    """Write the examples with their folds, and a summary. `held_out` are the shares by which
-    pretraining divided the embedded speeches; None if it read other text."""
-    data, task = section.data, section.task
+def write_data(section: Finetune, seed: int, table: str | Path, summary: str | Path) -> None:
+    """Write the examples with their folds to `table`, and their `summary`."""
+    data, task, described = section.data, section.task, {}
     if data.file and data.source != "embedded":
-        read = partial(read_labelled_csv, task=task) if data.source == "csv" else read_tagged
-        examples = read(data.file, data)
-        source = ExampleSource(data.source, Path(data.file).name, file_sha256(data.file))
+        examples = labelled_examples(data, task)
+        described = {"file": Path(data.file).name, "sha256": file_sha256(data.file)}
     else:
-        examples, source = year_examples(data, seed, held_out), ExampleSource("embedded")
+        examples = year_examples(data, seed)
     _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
     write_examples(table, [replace(e, fold=f) for e, f in zip(examples, folds, strict=True)])
-    target = classes = None
-    if task != "regression":
-        names = Counter(n for e in examples for n in names_in(e.target, task))
-        classes = dict(sorted(names.items()))
-    else:
+    if task == "regression":
         targets = [float(e.target) for e in examples]
         mean, deviation = statistics.fmean(targets), statistics.pstdev(targets)
         target = {"mean": round(mean, 6), "standard_deviation": round(deviation, 6)}
-        target |= {"lowest": min(targets), "highest": max(targets)}
+        described |= {"target": target}
+    else:
+        names = Counter(n for e in examples for n in names_in(e.target, task))
+        described |= {"classes": dict(sorted(names.items()))}
     ExamplesSummary(
         task=task,
-        source=source,
+        source=data.source,
         examples=len(examples),
         groups=len({e.group for e in examples if e.group}),
         words=sum(len(e.excerpt.split()) for e in examples),
-        splits=dict(sorted(Counter(e.split for e in examples if e.split).items())),
         folds=[folds.count(fold) for fold in range(section.folds)],
-        target=target,
-        classes=classes,
+        **described,
     ).write(summary)
 
 
@@ -93,14 +80,8 @@ def _warn_of_copies(examples: list[Example]) -> None:
         )
 
 
-def year_examples(
-    data: FinetuneData, seed: int, held_out: dict[str, float] | None
-) -> list[Example]:
+def year_examples(data: FinetuneData, seed: int) -> list[Example]:
     """Passages of every embedded speech, chosen by a keyed hash, none twice."""
-    split_of = {}
-    if held_out:
-        splits = speeches_by_split(seed, held_out)
-        split_of = {speech: name for name, members in splits.items() for speech in members}
 
     def order(named: tuple[str, str]) -> bytes:
         key = b"passage %d" % seed
@@ -108,15 +89,14 @@ def year_examples(
 
     examples, known = [], set()
     for speech, content in speeches().items():
-        target = repr((int(speech[:4]) - 1900) / 50)
+        target, group = repr((int(speech[:4]) - 1900) / 50), address_of(speech)
         candidates = []
         for i, passage in enumerate(passages(content, _PASSAGE_WORDS)):
             if passage not in known:
                 known.add(passage)
                 candidates.append((f"{speech}-{i:04d}", passage))
         chosen = sorted(sorted(candidates, key=order)[: data.passages_per_speech])
-        group, split = address_of(speech), split_of.get(speech, "")
-        examples += [Example(name, text, target, group, split) for name, text in chosen]
+        examples += [Example(name, text, target, group) for name, text in chosen]
     return examples
 
 
@@ -137,10 +117,29 @@ def passages(speech: str, words: int) -> Iterator[str]:
         yield " ".join(held)
 
 
-def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]:
-    """Return the examples of a CSV file, in its order, from the columns that `data` names. Raises
-    MlmError with the keys of missing columns, or the rows that cannot be used."""
-    columns = {key: name for key in COLUMNS if (name := getattr(data, key))}
+def labelled_examples(data: FinetuneData, task: str) -> list[Example]:
+    """Return the examples of `finetune.data.file`, in its order. Raises MlmError with the keys of
+    missing columns, or the lines that cannot be used."""
+    file = data.file or ""
+    if data.source == "csv":
+        examples, problems = _csv_examples(file, data, task)
+    else:
+        lines = _read_text(file, "save the file as UTF-8").splitlines()
+        examples, problems = tagged_sentences(lines, data)
+    if problems:
+        more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise MlmError(
+            f"{len(problems)} problems in {file}. Correct these lines, or drop their rows or "
+            f"sentences:\n{listed(problems[:_SHOWN])}{more}"
+        )
+    if not examples:
+        raise MlmError(f"{file}: no row or sentence is in it")
+    return examples
+
+
+def _csv_examples(file: str, data: FinetuneData, task: str) -> tuple[list[Example], Sequence[str]]:
+    """The examples of a CSV file, and its problems."""
+    columns = {key: name for key in _COLUMNS if (name := getattr(data, key))}
     rows = csv_rows(file)
     header = next(rows, ("", []))[1]
     if wrong := [f"finetune.data.{k}: {n!r}" for k, n in columns.items() if header.count(n) != 1]:
@@ -148,29 +147,20 @@ def read_labelled_csv(file: str, data: FinetuneData, task: str) -> list[Example]
             f"{file}: each column must be there once, separated by commas.\n{listed(wrong)}\n"
             f"The file's columns: {', '.join(map(repr, header)) or 'none, it is empty'}"
         )
-    examples, row_of, problems = [], {}, []
+    examples, problems = [], []
     for number, (where, row) in enumerate(rows, start=1):
         if len(row) != len(header):
-            problems.append(
-                f"{where}: {len(row)} cells, and the header has {len(header)}. Put a cell that "
-                "holds a comma into double quotes"
-            )
+            problems.append(f"{where}: {wrong_number_of_cells(row, header)}")
             continue
-        cells = {key: row[header.index(name)].strip() for key, name in columns.items()}
-        name, target = cells.setdefault("id_column", str(number)), cells["target_column"]
-        wrong = {key: "empty" for key, cell in cells.items() if not cell}
-        if name in row_of:
-            wrong["id_column"] = f"{name!r} is the id of row {row_of[name]} already"
+        cells = [row[header.index(name)].strip() for name in columns.values()]
+        _, target, *_ = cells
+        named = zip(columns.values(), cells, strict=True)
+        wrong = [(name, "empty") for name, cell in named if not cell]
         if task == "regression" and target and (problem := _not_learnable(target)):
-            wrong["target_column"] = f"{target!r} {problem}"
-        problems += [f"{where}, column {columns[k]!r}: {problem}" for k, problem in wrong.items()]
-        row_of[name] = number
-        group = cells.get("group_column", "")
-        examples.append(Example(name, cells["text_column"], target, group))
-    refuse(problems, file, "Correct the rows or drop them")
-    if not examples:
-        raise MlmError(f"{file}: no row below the header")
-    return examples
+            wrong.append((data.target_column, f"{target!r} {problem}"))
+        problems += [f"{where}, column {name!r}: {problem}" for name, problem in wrong]
+        examples.append(Example(str(number), *cells))
+    return examples, problems
 
 
 def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
@@ -179,10 +169,29 @@ def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
         "save the table as CSV in UTF-8. One that is compressed (gzip, .xlsx, .parquet) is not "
         "read: decompress or convert it"
     )
-    text = read_utf8(file, remedy)
+    text = _read_text(file, remedy)
     rows = table_rows(io.StringIO(text, newline=""), file, ",")
     for number, (line, row) in enumerate(rows):
         yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row
+
+
+def wrong_number_of_cells(row: Sequence[str], header: Sequence[str]) -> str:
+    """Say that a row has another number of cells than the header."""
+    remedy = "Put a cell that holds a comma into double quotes"
+    return f"{len(row)} cells, and the header has {len(header)}. {remedy}"
+
+
+def _read_text(file: str, remedy: str) -> str:
+    """Return the text of `finetune.data.file`. Raises MlmError if it is not there, or not UTF-8."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise MlmError(f"finetune.data.file: {file} does not exist") from None
+    except UnicodeDecodeError as error:
+        raise MlmError(f"{file}: byte {error.start} is not UTF-8; {remedy}") from None
+    if problem := not_fetched(file):
+        raise MlmError(f"finetune.data.file: {problem}")
+    return text
 
 
 def _not_learnable(target: str) -> str | None:
@@ -192,8 +201,6 @@ def _not_learnable(target: str) -> str | None:
         number = float(target.replace("_", "?"))
     except ValueError:
         return "is not a number (for classes, set finetune.task: classification)"
-    if not math.isfinite(number):
-        return "is not a finite number"
-    if abs(number) > _LARGEST_TARGET:
-        return "is too large for a squared error in float32: scale the targets to about 1"
-    return None
+    if math.isfinite(number) and abs(number) <= _LARGEST_TARGET:
+        return None
+    return "is no finite number for a squared error in float32: scale the targets to about 1"

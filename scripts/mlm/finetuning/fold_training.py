@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,8 @@ from mlm.finetuning.artefacts import (
     read_examples,
     write_predictions,
 )
-from mlm.finetuning.fold_task import Fold, FoldEngine, encoder_of, labelled, tagged, tokenised
+from mlm.finetuning.encoded_examples import EncodedTexts, encoder_of
+from mlm.finetuning.fold_task import Fold, FoldEngine
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.finetuning.splitting import validation_part
 from mlm.foundations.atomic import write_csv
@@ -29,7 +30,7 @@ from mlm.model.checkpoints import Checkpoint
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh
-from mlm.training.loop import Row, TrainingLog, train
+from mlm.training.loop import TrainingLog, train
 from mlm.training.state_basis import COMPUTING_PACKAGES, computing_code
 from mlm.training.states import StateDirectory
 
@@ -39,31 +40,44 @@ _ALL = 1000
 _MANY = 20
 
 
+@dataclass(frozen=True)
+class FoldName:
+    """A fold of a run's start; without a run, `start` is the label of a published encoder, and
+    without a number, the training is on all examples."""
+
+    run: str | None
+    start: str
+    number: int | None
+
+    def __str__(self) -> str:
+        fold = "all" if self.number is None else f"fold {self.number}"
+        return f"{self.run or 'published'}, {self.start}, {fold}"
+
+
 def finetune_fold(
-    names: tuple[str | None, str, int | None],
+    name: FoldName,
     seed: int,
     section: Finetune,
     accelerator: Accelerator,
+    *,
     examples: str | Path,
     model: str | Path,
     directory: str | Path,
     record: str | Path,
     state: str | Path,
 ) -> str:
-    """Train or resume one fold as often as `seeds` says, write its predictions, history and record,
-    and return the mean score in words. `names` are the run, the start and the fold; None, the label
-    and the fold of a published encoder. Without a number of the fold, train once on all examples,
-    and write the model to use. MlmError if a training diverges, and after a signal, with the state
-    saved."""
-    run, start, number = names
+    """Train or resume one fold, write its predictions, history and record, and return the score in
+    words; of the training on all examples, write the model to use. MlmError if a training diverges,
+    and after a signal, with the state saved."""
     devices = open_mesh(accelerator)
-    checkpoint = Checkpoint.read(str(model), "results" if run else "finetune.also")
-    fold, truncated = fold_of(names, seed, section, read_examples(examples), checkpoint, devices)
+    checkpoint = Checkpoint.read(str(model), "results" if name.run else "finetune.also")
+    fold = fold_of(name, seed, section, read_examples(examples), checkpoint, devices)
     basis = {
-        "fold": [start, number],
+        "fold": [name.start, name.number],
+        "seed": fold.seed,
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
-        "input_ids": hashlib.sha256(fold.arrays["input_ids"].tobytes()).hexdigest(),
+        "input_ids": hashlib.sha256(fold.texts.arrays["input_ids"].tobytes()).hexdigest(),
         "model": checkpoint.sha256,
         "packages": package_versions(COMPUTING_PACKAGES["jax"]),
         "code": computing_code("jax", "mlm.finetuning.fold_task"),
@@ -71,88 +85,74 @@ def finetune_fold(
     tried = _scores_of_rates(fold, devices, basis, state)
     best = min if fold.metric.less_is_better else max
     fold = replace(fold, learning_rate=best(tried, key=lambda rate: tried[rate]))
-    engine, outputs, history, scores = FoldEngine(fold, devices), [], [], []
-    for training in range(section.seeds if len(fold.test) else 1):
-        log = _trained(engine, fold, training, basis, f"{state}/seed-{training}")
-        history += [[training, *_cells(row)] for row in log.rows]
-        if len(fold.test):
-            outputs.append(engine.outputs())
-            scores.append(log.rows[-1].validation_accuracy)
-    columns = ["seed", "step", "epoch", "train_loss", "validation_loss", "score"]
+    engine, log = _trained(fold, devices, basis, f"{state}/fold")
+    history = []
+    for row in log.rows:
+        figures = row.loss, row.validation_loss, row.validation_accuracy
+        texts = ("" if figure is None else f"{figure:.6f}" for figure in figures)
+        history.append([row.step, f"{row.epoch:.4f}", *texts])
+    columns = ["step", "epoch", "train_loss", "validation_loss", "score"]
     write_csv(Path(record).with_name("history.csv"), columns, history)
     if len(fold.test):
-        write_predictions(Path(directory) / "predictions.csv", fold.predictions(outputs))
+        write_predictions(Path(directory) / "predictions.csv", fold.predictions(engine.outputs()))
     else:
         fold.model.write(directory, engine.weights())
-        length = fold.arrays["input_ids"].shape[-1]
-        copy_tokenizer(Path(model), Path(directory), model_max_length=section.max_length or length)
+        longest = section.max_length or fold.length
+        copy_tokenizer(Path(model), Path(directory), model_max_length=longest)
     FoldRecord(
-        *names,
-        examples={"learned": len(fold.train), "held_out": len(fold.test)},
-        truncated=truncated,
-        device={"platform": devices.kind, "count": devices.replicas},
-        precision=devices.precision,
+        truncated=fold.texts.truncated,
+        checkpoint=checkpoint.sha256,
         learning_rate=fold.learning_rate,
         tried={f"{rate:g}": round(s, 6) for rate, s in tried.items()} if len(tried) > 1 else {},
-        encoder=checkpoint.sha256 if run is None else None,
     ).write(record)
     shutil.rmtree(state, ignore_errors=True)
-    return f"{fold.metric.unit} {sum(scores) / len(scores):.3f}" if scores else "on all examples"
+    score = log.rows[-1].validation_accuracy
+    return "on all examples" if score is None else f"{fold.metric.unit} {score:.3f}"
 
 
 def fold_of(
-    names: tuple[str | None, str, int | None],
+    name: FoldName,
     seed: int,
     section: Finetune,
     examples: list[Example],
     checkpoint: Checkpoint,
     devices: Devices,
-) -> tuple[Fold, int]:
-    """The fold, and how many texts are longer than what the model reads."""
-    run, start, number = names
+) -> Fold:
+    """The fold `name` of the examples, as the checkpoint's tokenizer encodes them."""
     classes, tags = classes_of(examples, section.task), section.task == "token_classification"
     how = section.dropout, devices.precision, checkpoint.place, tags
     model = sequence_model(checkpoint.fields, classes, *how)
-    encoder, longest = encoder_of(checkpoint, published=run is None)
-    most, pieces = model.length(section.max_length, longest), []
-    if tags:
-        arrays, pieces = tagged(examples, classes, encoder, most)
-        cut = {e.id: places.count(0) for e, places in zip(examples, pieces, strict=True)}
-        truncated, what = sum(map(bool, cut.values())), "sentences"
-        if truncated:
-            shown = ", ".join([name for name, words in cut.items() if words][:10])
-            print(f"{sum(cut.values())} words are cut, of: {shown}", file=sys.stderr)
-    else:
-        arrays, truncated = tokenised(encoder, [e.excerpt for e in examples], most)
-        arrays, what = arrays | labelled(examples, classes), "passages"
-    held_out = np.array([example.fold == number for example in examples])
+    encoder, longest = encoder_of(checkpoint, published=name.run is None)
+    most = model.length(section.max_length, longest)
+    texts = EncodedTexts.of([e.excerpt for e in examples], encoder, most, tags)
+    texts.warn_of_cut_words(examples)
+    held_out = np.array([example.fold == name.number for example in examples])
+    seeds = np.random.SeedSequence([seed, _ALL if name.number is None else name.number, 0])
     fold = Fold(
-        name=f"{run or 'published'}, {start}, {'all' if number is None else f'fold {number}'}",
-        seed=seed,
+        name=str(name),
+        seed=int(seeds.generate_state(1)[0]) >> 1,
         settings=section,
         learning_rate=section.learning_rate[0],
         model=model,
-        start=None if start == "random" else checkpoint,
+        start=None if name.start == "random" else checkpoint,
         examples=examples,
-        arrays=arrays,
-        pieces=pieces,
+        texts=texts.labelled(examples, classes),
         train=np.flatnonzero(~held_out),
         test=np.flatnonzero(held_out),
         batch_size=section.per_device_batch_size * devices.replicas,
     )
-    length = arrays["input_ids"].shape[-1]
     print(
-        f"{fold.name}: {len(fold.train)} {what} to learn from, {len(fold.test)} held out, "
-        f"{truncated} longer than {length} tokens; {devices.replicas} x {devices.kind}",
+        f"{name}: {len(fold.train)} examples to learn from, {len(fold.test)} held out, "
+        f"{texts.truncated} longer than {fold.length} tokens; {devices.replicas} x {devices.kind}",
         file=sys.stderr,
     )
-    if truncated * _MANY > len(examples):
+    if texts.truncated * _MANY > len(examples):
         show(
-            f"Warning: {fold.name}: {truncated:,} of {len(examples):,} {what} are longer than "
-            f"the {length} tokens that the model reads (finetune.max_length, or "
+            f"Warning: {name}: {texts.truncated:,} of {len(examples):,} examples are longer than "
+            f"the {fold.length} tokens that the model reads (finetune.max_length, or "
             "shards.sequence_length of its pretraining), and are cut there"
         )
-    return fold, truncated
+    return fold
 
 
 def _scores_of_rates(
@@ -168,32 +168,22 @@ def _scores_of_rates(
     for rate in rates:
         name = f"{fold.name}, rate {rate:g}"
         trial = replace(fold, name=name, learning_rate=rate, **parts)
-        log = _trained(FoldEngine(trial, devices), trial, 0, basis, f"{state}/rate-{rate:g}")
+        _, log = _trained(trial, devices, basis, f"{state}/rate-{rate:g}")
         scores[rate] = log.rows[-1].validation_accuracy or 0.0
         print(f"{name}: score {scores[rate]:.4f}", file=sys.stderr)
     return scores
 
 
-def _trained(engine: FoldEngine, fold: Fold, training: int, basis: dict, state: str) -> TrainingLog:
-    """Make a training of the fold, from its newest whole state if there is one."""
-    number = basis["fold"][1]
-    seeds = np.random.SeedSequence([fold.seed, _ALL if number is None else number, training])
-    name, seed = f"{fold.name}, seed {training}", int(seeds.generate_state(1)[0]) >> 1
-    engine.begin(replace(fold, name=name, seed=seed))
-    states = StateDirectory.of(
-        state, 2, basis | {"seed": seed, "learning_rate": fold.learning_rate}
-    )
-    log, checkpoints = TrainingLog(), Checkpoints(every=fold.log_every)
+def _trained(
+    fold: Fold, devices: Devices, basis: dict, state: str
+) -> tuple[FoldEngine, TrainingLog]:
+    """Train the fold, from its newest whole state if there is one."""
+    engine, log = FoldEngine(fold, devices), TrainingLog()
+    states = StateDirectory.of(state, 2, basis | {"learning_rate": fold.learning_rate})
     with states.locked():
         if saved := states.newest():
             engine.restore(saved.step, saved.arrays)
             log = TrainingLog.of(saved.progress)
-            print(f"{name}: resumes from step {saved.step}", file=sys.stderr)
-        train(engine, engine.fold, checkpoints, states, log)
-    return log
-
-
-def _cells(row: Row) -> list:
-    figures = row.loss, row.validation_loss, row.validation_accuracy
-    texts = ("" if figure is None else f"{figure:.6f}" for figure in figures)
-    return [row.step, f"{row.epoch:.4f}", *texts]
+            print(f"{fold.name}: resumes from step {saved.step}", file=sys.stderr)
+        train(engine, fold, Checkpoints(every=fold.log_every), states, log)
+    return engine, log

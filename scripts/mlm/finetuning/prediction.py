@@ -7,16 +7,9 @@ import numpy as np
 from scipy.special import softmax
 
 from mlm.config.accelerator import Accelerator
-from mlm.finetuning.artefacts import texts_of
-from mlm.finetuning.example_sources import csv_rows
-from mlm.finetuning.fold_task import (
-    encoder_of,
-    first_pieces,
-    on_devices,
-    padded,
-    tags_of,
-    tokenised,
-)
+from mlm.finetuning.encoded_examples import EncodedTexts, encoder_of
+from mlm.finetuning.example_sources import csv_rows, wrong_number_of_cells
+from mlm.finetuning.fold_task import on_devices
 from mlm.finetuning.sequence_model import sequence_model, tags_words
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.errors import MlmError
@@ -40,7 +33,7 @@ def predict_csv(
         )
     for where, row in rows:
         if len(row) != len(header):
-            raise MlmError(f"{where}: {len(row)} cells, and the header has {len(header)}")
+            raise MlmError(f"{where}: {wrong_number_of_cells(row, header)}")
     place = header.index(column)
     columns, predictions = predicted(model, [row[place] for _, row in rows], accelerator)
     cells = ([*row, *new] for (_, row), new in zip(rows, predictions, strict=True))
@@ -51,29 +44,29 @@ def predict_csv(
 def predicted(
     directory: str | Path, texts: Sequence[str], accelerator: Accelerator
 ) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of the columns, `value`, or `label` and one for the probability of each class, or
-    `tags` (of the words of a text), and the cells of each text."""
+    """The names of the columns and the cells of each text: `value`; `label` and the probability of
+    each class; or, of the words of a text, `tags` and their `probabilities`."""
     devices = open_mesh(accelerator)
     checkpoint = Checkpoint.read(str(directory), "--run")
-    fields = checkpoint.fields
+    fields, has_tags = checkpoint.fields, tags_words(checkpoint.fields)
     classes = [] if fields.get("problem_type") == "regression" else list(fields["label2id"])
-    how = 0.0, devices.precision, checkpoint.place, tags_words(fields)
-    model = sequence_model(fields, classes, *how)
+    model = sequence_model(fields, classes, 0.0, devices.precision, checkpoint.place, has_tags)
     encoder, longest = encoder_of(checkpoint, published=False)
-    most, forward = model.length(longest), on_devices(model, devices.strategy)
-
-    def logits(arrays: dict[str, np.ndarray]) -> np.ndarray:
-        return forward(checkpoint.weights, arrays, _BATCH * devices.replicas)
-
-    if model.tags_words:
-        sentences = [text.split() for text in texts]
-        rows, pieces = zip(*(first_pieces(s, encoder, most) for s in sentences), strict=True)
-        tags = tags_of(logits(padded(rows, encoder.special_ids.pad)), pieces, classes)
-        return ["tags"], ([row] for row in tags)
-    outputs = logits(tokenised(encoder, texts, most)[0])
-    labels = texts_of(outputs, classes)
+    if has_tags:
+        texts = ["\t".join(text.split()) for text in texts]
+    encoded = EncodedTexts.of(texts, encoder, model.length(longest), has_tags)
+    forward, size = on_devices(model, devices.strategy), _BATCH * devices.replicas
+    outputs = forward(checkpoint.weights, encoded.arrays, size).astype(np.float64)
+    labels, shares = encoded.predictions(outputs, classes), softmax(outputs, axis=-1)
     if not classes:
         return ["value"], ([label] for label in labels)
-    shares = softmax(outputs.astype(np.float64), axis=-1)
+    if has_tags:
+        # A word that the model does not see has no probability.
+        highest = [
+            [row[place].max() if place else 0 for place in places]
+            for row, places in zip(shares, encoded.pieces, strict=True)
+        ]
+        words = (" ".join(f"{share:.4f}" for share in row) for row in highest)
+        return ["tags", "probabilities"], map(list, zip(labels, words, strict=True))
     cells = ([label, *(f"{s:.6f}" for s in row)] for label, row in zip(labels, shares, strict=True))
     return ["label", *(f"probability of {name}" for name in classes)], cells

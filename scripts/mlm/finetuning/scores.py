@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.finetuning.artefacts import Prediction
+from mlm.finetuning.artefacts import Example, Predictions
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Metric:
     addends: Callable[[str, str], tuple[float, float]]
     finish: Callable = np.asarray
 
-    def sums(self, rows: Sequence[Prediction]) -> np.ndarray:
-        """The addends of each example and training: float64 [examples, trainings, 2]."""
-        return np.array([[self.addends(r.target, p) for p in r.predictions] for r in rows], float)
+    def sums(self, examples: Sequence[Example], predictions: Predictions) -> np.ndarray:
+        """The addends of each example: float64 [examples, 2]."""
+        return np.array([self.addends(e.target, predictions[e.id]) for e in examples], float)
 
-    def of(self, rows: Sequence[Prediction]) -> float:
-        """The score of all examples and trainings."""
-        return float(self.score(self.sums(rows).sum(axis=(0, 1))))
+    def of(self, examples: Sequence[Example], predictions: Predictions) -> float:
+        """The score of all `examples`."""
+        return float(self.score(self.sums(examples, predictions).sum(axis=0)))
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """The score of `sums` [..., 2]; 0 of nothing."""
@@ -36,14 +36,14 @@ class Metric:
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """First word, end and type of the entities of IOB2 `tags`, read strictly."""
-    found, start, kind = set(), 0, None
+    spans, start, kind = set(), 0, None
     for place, tag in enumerate([*tags, "O"]):
         if kind is not None and tag != f"I-{kind}":
-            found.add((start, place, kind))
+            spans.add((start, place, kind))
             kind = None
         if tag.startswith("B-"):
             start, kind = place, tag[2:]
-    return found
+    return spans
 
 
 def _right_words(target: str, prediction: str) -> tuple[float, float]:

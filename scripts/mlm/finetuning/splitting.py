@@ -39,23 +39,19 @@ def validation_part(examples: Sequence[Example], task: str) -> np.ndarray:
 
 
 def _dealt(examples: Sequence[Example], task: str, parts: int, seed: int) -> dict[str, int]:
-    """The part of each unit. Strata of a number are bins of equal population, at most Sturges'
-    number of them; that of a unit of classes is its most frequent one, and of tags its rarest."""
+    """The part of each unit. The stratum of a unit with classes or tags is the rarest of them; of
+    one with numbers, a bin of their mean, bins of equal population and Sturges' number of them."""
     targets: dict[str, list[str]] = defaultdict(list)
     for example in examples:
-        targets[example.unit].append(example.target)
-    if task == "classification":
-        counts = {unit: Counter(names) for unit, names in targets.items()}
-        strata = {u: min(c, key=lambda name: (-c[name], name)) for u, c in counts.items()}
-    elif task == "token_classification":
-        tags = {unit: set(" ".join(texts).split(" ")) for unit, texts in targets.items()}
-        counts = Counter(tag for names in tags.values() for tag in names)
-        strata = {u: min(names, key=lambda tag: (counts[tag], tag)) for u, names in tags.items()}
-    else:
+        targets[example.unit] += names_in(example.target, task)
+    if task == "regression":
         means = {unit: sum(map(float, values)) / len(values) for unit, values in targets.items()}
         ordered = sorted(means, key=lambda unit: (means[unit], unit))
         bins = len(ordered).bit_length()
         strata = {unit: place * bins // len(ordered) for place, unit in enumerate(ordered)}
+    else:
+        units = Counter(name for names in targets.values() for name in set(names))
+        strata = {u: min(names, key=lambda n: (units[n], n)) for u, names in targets.items()}
 
     def order(unit: str) -> tuple:
         key = b"fold %d" % seed
@@ -81,6 +77,5 @@ def _check_classes(examples: Sequence[Example], task: str, fold_of: dict[str, in
         raise MlmError(
             "finetune.data: these classes are in one fold alone, so that they would be tested "
             f"there without having been learned:\n{listed(problems)}\nAdd groups or rows of each, "
-            "merge it into another class, drop it, or set another seed, which deals the "
-            "groups again"
+            "merge it into another class, drop it, or set another seed"
         )

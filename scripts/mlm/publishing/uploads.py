@@ -32,8 +32,8 @@ from mlm.training.model_card import SOURCES, card, card_table, model_card
 
 #: The figures of evaluation.json that are published: none contains text of the corpus.
 _FIGURES = (
-    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "calibration"),
-    *("verdicts", "group_by", "digests"),
+    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "verdicts"),
+    *("group_by", "digests"),
 )
 #: The remedy by the status of the Hub's answer.
 _REMEDIES = {

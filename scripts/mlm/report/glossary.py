@@ -18,12 +18,4 @@ FIGURES = {
     "test_loss": FigureName("Evaluation", "Test loss against the baselines", "loss"),
     "test_accuracy": FigureName("Evaluation", "Test accuracy against the baselines", "accuracy"),
     "frequency_bands": FigureName("Evaluation", "Accuracy by frequency of the token", "accuracy"),
-    "calibration": FigureName("Evaluation", "Calibration", "calibration"),
-}
-
-#: Figures of a stage that runs only when asked.
-FINETUNING_FIGURES = {
-    "finetuning_predictions": FigureName(
-        "Fine-tuning", "Fine-tuned: predicted against true", "score"
-    )
 }

@@ -19,7 +19,7 @@ from mlm.foundations.terminal import in_bytes, plural, signed
 from mlm.preflight.artefacts import cells
 from mlm.report import run_comparison, sections, template_filters, visible_text
 from mlm.report.answer import answer
-from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
+from mlm.report.glossary import FIGURES
 from mlm.report.plots import figures
 from mlm.report.report_inputs import OF_OTHER_RUNS, Results
 from mlm.report.visible_text import plain
@@ -70,7 +70,7 @@ def render(results: Results, drawn: Mapping[str, str]) -> str:
         "results": results,
         "answer": answer(results),
         "figures": drawn,
-        "figure_names": FIGURES | FINETUNING_FIGURES,
+        "figure_names": FIGURES,
         "metrics": METRICS,
         "baselines": BASELINES,
         "model_names": [*NAMES],

@@ -13,14 +13,12 @@ from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
-import numpy as np
 from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import BASELINES, Interval
-from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.visible_text import plain
 
@@ -68,10 +66,8 @@ Runs = Sequence[RunResults]
 
 
 def figures(results: Results) -> dict[str, str]:
-    """All figures by name, as whole `<svg>` elements; one whose data no run has is there all the
-    same, and empty, except those of a fine-tuning."""
+    """All figures by name, as whole `<svg>` elements."""
     runs, best = results.runs, results.best
-    tuned = [run.finetune for run in runs if run.finetune]
     look = series_look(runs.index(best)) | _MARKED
     drawn: dict[str, tuple] = {
         "training_loss": (_training_curve, runs, "loss"),
@@ -79,10 +75,7 @@ def figures(results: Results) -> dict[str, str]:
         "test_loss": (_bars, _bars_of(runs, best, "loss"), "loss"),
         "test_accuracy": (_bars, _bars_of(runs, best, "accuracy"), "accuracy"),
         "frequency_bands": (_frequency_bands, best, look),
-        "calibration": (_calibration, best, look),
     }
-    if tuned:
-        drawn["finetuning_predictions"] = (_finetuning_predictions, tuned)
     return {name: _svg(name, *on_axes) for name, on_axes in drawn.items()}
 
 
@@ -227,71 +220,3 @@ def _frequency_bands(axes: Axes, run: RunResults, look: dict) -> str:
     axes.set_ylim(bottom=0)
     words = ", ".join(f"{bands[i].label} {_in_words(x, 'accuracy')}" for i, x in known.items())
     return f"Line plot of the accuracy by frequency of the token. {run.name}: {words}."
-
-
-def _calibration(axes: Axes, run: RunResults, look: dict) -> str:
-    calibration = run.evaluation.calibration
-    bins = [(b.confidence, b.accuracy) for b in calibration.bins]
-    points = [(x, y) for x, y in bins if x is not None and y is not None]
-    error = calibration.expected_calibration_error
-    words = "not measured" if error is None else f"{error:.3f}"
-    _diagonal(axes, 0, 1, "confidence = accuracy")
-    label = f"{short_label(run.name)}, error {words}"
-    axes.plot([x for x, _ in points], [y for _, y in points], **look, label=label)
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(_percent())
-    axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
-    return (
-        "Reliability plot: share of right guesses by confidence, beside the diagonal of perfect "
-        f"calibration. Expected calibration error: {run.name} {words}."
-    )
-
-
-def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
-    axes.plot([low, high], [low, high], color=GRID, lw=1.5, linestyle=(0, (4, 3)), label=label)
-
-
-def _finetuning_predictions(axes: Axes, tuned: Sequence[Finetuning]) -> str:
-    words = (_scatter if tuned[0].task == "regression" else _confusion)(axes, tuned[0])
-    return words + (f" Run {tuned[0].run}." if len(tuned) > 1 else "")
-
-
-def _scatter(axes: Axes, metrics: Finetuning) -> str:
-    true, predicted = np.array(metrics.shown.true), np.array(metrics.shown.predicted)
-    year = metrics.data.source.kind == "embedded"
-    if year:
-        true, predicted = 1900 + 50 * true, 1900 + 50 * predicted
-    both = np.concatenate([true, predicted])
-    low, high = float(both.min()), float(both.max())
-    _diagonal(axes, low, high, "right")
-    # One path of markers for all points keeps the page small.
-    look = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
-    look |= {"alpha": 0.45, "color": series_colour(0)}
-    axes.plot(true, predicted, **look, label="a passage, from the pretrained start")
-    what = " year" if year else ""
-    axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
-    words = "no correlation, since one of them does not vary"
-    if true.std() and predicted.std():
-        words = f"correlation {np.corrcoef(true, predicted)[0, 1]:.2f}"
-    return f"Scatter plot of {len(true)} held-out passages, predicted against true; {words}."
-
-
-def _confusion(axes: Axes, metrics: Finetuning) -> str:
-    classes = [plain(name) for name in metrics.shown.classes or ()]
-    counts = np.array(metrics.shown.counts, float)
-    sums = counts.sum(axis=1, keepdims=True)
-    # A class without passages has no bar.
-    shares = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
-    bottom = np.zeros(len(classes))
-    for i, name in enumerate(classes):
-        heights = shares[:, i]
-        axes.bar(range(len(classes)), heights, bottom=bottom, color=series_colour(i), label=name)
-        bottom += heights
-    axes.set_xticks(range(len(classes)), classes)
-    axes.set(xlabel="true class", ylabel="share predicted as")
-    words = "; ".join(
-        f"{name} " + (f"{100 * shares[i, i]:.0f} % right" if sums[i] else "none held out")
-        for i, name in enumerate(classes)
-    )
-    return f"Stacked bars of the predicted classes by the true class: {words}."

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlm.config.configuration import Configuration
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import EvaluationFigures, FillMask, rounded
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import HOW_TO_REMAKE, MlmError, listed, remedy
+from mlm.foundations.errors import HOW_TO_REMAKE, MlmError
 from mlm.preflight.artefacts import PreflightVerdict
-from mlm.report.template_filters import value
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -185,43 +183,3 @@ def read_other_run(name: str, directory: str) -> EvaluatedRun:
         )
     digests = {f"report.also.{name}: {file.name}": file_sha256(file) for file in files}
     return EvaluatedRun(name=name, digests=digests, training=training, evaluation=evaluation)
-
-
-def check_settings(run: RunResults, settings: Configuration) -> None:
-    """Raise MlmError, naming file, key and both values, if an artefact of `run` recorded another
-    setting than the one in `settings`: Snakemake keeps a result whose input is missing."""
-    sections = settings.sections_of_runs()[run.name]
-    evaluation, training = sections.evaluation.model_dump(), sections.pretraining.model_dump()
-    recorded = run.evaluation.settings
-    pairs = [("evaluation", f"evaluation.{k}", recorded[k], evaluation[k]) for k in recorded]
-    prompts = [one.prompt for one in run.fill_mask.prompts]
-    pairs.append(("fill_mask", "evaluation.prompts", prompts, evaluation["prompts"]))
-    seed = settings.seed if training["seed"] is None else training["seed"]
-    pairs.append(("training", "pretraining.seed", run.training.seed, seed))
-    for section in ("masking", "optimizer"):
-        known = getattr(run.training, section)
-        pairs += [
-            ("training", f"pretraining.{section}.{key}", known[key], configured)
-            for key, configured in training[section].items()
-            # What is null is decided when the training begins.
-            if key in known and configured is not None
-        ]
-    if run.finetune:
-        known = run.finetune.settings
-        pairs += [
-            ("finetune/metrics", f"finetune.{key}", known[key], getattr(settings.finetune, key))
-            for key in ("epochs", "folds", "learning_rate", "max_length", "seeds")
-            if key in known
-        ]
-    wrong = [
-        (stage, f"{key} is {value(made)}, but the configuration has {value(configured)}")
-        for stage, key, made, configured in pairs
-        if rounded(made) != rounded(configured)
-    ]
-    if wrong:
-        files = {stage: f"results/runs/{run.name}/{stage}.json" for stage, _ in wrong}
-        problems = listed(f"{files[stage]}: {words}" for stage, words in wrong)
-        raise MlmError(
-            f"Results of other settings than those of the configuration:\n{problems}\n"
-            f"{remedy(*files.values())}"
-        )

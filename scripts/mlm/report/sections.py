@@ -50,10 +50,9 @@ def training_settings(run: RunResults) -> dict:
 
 
 def finetuning_settings(metrics: Finetuning) -> dict:
-    """Data and settings of a fine-tuning; of the baseline, the choice in each fold."""
-    choices = {f"fold {x.fold}": f"{x.terms}, penalty {x.penalty:g}" for x in metrics.baseline}
-    rates = {"learning_rates": metrics.learning_rates, "baseline": choices}
-    return as_json(metrics.data) | metrics.settings | rates
+    """Data and settings of a fine-tuning, with the learning rates that the folds chose."""
+    data = {k: v for k, v in as_json(metrics.data).items() if k != "format_version"}
+    return data | metrics.settings | {"learning_rates": metrics.learning_rates}
 
 
 def previews(runs: Sequence[RunResults]) -> list[tuple[list[str], list[PreviewSample]]]:

@@ -1,17 +1,18 @@
-"""TF-IDF and ridge regression: what counting achieves, without any pretraining.
+"""What counting achieves, without any pretraining: TF-IDF and ridge regression, and of tagged words
+the most frequent tag.
 
-Terms are words and pairs of words, with or without runs of characters, each kind weighted (1 + log
-count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and Buckley, 1988,
-with smoothed inverse frequencies); then linear least squares with an L2 penalty, classes as one
-regression each on 0 and 1. Terms and penalty are those that best predict a validation part of the
+Terms are words, pairs of words and runs of characters, each kind weighted (1 + log count) *
+(log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and Buckley, 1988, with
+smoothed inverse frequencies); then linear least squares with an L2 penalty, classes as one
+regression each on 0 and 1. The penalty is the one that best predicts a validation part of the
 training texts.
 """
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,79 +20,99 @@ from scipy import sparse
 from scipy.linalg import solve
 
 from mlm.finetuning.artefacts import (
-    BaselineChoice,
     BaselineRecord,
     Example,
-    Prediction,
+    Predictions,
     classes_of,
-    predictions_of,
     read_examples,
     texts_of,
     write_predictions,
 )
 from mlm.finetuning.splitting import validation_part
-from mlm.finetuning.tagged_words import predict_tags
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
 _CHARACTERS = range(2, 6)
 #: L2 penalties of which each fold chooses one.
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+#: Characters of the longest suffix whose tags are counted.
+_SUFFIX = 4
 
 
 def write_baseline(
     table: str | Path, predictions: str | Path, record: str | Path, task: str, folds: int
 ) -> None:
     """Predict every example of `table` by counting on the other folds."""
-    examples, chosen = read_examples(table), []
+    examples, penalties = read_examples(table), []
     if task == "token_classification":
         rows = predict_tags(examples, folds)
     else:
-        rows, chosen = predict_by_ridge(examples, task, folds)
+        rows, penalties = predict_by_ridge(examples, task, folds)
     write_predictions(predictions, rows)
-    BaselineRecord(task, len(examples), chosen).write(record)
+    BaselineRecord(penalties).write(record)
+
+
+def predict_tags(examples: Sequence[Example], folds: int) -> Predictions:
+    """Predict each word's tag by the other folds: the most frequent of the word, or else of its
+    longest known suffix, or else of all words."""
+    predictions = {}
+    for fold in range(folds):
+        counts: dict[str, Counter] = defaultdict(Counter)
+        for example in (e for e in examples if e.fold != fold):
+            tags = example.target.split(" ")
+            for word, tag in zip(example.excerpt.split("\t"), tags, strict=True):
+                for key in _keys(word):
+                    counts[key][tag] += 1
+        best = {key: min(c, key=lambda tag: (-c[tag], tag)) for key, c in counts.items()}
+        for example in (e for e in examples if e.fold == fold):
+            words = example.excerpt.split("\t")
+            tags = (next(best[key] for key in _keys(word) if key in best) for word in words)
+            predictions[example.id] = " ".join(tags)
+    return predictions
+
+
+def _keys(word: str) -> list[str]:
+    """The word, then its suffixes from the longest, the empty one last."""
+    longest = min(_SUFFIX, len(word))
+    return [f"word {word}", *(word[len(word) - n :] for n in range(longest, -1, -1))]
 
 
 def predict_by_ridge(
     examples: Sequence[Example], task: str, folds: int
-) -> tuple[list[Prediction], list[BaselineChoice]]:
-    """Predict the examples of each fold by a ridge regression chosen and fitted on the others."""
+) -> tuple[Predictions, list[float]]:
+    """Predict the examples of each fold by a ridge regression fitted on the others; also return the
+    penalty of each fold."""
     if classes := classes_of(examples, task):
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
     else:
         targets = np.array([[float(e.target)] for e in examples])
-    fold_of = np.array([e.fold for e in examples])
-    counts = [term_counts([e.excerpt for e in examples], k) for k in (word_terms, character_terms)]
-    counts_by_terms = {"words": counts[:1], "words and characters": counts}
-    predicted, chosen = np.empty_like(targets), []
+    fold_of, texts = np.array([e.fold for e in examples]), [e.excerpt for e in examples]
+    counts = [term_counts(texts, kind) for kind in (word_terms, character_terms)]
+    predicted, penalties = np.empty_like(targets), []
     for fold in range(folds):
         train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-        kernels = {terms: similarities(c, train) for terms, c in counts_by_terms.items()}
+        kernel = similarities(counts, train)
         validation = validation_part([examples[row] for row in train.tolist()], task)
-        known = {terms: kernel[train] for terms, kernel in kernels.items()}
-        terms, penalty, error = choose(known, targets[train], validation)
-        kernel, everything = kernels[terms], np.ones(len(train), bool)
-        predicted[test] = ridge(kernel[test], known[terms], targets[train], everything, penalty)
-        chosen.append(BaselineChoice(terms, penalty, round(error, 6), fold))
-        print(f"TF-IDF and ridge: fold {fold + 1} of {folds}, {chosen[-1]}", file=sys.stderr)
-    return predictions_of(examples, [texts_of(predicted, classes)]), chosen
+        penalties.append(best_penalty(kernel[train], targets[train], validation))
+        known = np.ones(len(train), bool)
+        predicted[test] = ridge(kernel[test], kernel[train], targets[train], known, penalties[-1])
+        print(f"TF-IDF and ridge: fold {fold + 1} of {folds}", file=sys.stderr)
+    ids = (e.id for e in examples)
+    return dict(zip(ids, texts_of(predicted, classes), strict=True)), penalties
 
 
-def choose(
-    kernels: dict[str, np.ndarray], targets: np.ndarray, validation: np.ndarray
-) -> tuple[str, float, float]:
-    """Terms, penalty and error of the best of all `kernels` and penalties on the rows of
-    `validation`, bool [texts], after a fit to the others: the mean squared error for `targets`
-    [texts, 1], the share of wrong classes for one-hot ones; among equals the least squared error
-    decides."""
-    tried, true = [], targets[validation]
-    for (terms, kernel), penalty in product(kernels.items(), PENALTIES):
+def best_penalty(kernel: np.ndarray, targets: np.ndarray, validation: np.ndarray) -> float:
+    """The penalty that predicts the rows of `validation`, bool [texts], best after a fit to the
+    others: by the mean squared error for `targets` [texts, 1], by the share of wrong classes for
+    one-hot ones; among equals the squared error decides."""
+
+    def errors(penalty: float) -> tuple[float, float]:
+        true = targets[validation]
         predicted = ridge(kernel[validation], kernel, targets, ~validation, penalty)
-        squared = float(np.mean((predicted - true) ** 2))
-        wrong = float(np.mean(predicted.argmax(axis=1) != true.argmax(axis=1)))
-        error = squared if targets.shape[1] == 1 else wrong
-        tried.append((error, squared, (terms, penalty, error)))
-    return min(tried, key=lambda t: t[:2])[2]
+        wrong = np.mean(predicted.argmax(axis=1) != true.argmax(axis=1))
+        return float(wrong), float(np.mean((predicted - true) ** 2))
+
+    return min(PENALTIES, key=errors)
 
 
 def ridge(
