@@ -52,15 +52,10 @@ def test_bad_files_are_refused_with_the_place(tmp_path, text, named):
     assert [words for words in named if words not in str(error.value)] == []
 
 
-def test_equal_texts_lie_in_one_fold_and_copies_in_several_groups_are_counted(capsys, tmp_path):
+def test_equal_texts_lie_in_one_fold():
     examples = [Example(f"r{i}", f"text {i % 10}", str(i % 3)) for i in range(40)]
     dealt = assign_folds(examples, "regression", 5, 0)
     assert len({(e.excerpt, fold) for e, fold in zip(examples, dealt, strict=True)}) == 10
-    rows = "".join(f"same,{i},g{i}\n" for i in range(6))
-    (tmp_path / "x.csv").write_text("text,label,group\n" + rows)
-    data = FinetuneData(source="csv", file=str(tmp_path / "x.csv"), group_column="group")
-    write_data(Finetune(data=data), 0, tmp_path / "t.csv", tmp_path / "t.json")
-    assert "1 of 1 different texts" in capsys.readouterr().err
 
 
 def numbered(count, group=lambda i: ""):

@@ -9,8 +9,7 @@ import io
 import math
 import re
 import statistics
-import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +43,6 @@ def write_data(section: Finetune, seed: int, table: str | Path, summary: str | P
         described = {"file": Path(data.file).name, "sha256": file_sha256(data.file)}
     else:
         examples = year_examples(data, seed)
-    _warn_of_copies(examples)
     folds = assign_folds(examples, task, section.folds, seed)
     write_examples(table, [replace(e, fold=f) for e, f in zip(examples, folds, strict=True)])
     if task == "regression":
@@ -64,20 +62,6 @@ def write_data(section: Finetune, seed: int, table: str | Path, summary: str | P
         folds=[folds.count(fold) for fold in range(section.folds)],
         **described,
     ).write(summary)
-
-
-def _warn_of_copies(examples: list[Example]) -> None:
-    """Warn of texts that stand in several groups: folds keep groups together, not such texts."""
-    groups: dict[str, set[str]] = defaultdict(set)
-    for example in examples:
-        groups[example.excerpt].add(example.group)
-    if copies := sum(len(names) > 1 for names in groups.values()):
-        print(
-            f"Warning: {copies} of {len(groups)} different texts are in more than one group, so "
-            "that a fold may be tested on a text that it was trained on. Give them one group, or "
-            "drop the copies",
-            file=sys.stderr,
-        )
 
 
 def year_examples(data: FinetuneData, seed: int) -> list[Example]:
