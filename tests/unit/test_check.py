@@ -154,14 +154,14 @@ def test_a_fine_tuning_takes_all_folds_and_epochs(monkeypatch):
     timed = steps(rows=(1.0,), parameters=100)
     stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
     # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.
-    # Then all rows are learned from, 5 times. A job takes 15 seconds to begin.
-    expected = 2 * 30 * 300 * (1 + 1 / 3) / 2 + 5 * 600 / 2 + 5 * 15 / 2
+    # Then all rows are learned from, 15 times. A job takes 15 seconds to begin.
+    expected = 2 * 30 * 300 * (1 + 1 / 3) / 2 + 15 * 600 / 2 + 5 * 15 / 2
     assert stage.seconds == pytest.approx(expected)
     assert stage.disk == 400 * 5
     section = section.model_copy(update={"learning_rate": [0.001, 0.002]})
     tried = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
     # 4 times 240 of 300 rows, and once 480 of 600, each with a third of the rest, twice.
-    trials = 5 * 2 * (4 * (240 + 60 / 3) + 480 + 120 / 3)
+    trials = 15 * 2 * (4 * (240 + 60 / 3) + 480 + 120 / 3)
     assert tried.seconds - stage.seconds == pytest.approx(trials / 2, rel=0.01)
     assert stage_of_finetuning(run, section, (600, 64), None).seconds is None
 

@@ -1,7 +1,6 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -99,11 +98,11 @@ class Finetune(Section):
             yield f"data.source: {source} has no examples for task: {self.task}; set {sources}"
         if source != "embedded" and not self.data.file:
             yield f"data.file: missing; name the {source} file with your examples"
-        labels = Counter(map(label_of, self.also))
+        labels = [label_of(place) for place in self.also]
         for i, place in enumerate(self.also):
             yield from (f"also[{i}]: {line}" for line in unfit_encoder(place))
-            label = label_of(place)
-            if labels[label] > 1 or (Path(place).is_dir() and not _LABEL.fullmatch(label)):
+            label, is_known = labels[i], labels[i] in labels[:i]
+            if is_known or (Path(place).is_dir() and not _LABEL.fullmatch(label)):
                 yield (
                     f"also[{i}]: {place}: {label!r} cannot be its name in tables and paths. Name "
                     "each encoder once, in directories of a to z, A to Z, digits, '_', '-' and '.'"
