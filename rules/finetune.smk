@@ -113,7 +113,9 @@ rule finetune_merge:
     input:
         **{
             f"{start}_{name}": expand(
-                f"{place}/fold-{{fold}}/{FOLD_FILES[name]}", fold=FINETUNE_FOLDS, allow_missing=True
+                f"{place}/fold-{{fold}}/{FOLD_FILES[name]}",
+                fold=FINETUNE_FOLDS,
+                allow_missing=True,
             )
             for start, place in FOLDS_OF.items()
             for name in ("predictions", "record")

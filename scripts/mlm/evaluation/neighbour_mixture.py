@@ -57,7 +57,7 @@ class _Conditionals:
         # Of int64 SciPy would make copies of all: there are fewer than 2^31.
         starts = np.append(counted.starts, counted.starts[-1]).astype(np.int32)
         shape = len(lengths) + 1, len(unigram)
-        self.shares = csr_array((shares, counted.tokens, starts), shape=shape)
+        self._shares, self.shares = shares, csr_array((shares, counted.tokens, starts), shape=shape)
         self.rest = np.append(discount * lengths / totals, 1.0)
         self._contexts = np.append(counted.contexts, np.iinfo(np.int64).max)
         rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -79,7 +79,7 @@ class _Conditionals:
         keys = rows[:, np.newaxis] * self.shares.shape[1] + tokens
         places = np.searchsorted(self._keys, keys)
         known = self._keys[places] == keys
-        out[:] = np.where(known, self.shares.data[np.where(known, places, 0)], 0)
+        out[:] = np.where(known, self._shares[np.where(known, places, 0)], 0)
 
 
 class NeighbourMixtures:

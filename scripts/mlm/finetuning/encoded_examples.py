@@ -42,10 +42,8 @@ class EncodedTexts:
             truncated = sum(0 in places for places in pieces)
         else:
             encoded = encoder.encode(texts)
-            rows = [
-                ids if len(ids) <= (most or len(ids)) else [*ids[: most - 1], ids[-1]]
-                for ids in encoded
-            ]
+            length = most or max(map(len, encoded))
+            rows = [ids if len(ids) <= length else [*ids[: length - 1], ids[-1]] for ids in encoded]
             truncated = sum(len(row) < len(ids) for row, ids in zip(rows, encoded, strict=True))
         lengths = np.array([len(row) for row in rows])
         mask = np.arange(lengths.max()) < lengths[:, None]

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mlm.config.finetune import Finetune, FinetuneData
 from mlm.corpus.decoding import table_rows
@@ -37,7 +38,8 @@ _COLUMNS = ("text_column", "target_column", "group_column")
 
 def write_data(section: Finetune, seed: int, table: str | Path, summary: str | Path) -> None:
     """Write the examples with their folds to `table`, and their `summary`."""
-    data, task, described = section.data, section.task, {}
+    data, task = section.data, section.task
+    described: dict[str, Any] = {}
     if data.file and data.source != "embedded":
         examples = labelled_examples(data, task)
         described = {"file": Path(data.file).name, "sha256": file_sha256(data.file)}
@@ -137,13 +139,13 @@ def _csv_examples(file: str, data: FinetuneData, task: str) -> tuple[list[Exampl
             problems.append(f"{where}: {wrong_number_of_cells(row, header)}")
             continue
         cells = [row[header.index(name)].strip() for name in columns.values()]
-        _, target, *_ = cells
+        text, target, *group = cells
         named = zip(columns.values(), cells, strict=True)
         wrong = [(name, "empty") for name, cell in named if not cell]
         if task == "regression" and target and (problem := _not_learnable(target)):
             wrong.append((data.target_column, f"{target!r} {problem}"))
         problems += [f"{where}, column {name!r}: {problem}" for name, problem in wrong]
-        examples.append(Example(str(number), *cells))
+        examples.append(Example(str(number), text, target, "".join(group)))
     return examples, problems
 
 
