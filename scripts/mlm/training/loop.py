@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import psutil
 
@@ -82,7 +83,8 @@ class TrainingLog:
     @classmethod
     def of(cls, saved: dict) -> "TrainingLog":
         """Return the log of which `asdict` made `saved`."""
-        return cls(**(saved | {"rows": [Row(**row) for row in saved["rows"]]}))
+        values: dict[str, Any] = saved | {"rows": [Row(**row) for row in saved["rows"]]}
+        return cls(**values)
 
 
 class Clock:
@@ -187,14 +189,17 @@ def _next_multiple(step: int, every: int) -> int:
 
 
 def _row(task: Task, log: TrainingLog, step: int, validated: tuple, speed: float | None) -> Row:
+    loss, accuracy = log.take_means()
     return Row(
-        step,
-        task.epoch(step),
-        *log.take_means(),
-        *validated,
-        rate_of_step(task.optimizer, step),
-        speed,
-        None if log.rows else log.initialisation_seconds,
+        step=step,
+        epoch=task.epoch(step),
+        loss=loss,
+        accuracy=accuracy,
+        validation_loss=validated[0],
+        validation_accuracy=validated[1],
+        learning_rate=rate_of_step(task.optimizer, step),
+        tokens_per_second=speed,
+        initialisation_seconds=None if log.rows else log.initialisation_seconds,
     )
 
 

@@ -226,7 +226,9 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         ),
         packages=package_versions({*PACKAGES, devices.framework}),
         shuffle_window=section.shuffle_window,
-        **{n: arithmetic.get(n) for n in ("deterministic", "processes", "attention")},
+        deterministic=arithmetic.get("deterministic"),
+        processes=arithmetic.get("processes"),
+        attention=arithmetic.get("attention"),
         warm_start=start
         and begun
         and WarmStartFigures(
