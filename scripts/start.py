@@ -49,7 +49,9 @@ def main(arguments: list[str]) -> None:
     command = f".venv/bin/snakemake --cores {usable_cores()}"
     place = f"--configfile {overlay} --directory {project}"
     print(f"  {command} check {place}\n  {command} {place}\n")
-    print(f"The second writes {project}/results/report.html, and a model below results/runs/base.")
+    run = f"{project}/results/runs/base"
+    models = f"{run}/model" + (f", fine-tuned in {run}/finetune/model" if task else "")
+    print(f"The second writes {project}/results/report.html, and the model in {models}.")
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
