@@ -31,10 +31,7 @@ with _as_if_missing("jax", "pandas", "scipy"):
 # It warns of functions that are compiled for several shapes, as `in_one_pass` does on purpose.
 tf.get_logger().setLevel("ERROR")
 
-__all__ = ["as_written", "in_one_pass", "tf"]
-#: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
-#: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
-as_written = tf.autograph.experimental.do_not_convert
+__all__ = ["in_one_pass", "tf"]
 
 
 def in_one_pass(function: Callable) -> Callable:
