@@ -57,7 +57,8 @@ class _Conditionals:
         # Of int64 SciPy would make copies of all: there are fewer than 2^31.
         starts = np.append(counted.starts, counted.starts[-1]).astype(np.int32)
         shape = len(lengths) + 1, len(unigram)
-        self._shares, self.shares = shares, csr_array((shares, counted.tokens, starts), shape=shape)
+        self.shares = csr_array((shares, counted.tokens, starts), shape=shape)
+        self._values, self._vocabulary = shares, len(unigram)
         self.rest = np.append(discount * lengths / totals, 1.0)
         self._contexts = np.append(counted.contexts, np.iinfo(np.int64).max)
         rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -76,10 +77,10 @@ class _Conditionals:
         if tokens is None:
             self.shares[rows].toarray(out=out)
             return
-        keys = rows[:, np.newaxis] * self.shares.shape[1] + tokens
+        keys = rows[:, np.newaxis] * self._vocabulary + tokens
         places = np.searchsorted(self._keys, keys)
         known = self._keys[places] == keys
-        out[:] = np.where(known, self._shares[np.where(known, places, 0)], 0)
+        out[:] = np.where(known, self._values[np.where(known, places, 0)], 0)
 
 
 class NeighbourMixtures:
