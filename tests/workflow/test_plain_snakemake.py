@@ -67,10 +67,6 @@ def test_plans_without_the_packages_of_jobs(call, arguments, said):
     assert said in call("snakemake", "--snakefile", ROOT / "Snakefile", *arguments)
 
 
-def test_status_says_what_would_run(call):
-    assert "tokenizer: " in call("python", ROOT / "scripts" / "status.py")
-
-
 @pytest.fixture
 def hosted(tmp_path) -> dict[str, str]:
     """Variables by which git finds owner/mlm of github.com in this checkout, with a tag v0."""

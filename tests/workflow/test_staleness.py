@@ -184,13 +184,6 @@ def test_comments_docstrings_and_formatting_rerun_nothing(built):
         assert built.would_run() == set()
 
 
-def test_the_status_command_says_why_in_words(built):
-    with built.configured(with_setting("pretraining.optimizer.learning_rate", 1.0e-4)):
-        ran = built.python("scripts/status.py", "--configfile", "tiny.yaml")
-    assert "pretrain [run=base]: pretraining.optimizer.learning_rate changed" in ran.stdout
-    assert "evaluate [run=base]: follows from pretrain" in ran.stdout
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -17,7 +17,7 @@ LARGEST_READ = 1_000_000_000
 #: its dates as they are, as far as the file system's clock can tell.
 _SETTLED_SECONDS = 2.0
 #: In the place of a value that one of two nested values lacks.
-ABSENT = "(absent)"
+_ABSENT = "(absent)"
 
 
 def file_sha256(path: str | os.PathLike) -> str:
@@ -79,29 +79,22 @@ class FileMemory:
                 self._changed = False
 
 
-def differing_leaves(before: Any, now: Any, keys: tuple[str, ...] = ()) -> list[tuple]:
-    """Return the keys that lead to each leaf in which two nested values differ, and its values."""
-    if before == now:
-        return []
-    if not (isinstance(before, dict) and isinstance(now, dict)):
-        return [(keys, before, now)]
-    return [
-        leaf
-        for key in sorted(before.keys() | now.keys())
-        for leaf in differing_leaves(
-            before.get(key, ABSENT), now.get(key, ABSENT), (*keys, str(key))
-        )
-    ]
-
-
-def differences(before: Any, now: Any) -> list[str]:
+def differences(before: Any, now: Any, keys: tuple[str, ...] = ()) -> list[str]:
     """Return a line for each leaf in which the settings of a saved state and those of now differ.
 
     Digests of modules, manifests and tokenizers are not shown.
     """
-    return [
-        f"{'.'.join(keys).replace('code.', 'code ', 1)} is another"
-        if keys[0] in ("code", "manifests", "tokenizer")
-        else f"{'.'.join(keys)}: {old!r} then, {new!r} now"
-        for keys, old, new in differing_leaves(before, now)
-    ]
+    if before == now:
+        return []
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            line
+            for key in sorted(before.keys() | now.keys())
+            for line in differences(
+                before.get(key, _ABSENT), now.get(key, _ABSENT), (*keys, str(key))
+            )
+        ]
+    name = ".".join(keys)
+    if keys[0] in ("code", "manifests", "tokenizer"):
+        return [f"{name.replace('code.', 'code ', 1)} is another"]
+    return [f"{name}: {before!r} then, {now!r} now"]
