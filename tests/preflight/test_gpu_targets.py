@@ -9,7 +9,7 @@ from mlm.config.chips import GPUS
 from mlm.preflight.artefacts import TRAINING
 from mlm.preflight.compiler import COMPILED, compile_for
 from tests.conftest import not_here
-from tests.preflight.test_tpu_targets import described
+from tests.preflight.test_tpu_targets import described, reports_the_largest_phase
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,10 @@ def test_training_validation_and_evaluation_compile_for_every_gpu(tmp_path):
         # Weights and the moments of AdamW, in float32, updated in place.
         assert training.memory.arguments > 2.7 * answers[1].memory.arguments
         assert training.memory.aliased > 0.95 * training.memory.outputs
+
+
+def test_of_phases_the_largest_step_is_reported(tmp_path):
+    assert reports_the_largest_phase(tmp_path, "h100")
 
 
 @pytest.mark.parametrize("attend", ["sample", "document"])

@@ -7,11 +7,15 @@ from mlm.config.evaluation import Evaluation
 from mlm.preflight.artefacts import TRAINING, VALIDATION
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
 from mlm.preflight.described_steps import described_steps
+from mlm.preflight.judging import preflight
 
 MODERN = {
     "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
     "pretraining": {"attend": "document", "rematerialise": True, "optimizer": {"name": "muon"}},
 }
+
+
+LONG = {"share": 0.5, "sequence_length": 4 * small_run.LENGTH, "per_replica_batch_size": 8}
 
 
 def described(root, target, **changes):
@@ -33,6 +37,35 @@ def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
     weights = others[0].memory.arguments
     assert training.memory.arguments > 2 * weights * 0.9
     assert training.memory.aliased > 0.95 * training.memory.outputs
+
+
+def in_phases(root, target, phases):
+    """The row of the table for `target` of a run in `phases`, and what its findings are."""
+    small_run.write_inputs(root)
+    overrides = {"pretraining": {"engine": "jax", "phases": phases}}
+    job = small_run.small_job(root, "phases", overrides)
+    verdict = preflight([target], *job, Evaluation(batch_size=16))
+    assert verdict.passed, verdict.findings
+    return verdict.targets[0]
+
+
+def reports_the_largest_phase(root, target):
+    """Whether the row is that of the longest of three phases, wherever it is among them."""
+    short = {"share": 0.25}
+    alone = in_phases(root, target, [LONG | {"share": 1.0}])
+    for phases in ([short, LONG, short], [LONG, short, short]):
+        row = in_phases(root, target, [*phases])
+        assert row.outcome == COMPILED and row.memory.peak == alone.memory.peak
+        assert row.flops_per_step == alone.flops_per_step
+        assert row.global_batch_size == alone.global_batch_size
+    smaller = in_phases(root, target, [short | {"share": 1.0}])
+    assert smaller.memory.peak < row.memory.peak
+    return True
+
+
+@pytest.mark.slow
+def test_of_phases_the_largest_step_is_reported(tmp_path):
+    assert reports_the_largest_phase(tmp_path, "v5e:2x2")
 
 
 @pytest.mark.slow

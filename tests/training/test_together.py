@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from small_run import result, small_job
+from small_run import LENGTH, result, small_job
 from tests.conftest import users_environment, waited_for
 
 from mlm.foundations.atomic import read_json
@@ -38,6 +38,15 @@ except MlmError as error:
     print("MlmError:", error, file=sys.stderr)
     sys.exit(3)
 """
+
+
+#: Of 40 steps: 20 of 4 samples, 10 of 4 rows of 2, and 10 of 2 rows of 4 with fewer masks.
+PHASES = [
+    {"share": 0.5},
+    {"share": 0.25, "sequence_length": 2 * LENGTH, "per_replica_batch_size": 2},
+    {"share": 0.25, "sequence_length": 4 * LENGTH, "per_replica_batch_size": 1}
+    | {"mlm_probability": 0.15},
+]
 
 
 def layout(processes: int, devices: int, **pretraining) -> dict:
@@ -108,16 +117,16 @@ def test_processes_and_devices_divide_a_batch_as_they_may_and_the_losses_stay(ro
     assert left == {"lock", "step-00000015", "step-00000020"}
 
 
-def test_kills_of_one_process_at_random_moments_change_nothing(root):
+def test_kills_of_one_process_at_random_moments_in_any_phase_change_nothing(root):
     """The others end with it, in words, and the same command resumes."""
-    overrides = layout(2, 1, steps=40, log_every=10, checkpoint={"every": 2})
+    overrides = layout(2, 1, steps=40, log_every=10, checkpoint={"every": 2}, phases=PHASES)
     moments, resumed = random.Random(5), 0
 
     def newest() -> int:
         states = (root / "state" / "killed").glob("*/step-????????/complete.json")
         return max((int(s.parent.name[5:]) for s in states), default=-1)
 
-    for step in (0, 10):
+    for step in (0, 20):
         # Of its own: what it resumes from is there before it begins.
         least = max(step, newest())
         process = job(root, "killed", overrides)
@@ -131,6 +140,8 @@ def test_kills_of_one_process_at_random_moments_change_nothing(root):
     assert len(resumed) == 2 and sorted(map(int, resumed)) == list(map(int, resumed))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
+    trained(root, "alone", layout(1, 2, steps=40, log_every=10, phases=PHASES))
+    np.testing.assert_allclose(losses(root, "killed"), losses(root, "alone"), rtol=1e-5)
 
 
 def test_a_signal_to_the_job_saves_a_state_and_ends_all(root):
