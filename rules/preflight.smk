@@ -10,7 +10,7 @@ def data_for_preflight(w):
 
 
 rule compile_train_step:
-    """Compile the steps of training, validation and evaluation for every target, and judge."""
+    """Compile the steps of training for every target, and judge."""
     input:
         unpack(data_for_preflight),
         start=checkpoint_of_run,
@@ -28,7 +28,6 @@ rule compile_train_step:
         targets=settings.preflight.targets,
         training=lambda w: TRAININGS[w.run].for_preflight.as_param("operation"),
         start=lambda w: identities(checkpoint_of_run(w)),
-        evaluation=lambda w: EVALUATIONS[w.run].for_preflight.as_param(),
         vocabulary=VOCABULARY,
         code=code_of("preflight", "compile_train_step"),
     script:

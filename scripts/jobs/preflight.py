@@ -1,4 +1,4 @@
-"""The preflight: compile the steps of each run for every target, and show the verdicts."""
+"""The preflight: compile the train steps of each run for every target, and show the verdicts."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ from job_adapter import run_as_job
 
 @run_as_job("compile_train_step")
 def compile_steps(job: Any):
-    from mlm.config.evaluation import Evaluation
     from mlm.config.fields import SPLITS
     from mlm.config.pretraining import RunConfiguration
     from mlm.preflight.compiler import require_compilers
@@ -19,12 +18,8 @@ def compile_steps(job: Any):
     if job.input:
         manifests = {split: job.input[split] for split in SPLITS[:2]}
         data = RunFiles(job.input.tokenizer, manifests)
-    verdict = preflight(
-        job.params.targets,
-        RunConfiguration.model_validate(job.params.training),
-        data,
-        Evaluation.model_validate(job.params.evaluation),
-    )
+    training = RunConfiguration.model_validate(job.params.training)
+    verdict = preflight(job.params.targets, training, data)
     verdict.write(job.output[0])
 
 

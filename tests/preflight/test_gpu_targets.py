@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from mlm.config.chips import GPUS
-from mlm.preflight.artefacts import TRAINING
 from mlm.preflight.compiler import COMPILED, compile_for
 from tests.conftest import not_here
 from tests.preflight.test_tpu_targets import described, reports_the_largest_phase
@@ -24,13 +23,11 @@ def with_gpu_compiler(monkeypatch):
     monkeypatch.setattr(sys, "executable", str(PYTHON))
 
 
-def test_training_validation_and_evaluation_compile_for_every_gpu(tmp_path):
+def test_the_train_step_compiles_for_every_gpu(tmp_path):
     for name in (*GPUS, "h100:4"):
-        answers = compile_for(name, *described(tmp_path, name).values(), quick=True)
-        assert [a.outcome for a in answers] == [COMPILED] * 3, (name, answers)
-        training = answers[0]
-        # Weights and the moments of AdamW, in float32, updated in place.
-        assert training.memory.arguments > 2.7 * answers[1].memory.arguments
+        (training,) = compile_for(name, described(tmp_path, name), quick=True)
+        assert training.outcome == COMPILED, (name, training)
+        # Weights and moments are updated in place.
         assert training.memory.aliased > 0.95 * training.memory.outputs
 
 
@@ -43,7 +40,7 @@ def test_cudnns_attention_compiles_and_keeps_no_scores(tmp_path, attend):
     changes = {"pretraining": {"attend": attend}}
     changes["accelerator"] = {"precision": "bfloat16", "deterministic": False}
     changes["model"] = {"config": {"attention_probs_dropout_prob": 0.0}}
-    by_cudnn = described(tmp_path, "h100", **changes)[TRAINING]
+    by_cudnn = described(tmp_path, "h100", **changes)
     assert by_cudnn["attention"] == "cudnn"
     by_cudnn["plan"]["sequence_length"] = 1024
     by_cudnn["config"]["max_position_embeddings"] = 1026

@@ -3,10 +3,8 @@
 import pytest
 import small_run
 
-from mlm.config.evaluation import Evaluation
-from mlm.preflight.artefacts import TRAINING, VALIDATION
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
-from mlm.preflight.described_steps import described_steps
+from mlm.preflight.described_steps import described_train_step
 from mlm.preflight.judging import preflight
 
 MODERN = {
@@ -19,23 +17,21 @@ LONG = {"share": 0.5, "sequence_length": 4 * small_run.LENGTH, "per_replica_batc
 
 
 def described(root, target, **changes):
-    """The steps of the small run, in JAX."""
+    """The train step of the small run, in JAX."""
     small_run.write_inputs(root)
     changes["pretraining"] = {"engine": "jax"} | changes.get("pretraining", {})
     run, _ = small_run.small_run(root, changes)
     accelerator = small_run.small_job(root, overrides=changes)[0].accelerator
-    return described_steps(run, accelerator, target, Evaluation(batch_size=16))
+    return described_train_step(run, accelerator, target)
 
 
-def test_training_validation_and_evaluation_compile_for_a_tpu(tmp_path):
-    """The very functions that train, validate and evaluate, over a mesh of four devices."""
-    steps = described(tmp_path, "v5e:2x2", **MODERN)
-    assert [step["samples"] for step in steps.values()] == [8, 8, 4]
-    training, *others = compile_for("v5e:2x2", *steps.values(), quick=True)
-    assert [a.outcome for a in (training, *others)] == [COMPILED] * 3, training.message
-    # Most weights have one moment, Muon's; all are in float32, and updated in place.
-    weights = others[0].memory.arguments
-    assert training.memory.arguments > 2 * weights * 0.9
+def test_the_train_step_compiles_for_a_tpu(tmp_path):
+    """The very function that trains, over a mesh of four devices."""
+    step = described(tmp_path, "v5e:2x2", **MODERN)
+    assert step["samples"] == 8
+    (training,) = compile_for("v5e:2x2", step, quick=True)
+    assert training.outcome == COMPILED, training.message
+    # Weights and moments are updated in place.
     assert training.memory.aliased > 0.95 * training.memory.outputs
 
 
@@ -44,7 +40,7 @@ def in_phases(root, target, phases):
     small_run.write_inputs(root)
     overrides = {"pretraining": {"engine": "jax", "phases": phases}}
     job = small_run.small_job(root, "phases", overrides)
-    verdict = preflight([target], *job, Evaluation(batch_size=16))
+    verdict = preflight([target], *job)
     assert verdict.passed, verdict.findings
     return verdict.targets[0]
 
@@ -71,13 +67,13 @@ def test_of_phases_the_largest_step_is_reported(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["v5e:16x16", "v6e:8x8", "v4:4x4x4", "v4:2x2x1"])
 def test_a_whole_slice_compiles(tmp_path, target):
-    (answer,) = compile_for(target, described(tmp_path, target)[TRAINING], quick=True)
+    (answer,) = compile_for(target, described(tmp_path, target), quick=True)
     assert answer.outcome == COMPILED, answer.message
 
 
 def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(tmp_path):
-    steps = described(tmp_path, "v5e:2x2")
-    step, large = steps[TRAINING], steps[VALIDATION] | {"samples": 2_500_000}
+    step = described(tmp_path, "v5e:2x2")
+    large = step | {"samples": 2_500_000}
     refused = step | {"config": step["config"] | {"model_type": "gpt2"}}
     answers = compile_for("v5e:2x2", large, refused, quick=True)
     assert [a.outcome for a in answers] == [NO_MEMORY, REFUSED], answers

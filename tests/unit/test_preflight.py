@@ -6,13 +6,10 @@ import pytest
 import small_pretraining  # noqa: F401 (the path of small_run)
 import small_run
 
-from mlm.config.evaluation import Evaluation
 from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Memory, PreflightVerdict, show_and_require, table
 from mlm.preflight.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.preflight.judging import preflight
-
-EVALUATION = {"batch_size": 64, "mlm_probability": 0.15}
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +27,8 @@ def answer(outcome=COMPILED, peak=2**30, flops=1e12, **figures):
 
 
 def judged(root, *answers, engine="jax", model=(), vocabulary=None, log=None, **pretraining):
-    """The verdict where the compiler answers, for v5e:2x2 or by target, of the steps of training,
-    validation and evaluation; the last answer counts for those that are left out. The described
-    steps go into the `log`."""
+    """The verdict where the compiler answers, for v5e:2x2 or by target, of each phase's step. The
+    described steps go into the `log`."""
     by_target = answers[0] if isinstance(answers[0], dict) else {"v5e:2x2": answers}
     overrides = {"pretraining": {"engine": engine} | pretraining, "model": dict(model)}
     config, files = small_run.small_job(root, "base", overrides)
@@ -43,11 +39,10 @@ def judged(root, *answers, engine="jax", model=(), vocabulary=None, log=None, **
     def compiled(target, *steps, quick):
         if log is not None:
             log.extend(steps)
-        given = by_target[target]
-        return [*given, *[given[-1]] * 3][: len(steps)]
+        return by_target[target]
 
     with mock.patch("mlm.preflight.judging.compile_for", compiled):
-        verdict = preflight(list(by_target), config, vocabulary or files, Evaluation(**EVALUATION))
+        verdict = preflight(list(by_target), config, vocabulary or files)
     verdict.write(root / "preflight.json")
     return verdict
 
@@ -69,18 +64,12 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(root):
     assert PreflightVerdict.read(root / "preflight.json") == verdict
 
 
-@pytest.mark.parametrize(
-    ("kind", "answers", "key"),
-    [
-        ("training of 8", (NO_MEMORY, COMPILED, COMPILED), "pretraining.per_replica_batch_size"),
-        ("evaluation of 16", (COMPILED, COMPILED, NO_MEMORY), "evaluation.batch_size"),
-    ],
-)
-def test_a_step_that_does_not_fit_is_named_with_its_setting(root, kind, answers, key):
-    verdict = judged(root, *map(answer, answers))
+def test_a_step_that_does_not_fit_is_named_with_its_setting(root):
+    verdict = judged(root, answer(NO_MEMORY))
     assert errors(verdict) == {("fits", "v5e:2x2")} and not verdict.passed
     (finding,) = verdict.findings
-    assert kind in finding.message and f"lower {key}" in finding.message
+    assert "training of 8" in finding.message
+    assert "lower pretraining.per_replica_batch_size" in finding.message
     assert "does not fit" in table(verdict)
 
 
@@ -126,13 +115,13 @@ def test_without_data_the_steps_are_those_of_data_with_as_many_ids(root):
     made, unmade = [], []
     judged(root, answer(), log=made)
     verdict = judged(root, answer(), log=unmade, vocabulary=small_run.VOCABULARY)
-    assert unmade == made and len(made) == 3 and verdict.passed
+    assert unmade == made and len(made) == 1 and verdict.passed
     assert f"{small_run.VOCABULARY:,} ids" in table(verdict)
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(root, tmp_path, capsys):
     marker, report = tmp_path / "passed.txt", str(root / "preflight.json")
-    judged(root, answer(NO_MEMORY), answer())
+    judged(root, answer(NO_MEMORY))
     with pytest.raises(MlmError, match=r"v5e:2x2: .* says out_of_hbm"):
         show_and_require([report], str(marker))
     assert not marker.exists()

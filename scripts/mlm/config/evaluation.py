@@ -1,7 +1,7 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -46,11 +46,6 @@ class Evaluation(Section):
         for prompt in self.prompts:
             if (count := prompt.count(mask)) != 1:
                 yield f"prompts: {mask_problem(prompt, mask, count)}"
-
-    @property
-    def for_preflight(self) -> Self:
-        """The section for a compilation of the evaluation's step."""
-        return self.only("batch_size", "mlm_probability")
 
     def card_prompt(self, embedded: bool) -> str | None:
         """The prompt for a model's card, if any; a default, in English, only if `embedded`."""

@@ -1,18 +1,16 @@
 """The contents of preflight.json, and its table; imports nothing of the compiler."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mlm.foundations.artefacts import Artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import answer, columns, in_binary_bytes, in_exact_time
 
-#: The steps that are compiled.
-TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
-#: Of the columns of `row`; those of validation and evaluation are their peaks.
+#: Of the columns of `row`.
 HEADINGS = (
-    *("target", "verdict", "replicas", "precision", "peak memory", "validation", "evaluation"),
-    *("available", "FLOPs/step", "time of the run"),
+    *("target", "verdict", "replicas", "precision", "peak memory", "available", "FLOPs/step"),
+    "time of the run",
 )
 LABEL = "compiler and datasheet estimate, not measured"
 
@@ -59,19 +57,9 @@ class Estimate:
     bound: str
 
 
-@dataclass(frozen=True)
-class ForwardReport:
-    """The compiler's answer for a step without gradients; `fits` is None if there is none."""
-
-    rows: int
-    outcome: str
-    fits: bool | None
-    peak: int
-
-
 @dataclass
 class Target:
-    """Preflight's answer for one target (None: unknown); `forward` is validation and evaluation."""
+    """Preflight's answer for one target; None: unknown."""
 
     target: str
     outcome: str
@@ -86,12 +74,11 @@ class Target:
     flops_per_step: float | None = None
     bytes_accessed: float | None = None
     estimate: Estimate | None = None
-    forward: dict[str, ForwardReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PreflightVerdict(Artefact):
-    """The verdict on a run's steps, with `notes` on its figures."""
+    """The verdict on a run's train steps, with `notes` on its figures."""
 
     run: str
     passed: bool
@@ -121,10 +108,8 @@ def table(report: PreflightVerdict) -> str:
 
 
 def cells(report: PreflightVerdict) -> list[tuple[str, ...]]:
-    """Return HEADINGS and the `row` of every target, without columns that say nothing."""
-    rows = HEADINGS, *map(row, report.targets)
-    telling = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"-"}]
-    return list(zip(*telling, strict=True))
+    """Return HEADINGS and the `row` of every target."""
+    return [HEADINGS, *map(row, report.targets)]
 
 
 def row(target: Target) -> tuple[str, ...]:
@@ -136,7 +121,6 @@ def row(target: Target) -> tuple[str, ...]:
         str(target.replicas),
         target.precision,
         _size(target.memory and target.memory.peak),
-        *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         _size(target.hbm_per_replica),
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         _time(target),
@@ -148,12 +132,6 @@ def _time(target: Target) -> str:
         return "?"
     time = in_exact_time(target.estimate.run_seconds)
     return time if target.estimate.bound == "arithmetic" else f"from {time} on"
-
-
-def _forward(report: ForwardReport | None) -> str:
-    if report is None:
-        return "-"
-    return "does not fit" if report.fits is False else _size(report.peak or None)
 
 
 def show_and_require(reports: list[str], passed: str) -> None:

@@ -1,4 +1,4 @@
-"""Preflight: compile a run's steps for real targets and say what would fail there.
+"""Preflight: compile a run's train steps for real targets and say what would fail there.
 
 Nothing is executed, so numerics, the speed of a target's kernels and of the input pipeline, and
 the network stay unseen.
@@ -13,24 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.chips import hosts_of, memory_of_a_replica, number_of_chips
-from mlm.config.evaluation import Evaluation
 from mlm.config.pretraining import GlobalBatch, RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.preflight.artefacts import (
-    EVALUATION,
-    LABEL,
-    TRAINING,
-    VALIDATION,
-    Finding,
-    ForwardReport,
-    PreflightVerdict,
-    Target,
-)
+from mlm.preflight.artefacts import LABEL, Finding, PreflightVerdict, Target
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
 from mlm.preflight.costs import UTILISATION, add_times
-from mlm.preflight.described_steps import described_steps, unmade_data
+from mlm.preflight.described_steps import described_train_step, unmade_data
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 
 #: Numbers in a model from which a compilation is quick: with full effort a base model takes 100 to
@@ -44,22 +34,13 @@ _TENSORFLOW = (
     "What is compiled is the JAX engine's program for this run; TensorFlow's own step is not "
     "compiled for TPUs and GPUs"
 )
-#: The setting of each step's batch.
-_BATCH_KEYS = {
-    TRAINING: "pretraining.per_replica_batch_size",
-    VALIDATION: "pretraining.per_replica_batch_size",
-    EVALUATION: "evaluation.batch_size",
-}
 
 
 def preflight(
-    names: Sequence[str],
-    config: RunConfiguration,
-    data: RunFiles | int,
-    evaluation: Evaluation,
+    names: Sequence[str], config: RunConfiguration, data: RunFiles | int
 ) -> PreflightVerdict:
-    """Compile the steps of a run for the targets `names`, and judge. `data` is that of the run, or
-    the number of ids in its vocabulary. A fault of the settings is a verdict, too."""
+    """Compile the train steps of a run for the targets `names`, and judge. `data` is that of the
+    run, or the number of ids in its vocabulary. A fault of the settings is a verdict, too."""
     findings: list[Finding] = []
     targets: list[Target] = []
     notes, quick = [_TIME], False
@@ -75,9 +56,10 @@ def preflight(
         architecture = Architecture.of(run.model_config.to_dict())
         quick = sum(map(math.prod, parameter_shapes(architecture).values())) > _LARGE_MODEL
         for name in names:
-            steps = described_steps(run, config.accelerator, name, evaluation)
+            how = run, config.accelerator, name
+            steps = [described_train_step(*how, phase) for phase in run.phases]
             begun = time.monotonic()
-            answers = dict(zip(steps, compile_for(name, *steps.values(), quick=quick), strict=True))
+            answers = compile_for(name, *steps, quick=quick)
             print(f"{name}: answered after {time.monotonic() - begun:.0f} s", file=sys.stderr)
             target, faults = _judged(name, run, steps, answers)
             findings += faults
@@ -109,36 +91,31 @@ def _run(config: RunConfiguration, data: RunFiles | int) -> Run:
 
 
 def _judged(
-    name: str,
-    run: Run,
-    steps: Mapping[str, Mapping[str, Any]],
-    answers: Mapping[str, Compilation],
+    name: str, run: Run, steps: Sequence[Mapping[str, Any]], answers: Sequence[Compilation]
 ) -> tuple[Target, list[Finding]]:
-    """Return what the compiler's `answers` to the described `steps` of `run` say of the target
-    `name`, and its faults. Of several phases, the train step is that with the most memory."""
-    trained = list(steps)[: len(run.phases)]
-    largest = max(trained, key=lambda kind: _needed(answers[kind]))
-    train = run.phases[trained.index(largest)].train
-    accumulated, replicas = run.optimizer.gradient_accumulation_steps, number_of_chips(name)
-    answer, batch = answers[largest], steps[largest]["samples"] // accumulated
-    on_target = GlobalBatch(batch, replicas, accumulated)
+    """Return what the compiler's `answers` to the described `steps` of `run`, one for each phase,
+    say of the target `name`, and its faults: those of the step with the most memory."""
+    of_phases = zip(run.phases, steps, answers, strict=True)
+    phase, step, answer = max(of_phases, key=lambda one: _needed(one[2]))
+    accumulated = run.optimizer.gradient_accumulation_steps
+    batch = step["samples"] // accumulated
+    on_target = GlobalBatch(batch, number_of_chips(name), accumulated)
     target = Target(
         target=name,
         outcome=answer.outcome,
         message=answer.message,
-        precision=steps[largest]["precision"],
-        replicas=replicas,
+        precision=step["precision"],
+        replicas=number_of_chips(name),
         hosts=hosts_of(name),
         hbm_per_replica=memory_of_a_replica(name),
         global_batch_size=on_target.samples,
         memory=answer.memory,
-    )
-    if answer.memory:
-        target.flops_per_step = answer.flops
+        flops_per_step=answer.flops or None,
         # XLA counts a loop's body once. What is outside, the update, is counted as often here.
-        target.bytes_accessed = answer.bytes_accessed * accumulated
+        bytes_accessed=answer.bytes_accessed * accumulated or None,
+    )
     findings = []
-    if problem := on_target.unfilled(train.num_samples):
+    if problem := on_target.unfilled(phase.train.num_samples):
         findings.append(Finding("full_global_batch", problem, name))
     if target.hosts > 1 and engine_for(run.pretraining.engine) != "jax":
         problem = (
@@ -146,23 +123,13 @@ def _judged(
             "pretraining.engine: jax, or take a target of one host"
         )
         findings.append(Finding("engine_for_hosts", problem, name))
-    for kind in (largest, VALIDATION, EVALUATION):
-        answer, rows = answers[kind], batch if kind == largest else steps[kind]["samples"]
-        fits, message = _fits(target, answer)
-        if kind == largest:
-            kind, target.fits = TRAINING, fits
-        else:
-            peak = answer.memory.peak if answer.memory else 0
-            target.forward[kind] = ForwardReport(rows, answer.outcome, fits, peak)
-        # What stopped the train step, such as an unknown target, is said once.
-        if fits or (kind != TRAINING and target.fits is fits is None):
-            continue
-        message = f"{kind} of {rows} samples a replica: {message.rstrip('.')}"
-        if fits is None:
-            findings.append(Finding("compiles", message, name))
-            continue
-        remedy = f"lower {_BATCH_KEYS[kind]}"
-        if kind == TRAINING and target.precision != "bfloat16":
+    target.fits, words = _fits(target, answer)
+    message = f"training of {batch} samples a replica: {words.rstrip('.')}"
+    if target.fits is None:
+        findings.append(Finding("compiles", message, name))
+    elif not target.fits:
+        remedy = "lower pretraining.per_replica_batch_size"
+        if target.precision != "bfloat16":
             remedy += ", or use accelerator.precision: bfloat16"
         findings.append(Finding("fits", f"{message}. To mend it, {remedy}", name))
     return target, findings
