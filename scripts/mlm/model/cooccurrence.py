@@ -114,7 +114,8 @@ def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray
     # So many blocks have as many of the samples as one block has of all.
     while some := list(islice(blocks, every)):
         index, records = (np.concatenate(parts) for parts in zip(*some, strict=True))
-        yield tuple(shards.decoded(records))
+        input_ids, attention_mask = shards.decoded(records)
+        yield input_ids, attention_mask
         progress.to(int(index[-1]) + 1)
 
 

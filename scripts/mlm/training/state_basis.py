@@ -74,8 +74,8 @@ _SCHEDULE = {"schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_r
 
 def check_branch(run: Run, parent: Run, step: int) -> None:
     """Raise MlmError unless `run` and `parent` are the same training up to `step` updates."""
-    shared = (_shared_settings(r, step) for r in (parent, run))
-    if problems := differences(*shared) or _other_rates(run, parent, step):
+    before, now = (_shared_settings(r, step) for r in (parent, run))
+    if problems := differences(before, now) or _other_rates(run, parent, step):
         raise MlmError(
             f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
             f"step {step}: up to there they are not the same training. {'; '.join(problems)}"
