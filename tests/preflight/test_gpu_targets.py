@@ -25,7 +25,7 @@ def with_gpu_compiler(monkeypatch):
 
 def test_the_train_step_compiles_for_every_gpu(tmp_path):
     for name in (*GPUS, "h100:4"):
-        (training,) = compile_for(name, described(tmp_path, name), quick=True)
+        (training,) = compile_for(name, described(tmp_path, name))
         assert training.outcome == COMPILED, (name, training)
         # Weights and moments are updated in place.
         assert training.memory.aliased > 0.95 * training.memory.outputs
@@ -45,12 +45,12 @@ def test_cudnns_attention_compiles_and_keeps_no_scores(tmp_path, attend):
     by_cudnn["plan"]["sequence_length"] = 1024
     by_cudnn["config"]["max_position_embeddings"] = 1026
     by_xla = by_cudnn | {"attention": "xla"}
-    answers = compile_for("h100", by_cudnn, by_xla, quick=True)
+    answers = compile_for("h100", by_cudnn, by_xla)
     assert [found.outcome for found in answers] == [COMPILED] * 2, answers
     needed, with_scores = (found.memory.temporaries for found in answers)
     assert needed < 0.8 * with_scores
     # For the gradient cuDNN makes the scores again, one product more than six.
     assert answers[1].flops < answers[0].flops < 7 / 6 * answers[1].flops
     # A card before Ampere has XLA's.
-    on_t4 = compile_for("t4", by_cudnn, by_xla, quick=True)
+    on_t4 = compile_for("t4", by_cudnn, by_xla)
     assert on_t4[0].memory == on_t4[1].memory

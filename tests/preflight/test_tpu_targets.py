@@ -29,7 +29,7 @@ def test_the_train_step_compiles_for_a_tpu(tmp_path):
     """The very function that trains, over a mesh of four devices."""
     step = described(tmp_path, "v5e:2x2", **MODERN)
     assert step["samples"] == 8
-    (training,) = compile_for("v5e:2x2", step, quick=True)
+    (training,) = compile_for("v5e:2x2", step)
     assert training.outcome == COMPILED, training.message
     # Weights and moments are updated in place.
     assert training.memory.aliased > 0.95 * training.memory.outputs
@@ -67,7 +67,7 @@ def test_of_phases_the_largest_step_is_reported(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["v5e:16x16", "v6e:8x8", "v4:4x4x4", "v4:2x2x1"])
 def test_a_whole_slice_compiles(tmp_path, target):
-    (answer,) = compile_for(target, described(tmp_path, target), quick=True)
+    (answer,) = compile_for(target, described(tmp_path, target))
     assert answer.outcome == COMPILED, answer.message
 
 
@@ -75,7 +75,7 @@ def test_a_step_beyond_the_memory_is_told_from_a_refused_one_and_from_no_target(
     step = described(tmp_path, "v5e:2x2")
     large = step | {"samples": 2_500_000}
     refused = step | {"config": step["config"] | {"model_type": "gpt2"}}
-    answers = compile_for("v5e:2x2", large, refused, quick=True)
+    answers = compile_for("v5e:2x2", large, refused)
     assert [a.outcome for a in answers] == [NO_MEMORY, REFUSED], answers
     assert "exceed" in answers[0].message and "gpt2" in answers[1].message
     assert compile_for("v5e:3x3", step)[0].outcome == UNKNOWN_TARGET

@@ -36,7 +36,6 @@ class ChipFacts:
     bfloat16's."""
 
     hbm_bytes: int
-    hbm_bytes_per_second: float
     bf16_flops: float
     largest_grid: tuple[int, ...]
     float32_flops: float | None = None
@@ -67,6 +66,7 @@ class GpuFacts(ChipFacts):
     of the L2 cache, and GHz."""
 
     description: str
+    hbm_bytes_per_second: float
     largest_grid: tuple[int, ...] = (8,)
     core: Core
     chip: tuple[int, int, float]
@@ -77,10 +77,10 @@ class GpuFacts(ChipFacts):
 
 
 TPUS: dict[str, ChipFacts] = {
-    "v4": ChipFacts(32 * _GIB, 1200e9, 275e12, (16, 16, 16)),
-    "v5e": ChipFacts(16 * _GIB, 819e9, 197e12, (16, 16)),
-    "v5p": ChipFacts(95 * _GIB, 2765e9, 459e12, (16, 16, 24)),
-    "v6e": ChipFacts(32 * _GIB, 1638e9, 918e12, (16, 16)),
+    "v4": ChipFacts(32 * _GIB, 275e12, (16, 16, 16)),
+    "v5e": ChipFacts(16 * _GIB, 197e12, (16, 16)),
+    "v5p": ChipFacts(95 * _GIB, 459e12, (16, 16, 24)),
+    "v6e": ChipFacts(32 * _GIB, 918e12, (16, 16)),
 }
 
 
@@ -97,7 +97,13 @@ def _gpu(
     10^9 a second."""
     memory, bf16, float32 = (1e9 * rate for rate in rates)
     return GpuFacts(
-        int(gib * _GIB), memory, bf16, float32_flops=float32, core=core, chip=chip, description=name
+        hbm_bytes=int(gib * _GIB),
+        hbm_bytes_per_second=memory,
+        bf16_flops=bf16,
+        float32_flops=float32,
+        core=core,
+        chip=chip,
+        description=name,
     )
 
 

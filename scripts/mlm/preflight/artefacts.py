@@ -45,18 +45,6 @@ class Memory:
     allocated: int
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds of one step and of a run of `steps`. `bound` is "arithmetic", or "memory" if the
-    times are those of moving the data, than which no step is faster."""
-
-    step_seconds: float
-    run_seconds: float
-    steps: int
-    utilisation: float
-    bound: str
-
-
 @dataclass
 class Target:
     """Preflight's answer for one target; None: unknown."""
@@ -72,8 +60,7 @@ class Target:
     fits: bool | None = None
     memory: Memory | None = None
     flops_per_step: float | None = None
-    bytes_accessed: float | None = None
-    estimate: Estimate | None = None
+    run_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,8 +69,6 @@ class PreflightVerdict(Artefact):
 
     run: str
     passed: bool
-    label: str
-    effort: str
     notes: list[str]
     engine: str
     findings: list[Finding]
@@ -98,7 +83,7 @@ def _size(number: int | None) -> str:
 def table(report: PreflightVerdict) -> str:
     """Return all targets of one preflight.json, its notes and its findings, as text."""
     lines = [
-        f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
+        f"Preflight of {report.run} ({LABEL})",
         columns(cells(report)),
         *(f"  {note}" for note in report.notes),
         *(f"  {finding}" for finding in report.findings),
@@ -123,15 +108,8 @@ def row(target: Target) -> tuple[str, ...]:
         _size(target.memory and target.memory.peak),
         _size(target.hbm_per_replica),
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
-        _time(target),
+        "?" if target.run_seconds is None else in_exact_time(target.run_seconds),
     )
-
-
-def _time(target: Target) -> str:
-    if target.estimate is None:
-        return "?"
-    time = in_exact_time(target.estimate.run_seconds)
-    return time if target.estimate.bound == "arithmetic" else f"from {time} on"
 
 
 def show_and_require(reports: list[str], passed: str) -> None:

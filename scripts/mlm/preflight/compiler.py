@@ -67,28 +67,25 @@ _GPU_COMPILER, _GPU_LOCK = (
 class Compilation:
     """The compiler's answer for one step on one target.
 
-    `outcome` is one of the names above, `message` says why if it is not "compiled". `flops` and
-    `bytes_accessed` are those of one step of one replica; of the bytes, which a GPU's compiler does
-    not count, a loop's body counts once.
+    `outcome` is one of the names above, `message` says why if it is not "compiled". `flops` are
+    those of one step of one replica.
     """
 
     outcome: str
     message: str = ""
     memory: Memory | None = None
     flops: float = 0.0
-    bytes_accessed: float = 0.0
 
 
-def compile_for(target: str, *steps: dict[str, Any], quick: bool = False) -> list[Compilation]:
+def compile_for(target: str, *steps: dict[str, Any]) -> list[Compilation]:
     """Compile described `steps` for all devices of `target`, one after the other in one process.
 
-    A `quick` compilation spends the least effort on fast code, which takes a quarter of the time;
-    its memory is that of a full one within a few percent. Never raises for a fault of the target or
+    Never raises for a fault of the target or
     a step: that is the answer. If the process dies, so does every step that it has not answered.
     """
     process = subprocess.run(
         [sys.executable, "-m", "mlm.preflight.compiler"],
-        input=json.dumps({"target": target, "steps": steps, "quick": quick}),
+        input=json.dumps({"target": target, "steps": steps}),
         capture_output=True,
         text=True,
         env=child_environment() | ENVIRONMENT,
@@ -134,7 +131,7 @@ def require_compilers(targets: Iterable[str]) -> None:
             )
 
 
-def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compilation:
+def compile_here(target: str, description: dict[str, Any]) -> Compilation:
     """Return the answer for one step, in this process, which was started with `ENVIRONMENT`."""
     from mlm.training.in_jax.devices import prepare_jax
 
@@ -149,13 +146,12 @@ def compile_here(target: str, description: dict[str, Any], quick: bool) -> Compi
     try:
         from mlm.preflight.described_steps import compile_description
 
-        compiled, flops = compile_description(devices, description, quick)
+        compiled, flops = compile_description(devices, description)
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
         beyond = any(s in str(error) for s in ("RESOURCE_EXHAUSTED", "exceeds available HBM"))
         return Compilation(NO_MEMORY if beyond else REFUSED, _first_lines(str(error)))
     memory = _memory(compiled.memory_analysis(), is_gpu(target))
-    costs = compiled.cost_analysis() or {}
-    answer = Compilation(COMPILED, "", memory, flops, float(costs.get("bytes accessed", 0)))
+    answer = Compilation(COMPILED, "", memory, flops)
     # A TPU's compiler refuses what does not fit; a GPU's does not know what else takes memory.
     if is_gpu(target) and memory.allocated > (available := memory_of_a_replica(target)):
         needs, has, card = map(
@@ -225,7 +221,7 @@ def main() -> None:
     """Read a request of `compile_for` on stdin, and print a line for the answer to each step."""
     request = json.load(sys.stdin)
     for description in request["steps"]:
-        answer = compile_here(request["target"], description, request["quick"])
+        answer = compile_here(request["target"], description)
         print(_ANSWER + json.dumps(asdict(answer)), flush=True)
 
 

@@ -12,23 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.chips import hosts_of, memory_of_a_replica, number_of_chips
+from mlm.config.chips import CHIPS, generation_of, hosts_of, memory_of_a_replica, number_of_chips
 from mlm.config.pretraining import GlobalBatch, RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
-from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.preflight.artefacts import LABEL, Finding, PreflightVerdict, Target
+from mlm.preflight.artefacts import Finding, PreflightVerdict, Target
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
-from mlm.preflight.costs import UTILISATION, add_times
 from mlm.preflight.described_steps import described_train_step, unmade_data
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 
-#: Numbers in a model from which a compilation is quick: with full effort a base model takes 100 to
-#: 130 seconds, a small one a few.
-_LARGE_MODEL = 30_000_000
+#: The share of a chip's peak that is assumed: that of Ettin's encoder of 150 million parameters in
+#: bfloat16 on H100s, derived from its hours (Weller et al., 2025, arXiv 2507.11412).
+UTILISATION = 0.27
 _TIME = (
     f"Times are at {100 * UTILISATION:.0f} % of the datasheet's peak, which Ettin's encoder of 150 "
-    "million parameters reached on H100s; 'from … on': the memory's bandwidth allows no such speed"
+    "million parameters reached on H100s"
 )
 _TENSORFLOW = (
     "What is compiled is the JAX engine's program for this run; TensorFlow's own step is not "
@@ -43,7 +41,7 @@ def preflight(
     run, or the number of ids in its vocabulary. A fault of the settings is a verdict, too."""
     findings: list[Finding] = []
     targets: list[Target] = []
-    notes, quick = [_TIME], False
+    notes = [_TIME]
     if config.engine == "tensorflow":
         notes.append(_TENSORFLOW)
     if isinstance(data, int):
@@ -53,26 +51,22 @@ def preflight(
     except MlmError as error:
         findings.append(Finding("settings", str(error)))
     else:
-        architecture = Architecture.of(run.model_config.to_dict())
-        quick = sum(map(math.prod, parameter_shapes(architecture).values())) > _LARGE_MODEL
         for name in names:
             how = run, config.accelerator, name
             steps = [described_train_step(*how, phase) for phase in run.phases]
             begun = time.monotonic()
-            answers = compile_for(name, *steps, quick=quick)
+            answers = compile_for(name, *steps)
             print(f"{name}: answered after {time.monotonic() - begun:.0f} s", file=sys.stderr)
             target, faults = _judged(name, run, steps, answers)
             findings += faults
             if target.fits and not faults:
                 batch = config.pretraining.batch_on(target.replicas).samples
                 sizes = run.train.num_samples, config.sequence_length, batch
-                add_times(target, config.pretraining.updates(*sizes))
+                _add_time(target, config.pretraining.updates(*sizes))
             targets.append(target)
     return PreflightVerdict(
         run=config.name,
         passed=not findings,
-        label=LABEL,
-        effort="quick" if quick else "full",
         notes=notes,
         engine=config.engine,
         findings=findings,
@@ -111,8 +105,6 @@ def _judged(
         global_batch_size=on_target.samples,
         memory=answer.memory,
         flops_per_step=answer.flops or None,
-        # XLA counts a loop's body once. What is outside, the update, is counted as often here.
-        bytes_accessed=answer.bytes_accessed * accumulated or None,
     )
     findings = []
     if problem := on_target.unfilled(phase.train.num_samples):
@@ -133,6 +125,12 @@ def _judged(
             remedy += ", or use accelerator.precision: bfloat16"
         findings.append(Finding("fits", f"{message}. To mend it, {remedy}", name))
     return target, findings
+
+
+def _add_time(target: Target, updates: int) -> None:
+    """Add the estimated time of a run of so many `updates` to `target`."""
+    rate = UTILISATION * CHIPS[generation_of(target.target)].peak_flops(target.precision)
+    target.run_seconds = float(f"{updates * (target.flops_per_step or 0.0) / rate:.4g}")
 
 
 def _needed(answer: Compilation) -> float:
