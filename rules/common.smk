@@ -130,3 +130,10 @@ def made_by(*names, runs=RUNS):
     folds = {"start": FINETUNE_STARTS, "encoder": FINETUNE_ALSO, "fold": FINETUNE_FOLDS}
     outputs = [file for name in names for file in getattr(rules, name).output]
     return [path for file in outputs for path in expand(portable(file), run=runs, **folds)]
+
+
+def data_for_preflight(w):
+    """Nothing if the configuration alone decides the steps of a run and their number."""
+    training, trained_here = TRAININGS[w.run], settings.tokenizer.kind != "pretrained"
+    alone = trained_here and training.pretraining.steps and not training.model.start_from
+    return {} if alone else TRAINED_ON

@@ -2,13 +2,6 @@
 # to results/runs/{run}/preflight.json and, if all passed, results/preflight.txt; and here (target check).
 
 
-def data_for_preflight(w):
-    """Nothing if the configuration alone decides the steps of a run and their number."""
-    training, trained_here = TRAININGS[w.run], settings.tokenizer.kind != "pretrained"
-    alone = trained_here and training.pretraining.steps and not training.model.start_from
-    return {} if alone else TRAINED_ON
-
-
 rule compile_train_step:
     """Compile the steps of training for every target, and judge."""
     input:
