@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     values, forecast, seconds = first_overlay(files, options.length, options.minutes, task)
     project.mkdir(parents=True, exist_ok=True)
     write_text(overlay, commented(values, files))
-    print(*(line for line in forecast.lines if not line.startswith("Disk")), sep="\n")
+    print(*forecast.lines, sep="\n")
     steps = values["pretraining"]["steps"]
     passes = steps * values["pretraining"]["per_replica_batch_size"] / forecast.train_samples
     print(

@@ -1,9 +1,8 @@
-"""Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
+"""Target `check`: what would make a run fail, and its time and memory, before it begins."""
 
 import gc
 import json
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from io import StringIO
 from pathlib import Path
 
 import psutil
-from pyarrow.fs import FileSelector, LocalFileSystem
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.config.configuration import Configuration, trainings
@@ -32,18 +30,14 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.training.pretrain import engine_of, open_devices
 from mlm.training.run import RunFiles, read_manifests, run_of
 
-#: Free disk that is left over at least.
-_LEFT_OVER = 100_000_000
 #: Seconds of processes to start, import and open a model; of Snakemake itself with the report.
 _START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8
 #: Seconds for each byte of train whose tokens the baselines of an evaluation count; for each token
 #: that they predict and each id; tokens that they are fitted on, and ids if these are not known.
 _COUNTED, _BASELINES, _FITTED, _IDS = 1.2e-7, 1.3e-8, 20_000, 30_000
-#: Bytes of a report with its figures, and of the small files of a run.
-_REPORT, _FILES_OF_RUN = 570_000, 330_000
-#: A fold is trained from the run's weights and from random ones. Classes that are named, and about
-#: how many of the examples are divided into tokens.
-_STARTS, _CLASSES, _ENCODED = 2, 5, 10_000
+#: A fold is trained from the run's weights and from random ones. About how many of the examples are
+#: divided into tokens.
+_STARTS, _ENCODED = 2, 10_000
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
 #: Floating-point operations of the largest step that is timed: some seconds of two processors.
@@ -55,7 +49,6 @@ class Steps:
     """Seconds of a training: `begun` once, and of a row of an update in each of the phases."""
 
     replicas: int
-    parameters: int
     begun: float
     rows: tuple[float, ...]
 
@@ -95,7 +88,7 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
     except MlmError as error:
         forecast.problems.append(str(error))
     if settings.corpus.source not in ("embedded", "files"):
-        unseen = "not looked at: text, models, time, disk and memory were not checked"
+        unseen = "not looked at: text, models, time and memory were not checked"
         forecast.lines.append(f"Corpus: {settings.corpus.source}, {unseen}.")
         return
     data = rehearse_data(settings, directory)
@@ -116,14 +109,9 @@ def _examples_of(settings: Configuration, directory: Path, forecast: Forecast) -
     table, summary = directory / "examples.csv", directory / "examples.json"
     write_data(settings.finetune, settings.seed, table, summary)
     data = ExamplesSummary.read(summary)
-    sizes = sorted((data.classes or {}).items(), key=lambda item: -item[1])
-    named = ", ".join(f"{name} {count:,}" for name, count in sizes[:_CLASSES])
-    more = ", …" if len(sizes) > _CLASSES else ""
-    tags = settings.finetune.task == "token_classification"
-    what, kinds = ("sentences", "tags") if tags else ("examples", "classes")
-    classes = f" in {len(sizes)} {kinds} ({named}{more})" if sizes else ""
+    classes = f" in {len(data.classes)} classes" if data.classes else ""
     source = data.file or "the embedded speeches"
-    forecast.lines.append(f"Fine-tuning: {data.examples:,} {what} of {source}{classes}.")
+    forecast.lines.append(f"Fine-tuning: {data.examples:,} examples of {source}{classes}.")
     return read_examples(table)
 
 
@@ -158,7 +146,7 @@ def _look_at_runs(
             rows = len(examples), min(longest, max(lengths))
             forecast.stages.append(stage_of_finetuning(run, settings.finetune, rows, steps))
     forecast.stages.append(together(forecast.stages))
-    judge_machine(settings, forecast)
+    judge_memory(forecast)
 
 
 def rehearse_steps(
@@ -201,7 +189,7 @@ def rehearse_steps(
         seconds_of_row.append(seconds / made / (phase.batch_size / devices.replicas))
         stepping += seconds
     begun = time.monotonic() - begin - stepping
-    steps = Steps(devices.replicas, engine.parameters, begun, tuple(seconds_of_row))
+    steps = Steps(devices.replicas, begun, tuple(seconds_of_row))
     del engine
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
@@ -231,11 +219,6 @@ def stages_of_run(
         return [Stage(name) for name in names]
     section, length = run.pretraining, run.sequence_length
     number = own_updates(run, sizes, steps.replicas)
-    checkpoint = run.operation.checkpoint
-    saves = math.ceil(number / checkpoint.every)
-    states = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
-    # float32: the model, which is there twice, and states with its moments.
-    disk = 4 * steps.parameters * (2 + (1 + section.optimizer.kind.moments) * states)
     begun = run.operation.continue_from.step or 0
     seconds, first = _START_PRETRAIN + steps.begun, begun
     for phase, end, row in zip(run.phases, section.ends(begun + number), steps.rows, strict=True):
@@ -256,8 +239,8 @@ def stages_of_run(
     train = sizes["train"].samples * length
     memory = memory_of_evaluation(run, evaluation, vocabulary, train)
     return [
-        Stage(names[0], seconds, disk, memory_of_training(run, vocabulary, train)),
-        Stage(names[1], evaluated, _FILES_OF_RUN, memory),
+        Stage(names[0], seconds, memory_of_training(run, vocabulary, train)),
+        Stage(names[1], evaluated, memory),
     ]
 
 
@@ -277,16 +260,14 @@ def stage_of_finetuning(
     trained = passes * section.epochs * rows[0] * step * run.accelerator.cpu_threads
     jobs = _STARTS * section.folds + 1
     seconds = (trained + _START_EVALUATE * jobs) / usable_cores()
-    return Stage(f"finetune [{run.name}]", seconds, 4 * steps.parameters * jobs)
+    return Stage(f"finetune [{run.name}]", seconds)
 
 
 def together(stages: list[Stage]) -> Stage:
     """All stages one after the other; what is missing in one is not known."""
     memory = max((stage.memory_mb or 0 for stage in stages), default=0) or None
-    if any(stage.seconds is None for stage in stages):
-        return Stage("in all", memory_mb=memory)
-    seconds = sum(stage.seconds or 0 for stage in stages) + _START_ALL
-    return Stage("in all", seconds, sum(stage.disk or 0 for stage in stages) + _REPORT, memory)
+    times = [stage.seconds for stage in stages if stage.seconds is not None]
+    return Stage("in all", sum(times) + _START_ALL if len(times) == len(stages) else None, memory)
 
 
 def _data_in_words(settings: Configuration, data: Data) -> list[str]:
@@ -307,11 +288,10 @@ def _data_in_words(settings: Configuration, data: Data) -> list[str]:
     return lines
 
 
-def judge_machine(settings: Configuration, forecast: Forecast) -> None:
-    """Compare memory and disk of the stages with this machine's."""
+def judge_memory(forecast: Forecast) -> None:
+    """Compare the memory of each stage with this machine's."""
     memory = psutil.virtual_memory().total / 1e6
-    *stages, total = forecast.stages
-    for stage in stages:
+    for stage in forecast.stages[:-1]:
         if (needed := stage.memory_mb or 0) > memory:
             # The estimates are too high rather than too low.
             certain = needed / 2 > memory
@@ -321,38 +301,17 @@ def judge_machine(settings: Configuration, forecast: Forecast) -> None:
                 "or pretraining.per_replica_batch_size (tokenizer: max_training_bytes), or "
                 "another machine (docs/cluster.md)"
             )
-    if total.disk is None:
-        return
-    runs = settings.sections_of_runs().values()
-    places = {"results", *(run.pretraining.checkpoint.directory for run in runs)}
-    there = 0
-    for place in (place for place in places if "://" not in place):
-        below = FileSelector(place, allow_not_found=True, recursive=True)
-        there += sum(file.size or 0 for file in LocalFileSystem().get_file_info(below))
-    free, needed = shutil.disk_usage(".").free, max(0.0, total.disk - there) + _LEFT_OVER
-    forecast.lines.append(
-        f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "
-        f"{in_bytes(there)} now; {in_bytes(free)} are free."
-    )
-    if needed > free:
-        forecast.problems.append(
-            f"The disk has {in_bytes(free)} free, and about {in_bytes(needed)} are needed. Free "
-            "some space, run in another directory (snakemake --directory), put the states "
-            "elsewhere (pretraining.checkpoint.directory) or keep fewer of them "
-            "(pretraining.checkpoint.keep)"
-        )
 
 
 def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
     lines = list(forecast.lines)
     if forecast.stages:
-        rows = [("stage", "time, about", "disk", "memory, at most")]
+        rows = [("stage", "time, about", "memory, at most")]
         for stage in forecast.stages:
             time = "not known" if stage.seconds is None else in_time(stage.seconds)
-            disk = "not known" if stage.disk is None else in_bytes(stage.disk)
             memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
-            rows.append((stage.name, time, disk, memory))
+            rows.append((stage.name, time, memory))
         lines += [
             f"\n{columns(rows)}",
             f"Times are of a run from nothing with --cores {usable_cores()}, on a machine as busy "

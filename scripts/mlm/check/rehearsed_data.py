@@ -38,11 +38,10 @@ _FILES, _BEGINNING, _LOOKED_AT = 5, 400_000, 16_000_000
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with its time in seconds, its bytes on disk and its memory; None: not known here."""
+    """A stage with its time in seconds and its memory; None: not known here."""
 
     name: str
     seconds: float | None = None
-    disk: float | None = None
     memory_mb: int | None = None
 
 
@@ -98,13 +97,12 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
         enough = error.ids
         make(section=section.model_copy(update={"vocabulary_size": enough}))
     times.append(time.monotonic())
-    encoder, sizes, packed = Encoder.load(tokenizer), {}, 0.0
+    encoder, sizes = Encoder.load(tokenizer), {}
     manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}
     for split, text in splits.items():
         file = results / "shards" / split / f"{split}-00000-of-00001.tfrecord"
         shard = write_shard(file, (0, 1), described[split], settings.shards, encoder, tokenizer)
         shard.write(manifests[split])
-        packed += scale[split] * sum(one.num_bytes for one in shard.shards)
         sizes[split] = Size(
             text=text.bytes * scale[split],
             documents=text.documents * scale[split],
@@ -113,7 +111,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
         )
     times.append(time.monotonic())
     seconds = [after - before for before, after in pairwise(times)]
-    stages = _stages_of_data(settings, sizes, splits, packed, seconds)
+    stages = _stages_of_data(settings, sizes, splits, seconds)
     run_files = RunFiles(str(tokenizer), {split: manifests[split] for split in SPLITS[:2]})
     return Data(source, whole, sizes, stages, run_files, encoder.vocabulary_size, enough)
 
@@ -122,7 +120,6 @@ def _stages_of_data(
     settings: Configuration,
     sizes: Mapping[str, Size],
     sample: Mapping[str, CorpusSplit],
-    packed: float,
     seconds: Sequence[float],
 ) -> list[Stage]:
     """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
@@ -130,12 +127,11 @@ def _stages_of_data(
     larger = sum(size.text for size in sizes.values()) / sum(text.bytes for text in sample.values())
     # The trainers see each word once: new ones become rarer (Heaps' law).
     words = max(1.0, min(train, section.max_training_bytes) / sample["train"].bytes) ** 0.6
-    read = larger * sum(file.bytes for text in sample.values() for file in text.files)
     beside = min(usable_cores(), sum(getattr(settings.shards.count, split) for split in SPLITS))
     return [
-        Stage("corpus", 1 + seconds[0] * larger, read, 2000),
-        Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, train)),
-        Stage("shards", 3 + seconds[2] * larger / beside, packed, 2000),
+        Stage("corpus", 1 + seconds[0] * larger, 2000),
+        Stage("tokenizer", 1 + seconds[1] * words, memory_of_tokenizer(section, train)),
+        Stage("shards", 3 + seconds[2] * larger / beside, 2000),
     ]
 
 
