@@ -9,7 +9,6 @@ import pytest
 from tests.conftest import refusal
 
 from mlm.foundations.artefacts import made_from, record_job, write_artefact
-from mlm.foundations.errors import MlmError
 from mlm.foundations.snakemake_session import hold_directory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -139,14 +138,8 @@ def test_details_are_in_the_log_alone_and_the_terminal_shows_beginning_and_end(h
     answer(chr(27) + ']0;title')
     return Done('7 documents')"""
     printed, shown = shown_by(does)
-    assert re.fullmatch(r"x: started\nx: done in [\d.]+ m?s \(7 documents\)\n", shown)
+    assert re.fullmatch(r"x: started\nx: done in [\d.]+ s \(7 documents\)\n", shown)
     assert printed == "\\x1b]0;title\n", "an answer cannot control the terminal"
     first, *details, last = (here / "logs/x.log").read_text().splitlines()
     assert [first, last] == shown.splitlines()
     assert details == ["a detail", "of a library in C", "\\x1b]0;title"]
-
-
-def test_a_long_value_in_a_message_is_shortened_and_the_advice_is_not():
-    words = str(MlmError(f"{'long ' * 3000}: wrong. Set {'it to 1 ' * 100}"))
-    assert len(words) < 2100 and "characters left out" in words
-    assert words.endswith(f"wrong. Set {'it to 1 ' * 100}")

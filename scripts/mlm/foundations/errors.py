@@ -17,7 +17,6 @@ HIDDEN = re.compile(
 SAME_COMMAND = "the same snakemake command"
 #: How the sentence of `remedy` begins.
 HOW_TO_REMAKE = "To have it made again"
-_LONGEST_LINE = 2000
 #: A full disk in the words of a library, after the file's name.
 _FULL = re.compile(rf"(?:(\S+); )?(?:{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)})")
 
@@ -34,19 +33,10 @@ def on_one_line(text: str) -> str:
 
 class MlmError(Exception):
     """A problem that the user can mend, shown without a traceback: what was found, where, what was
-    expected and what to do. Hidden characters are escaped, and the middle of a long line goes."""
+    expected and what to do. Hidden characters are escaped."""
 
     def __init__(self, message: str):
-        super().__init__("\n".join(map(_shortened, printable(message).split("\n"))))
-
-
-def _shortened(line: str) -> str:
-    # A long value comes before the advice.
-    head, tail = _LONGEST_LINE // 4, _LONGEST_LINE // 2
-    left_out = len(line) - head - tail
-    if len(line) <= _LONGEST_LINE:
-        return line
-    return f"{line[:head]} … ({left_out:,} characters left out) … {line[-tail:]}"
+        super().__init__(printable(message))
 
 
 def first_line(error: Exception) -> str:

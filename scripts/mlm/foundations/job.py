@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TextIO
 from mlm.foundations.artefacts import check_inputs, record_job
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError, error_in_words
-from mlm.foundations.terminal import end_by_signals, in_exact_time, set_job, show
+from mlm.foundations.terminal import end_by_signals, in_time, set_job, show
 
 #: Inputs that are not checked: fetched from a bucket to be on this disk, waited for alone, steps on
 #: the way to the same bytes, of other directories.
@@ -84,7 +84,7 @@ class Job:
             self._fail(error)
         else:
             about = f" ({done.figure})" if done.figure else ""
-            show(f"{self._stage}: done in {in_exact_time(time.monotonic() - self._begun)}{about}")
+            show(f"{self._stage}: done in {in_time(time.monotonic() - self._begun)}{about}")
         finally:
             # A log on a full disk fails once more when Python closes it, which is no failure.
             sys.stderr = sys.__stderr__

@@ -118,19 +118,11 @@ def in_binary_bytes(size: float) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """Return a time in the unit that suits it, roughly; 1 s at least."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+    """Return a time in the unit that suits it, roughly."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.2g} {unit}"
-    return "1 s"
-
-
-def in_exact_time(seconds: float) -> str:
-    """Return a time in the unit that suits it, also below a second."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.2g} ms"
+    return f"{seconds:.2g} s"
 
 
 def end_by_signals() -> None:

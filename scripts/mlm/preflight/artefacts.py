@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mlm.foundations.artefacts import Artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
-from mlm.foundations.terminal import answer, columns, in_binary_bytes, in_exact_time
+from mlm.foundations.terminal import answer, columns, in_binary_bytes, in_time
 
 #: Of the columns of `row`.
 HEADINGS = (
@@ -32,8 +32,8 @@ class Memory:
     """Bytes of one replica, by XLA's memory analysis.
 
     `peak` is the most that is alive at any time, without the program's `code` and with buffers in
-    the core's own memory (128 MiB on a v5e); `allocated` is all that is set aside. On a GPU,
-    where the temporaries are one allocation, both are the same.
+    the core's own memory (128 MiB on a v5e), on a GPU with all temporaries, which are one
+    allocation; `allocated` is all that is set aside.
     """
 
     arguments: int
@@ -108,7 +108,7 @@ def row(target: Target) -> tuple[str, ...]:
         _size(target.memory and target.memory.peak),
         _size(target.hbm_per_replica),
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
-        "?" if target.run_seconds is None else in_exact_time(target.run_seconds),
+        "?" if target.run_seconds is None else in_time(target.run_seconds),
     )
 
 

@@ -12,25 +12,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from mlm.config.chips import (
     CHIP_CONFIGURATIONS,
-    CHIPS,
-    GPU_MEMORY_SHARE,
     GPUS,
     GpuFacts,
     generation_of,
     is_gpu,
-    memory_of_a_replica,
     number_of_chips,
 )
 from mlm.foundations.environment import child_environment, install_command, package_versions
 from mlm.foundations.errors import MlmError
-from mlm.foundations.terminal import in_binary_bytes
 from mlm.preflight.artefacts import Memory
 
 #: Environment that lets libtpu load where there is no TPU and no metadata server. The first
@@ -150,17 +146,7 @@ def compile_here(target: str, description: dict[str, Any]) -> Compilation:
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled
         beyond = any(s in str(error) for s in ("RESOURCE_EXHAUSTED", "exceeds available HBM"))
         return Compilation(NO_MEMORY if beyond else REFUSED, _first_lines(str(error)))
-    memory = _memory(compiled.memory_analysis(), is_gpu(target))
-    answer = Compilation(COMPILED, "", memory, flops)
-    # A TPU's compiler refuses what does not fit; a GPU's does not know what else takes memory.
-    if is_gpu(target) and memory.allocated > (available := memory_of_a_replica(target)):
-        needs, has, card = map(
-            in_binary_bytes,
-            (memory.allocated, available, CHIPS[generation_of(target)].hbm_bytes),
-        )
-        words = f"one replica needs {needs}, and JAX takes {has} of the card's {card}"
-        return replace(answer, outcome=NO_MEMORY, message=f"{words} ({GPU_MEMORY_SHARE:.0%})")
-    return answer
+    return Compilation(COMPILED, "", _memory(compiled.memory_analysis(), is_gpu(target)), flops)
 
 
 def _memory(stats: Any, at_once: bool) -> Memory:
@@ -169,7 +155,7 @@ def _memory(stats: Any, at_once: bool) -> Memory:
     aliased, code = stats.alias_size_in_bytes, stats.generated_code_size_in_bytes
     temporaries = stats.temp_size_in_bytes
     allocated = arguments + outputs - aliased + temporaries + code
-    peak = allocated if at_once else stats.peak_memory_in_bytes
+    peak = allocated - code if at_once else stats.peak_memory_in_bytes
     return Memory(arguments, outputs, aliased, temporaries, code, peak, allocated)
 
 

@@ -141,7 +141,8 @@ def _needed(answer: Compilation) -> float:
 def _fits(target: Target, answer: Compilation) -> tuple[bool | None, str]:
     """Return whether a program fits a replica's memory, None if unknown, and the compiler's words.
 
-    The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
+    A TPU's compiler refuses what its own limit cannot hold; a GPU's does not know what else takes
+    memory. The datasheet is the other opinion.
     """
     if answer.outcome == COMPILED and (needed := _needed(answer)) > target.hbm_per_replica:
         has = in_binary_bytes(target.hbm_per_replica)
