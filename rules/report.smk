@@ -1,6 +1,6 @@
 # The report: one page for people, the same numbers for machines (results/report.json), and the figures.
 
-from mlm.report.glossary import FIGURES
+from mlm.report.wording import FIGURES
 
 # The files of a run that the report is made from.
 REPORTED_FILES = {

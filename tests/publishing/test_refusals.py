@@ -6,9 +6,7 @@ from unittest import mock
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing.artefacts import Destination
-from mlm.publishing.hub_token import scrubbed
-from mlm.publishing.uploads import Upload, publish
+from mlm.publishing.uploads import Destination, Upload, publish, scrubbed
 from tests.publishing.conftest import READING, TOKEN
 from tests.publishing.hub_server import Repo
 

@@ -5,8 +5,7 @@ import hashlib
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing.artefacts import Destination
-from mlm.publishing.uploads import Upload, publish
+from mlm.publishing.uploads import Destination, Upload, publish
 
 PLACE = Destination("me/model", private=True)
 CARD = b"---\nlicense: other\n---\n\n# model\n"

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask, MinimalPairs
 from mlm.report.report_inputs import CURVE_COLUMNS
-from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
+from mlm.samples.preview import Preview
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 

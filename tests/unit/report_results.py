@@ -10,10 +10,10 @@ import report_artefacts as made
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import NearDuplicate, NearDuplicatesOfSplit, TakenByRule
 from mlm.evaluation.artefacts import FilledToken, Verdict
-from mlm.report.glossary import FIGURES
 from mlm.report.page import render, write_report
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results, read_run, read_shared
+from mlm.report.wording import FIGURES
 
 
 def results_in(root: Path, runs: dict | None = None, losses: dict | None = None, **artefacts):

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlm.finetuning.artefacts import Example, read_predictions, write_examples
+from mlm.finetuning.artefacts import METRICS, Example, read_predictions, write_examples
 from mlm.finetuning.counting_baselines import (
     PENALTIES,
     best_penalty,
@@ -17,7 +17,6 @@ from mlm.finetuning.counting_baselines import (
 )
 from mlm.finetuning.finetuning_metrics import Comparison, ScoreDifference, macro_f1, verdict_on
 from mlm.finetuning.fold_task import mean_loss
-from mlm.finetuning.scores import METRICS
 
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
 TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])

@@ -16,10 +16,10 @@ from mlm.corpus.artefacts import FilesSource, SourceFile
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.errors import HIDDEN, MlmError
-from mlm.report.glossary import FIGURES
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 from mlm.report.report_inputs import EvaluatedRun
+from mlm.report.wording import FIGURES
 
 
 class Page(HTMLParser):

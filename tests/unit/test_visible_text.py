@@ -3,8 +3,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.report.visible_text import is_shown_by_name, pieces_of, plain, visible
-from mlm.samples.artefacts import PreviewSample, PreviewToken
+from mlm.report.wording import is_shown_by_name, pieces_of, plain, visible
+from mlm.samples.preview import PreviewSample, PreviewToken
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 

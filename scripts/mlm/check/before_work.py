@@ -12,7 +12,6 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
 from mlm.preflight.compiler import require_compilers
-from mlm.publishing.hub_token import token_from_environment
 
 #: The overlays of the last run in this directory, by name, with their digests.
 _OVERLAYS = Path("results/configuration.yaml")
@@ -31,6 +30,8 @@ def check_before_work(jobs: Sequence[Any], targets: Iterable[str], here: bool) -
     if "compile_train_step" in rules and here:
         require_compilers(targets)
     if any(rule.startswith("publish_") for rule in rules):
+        from mlm.publishing.uploads import token_from_environment
+
         token_from_environment()
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from mlm.corpus.artefacts import NearDuplicate, NearDuplicatesOfSplit
-from mlm.corpus.minhash import BANDS, HASHES, NO_KEY
 from mlm.corpus.spooling import (
     DUPLICATE,
     LEAKED,
@@ -17,6 +16,7 @@ from mlm.corpus.spooling import (
     PRECEDENCE,
     SpooledCorpus,
 )
+from mlm.corpus.words import BANDS, HASHES, NO_KEY
 
 #: Pairs whose signatures, links that are in memory together.
 _PAIRS, _CHUNK = 1 << 16, 1 << 20

@@ -15,7 +15,6 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.exported_model import load_tokenizer, open_model
-from mlm.evaluation.hidden_sets import Questions, evaluated_sets
 from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import (
     Clusters,
@@ -27,7 +26,14 @@ from mlm.evaluation.metrics import (
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
-from mlm.evaluation.predictions import Answers, Positions, Scores, positions_of
+from mlm.evaluation.predictions import (
+    Answers,
+    Positions,
+    Questions,
+    Scores,
+    evaluated_sets,
+    positions_of,
+)
 from mlm.evaluation.scoring import Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlm.config.evaluation import Evaluation
-from mlm.evaluation.hidden_sets import Questions, number_of_sets, set_numbers
-from mlm.evaluation.predictions import Positions, Scores, positions_of
+from mlm.evaluation.predictions import (
+    Positions,
+    Questions,
+    Scores,
+    number_of_sets,
+    positions_of,
+    set_numbers,
+)
 from mlm.foundations.terminal import Progress
 from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, mask_batch
 from mlm.samples.split_samples import Samples, joined

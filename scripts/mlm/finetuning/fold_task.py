@@ -11,9 +11,8 @@ from scipy.special import log_softmax
 
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
-from mlm.finetuning.artefacts import Example, Predictions
+from mlm.finetuning.artefacts import Example, Metric, Predictions, metric_of
 from mlm.finetuning.encoded_examples import Arrays, EncodedTexts
-from mlm.finetuning.scores import Metric, metric_of
 from mlm.finetuning.sequence_model import SequenceModel
 from mlm.model.checkpoints import Checkpoint
 from mlm.model.network import Parameters

@@ -5,11 +5,13 @@ A file that is not what its maker recorded is an MlmError, and nothing is sent.
 """
 
 import hashlib
+import os
+import re
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from huggingface_hub import HfApi, ModelCardData
@@ -20,12 +22,10 @@ from mlm.config.publish import Publish, licence_of
 from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.corpus.artefacts import HubSource
 from mlm.evaluation.artefacts import METRICS, EvaluationFigures
-from mlm.foundations.artefacts import MadeFrom, as_json, portable
+from mlm.foundations.artefacts import OPTIONAL, Artefact, MadeFrom, as_json, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
-from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
-from mlm.publishing.hub_token import scrubbed, token_from_environment
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 from mlm.training.model_card import SOURCES, card, card_table, model_card
@@ -35,6 +35,8 @@ _FIGURES = (
     *("format_version", "run", "test", "train", "baselines", "frequency_bands", "verdicts"),
     *("group_by", "digests"),
 )
+#: A user and password before an address, and what follows its ?, where upload links are signed.
+_SECRETS = re.compile(r"(?<=//)[^/\s@]+@|(?<=\w)\?[^\s'\"<>]+")
 #: The remedy by the status of the Hub's answer.
 _REMEDIES = {
     401: "The token in HF_TOKEN is mistyped, expired or revoked: make one with write permission. ",
@@ -44,6 +46,34 @@ _REMEDIES = {
     429: "Wait for a while. ",
     None: "Check the network and HF_ENDPOINT. ",
 }
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A repository `owner/name`, of models in the Hub's words."""
+
+    repository: str
+    private: bool
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """A file in the repository."""
+
+    path: str
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PublishRecord(Artefact):
+    """A publication, without clock, address of the Hub, or anything secret; `run` for a model."""
+
+    what: str
+    destination: Destination
+    commit: str
+    files: list[SentFile]
+    run: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -144,6 +174,25 @@ def _publish(
     commit = publish(destination, files, title)
     sent = [SentFile(path, file.size, file.sha256) for path, file in sorted(files.items())]
     return PublishRecord(what, destination, commit, sent)
+
+
+def token_from_environment() -> str:
+    """Return the token in HF_TOKEN. Raises MlmError if there is none or it cannot be one."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    # The libraries would show such a value in their error.
+    if not (token.isascii() and token.isprintable()) or not token or " " in token:
+        raise MlmError(
+            "Publishing needs a token of the Hugging Face Hub in the environment variable "
+            "HF_TOKEN, and there is none, or it has blanks or other characters that no token has. "
+            "Make one with write permission (huggingface.co/settings/tokens), export it, and run "
+            "the same command again"
+        )
+    return token
+
+
+def scrubbed(text: str, token: str) -> str:
+    """Return `text` without the token and what else in an address gives access."""
+    return _SECRETS.sub("…", text.replace(token, "…"))
 
 
 def publish(destination: Destination, files: Mapping[str, Upload], title: str) -> str:

@@ -17,18 +17,17 @@ from mlm.foundations.artefacts import as_json, write_artefact
 from mlm.foundations.atomic import canonical_json, write_text
 from mlm.foundations.terminal import in_bytes, plural, signed
 from mlm.preflight.artefacts import cells
-from mlm.report import run_comparison, sections, template_filters, visible_text
+from mlm.report import run_comparison, sections, wording
 from mlm.report.answer import answer
-from mlm.report.glossary import FIGURES
 from mlm.report.plots import figures
 from mlm.report.report_inputs import OF_OTHER_RUNS, Results
-from mlm.report.visible_text import plain
+from mlm.report.wording import FIGURES, plain
 
 #: The version of report.json's format.
 FORMAT_VERSION = 5
 _TEMPLATES = Path(__file__).parents[3] / "report"
 #: What templates call, as functions or filters: all functions of some modules, and these.
-_MODULES = (run_comparison, sections, template_filters, visible_text)
+_MODULES = (run_comparison, sections, wording)
 _FUNCTIONS = {
     *(as_json, canonical_json, cells, in_bytes, name_of, on_overlap, plural, signed),
     *(f for m in _MODULES for _, f in getmembers(m, isfunction) if f.__module__ == m.__name__),
@@ -75,7 +74,7 @@ def render(results: Results, drawn: Mapping[str, str]) -> str:
         "baselines": BASELINES,
         "model_names": [*NAMES],
         "special": results.config["tokenizer"]["special_tokens"],
-        "most": template_filters.MOST_SHOWN,
+        "most": wording.MOST_SHOWN,
     }
     bodies = {
         name: Markup(environment.get_template(f"sections/{name}.html.j2").render())

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.report.report_inputs import Results, RunResults
-from mlm.report.visible_text import plain
+from mlm.report.wording import plain
 
 matplotlib.use("svg")
 

@@ -13,8 +13,8 @@ from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import HOW_TO_REMAKE, MlmError
 from mlm.preflight.artefacts import PreflightVerdict
-from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
+from mlm.samples.preview import Preview
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 

@@ -13,7 +13,7 @@ from mlm.evaluation.artefacts import Difference, EvaluationFigures
 from mlm.evaluation.intervals import Estimate
 from mlm.foundations.atomic import canonical_json
 from mlm.report.report_inputs import Results, RunResults
-from mlm.report.template_filters import value
+from mlm.report.wording import value
 
 #: Settings of the evaluation on which its questions depend.
 MASK_SETTINGS = ("mlm_probability", "seed")

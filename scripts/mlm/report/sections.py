@@ -7,8 +7,8 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import as_json
 from mlm.report.report_inputs import EvaluatedRun, Results, RunResults
 from mlm.report.run_comparison import Standing, flattened, standings
-from mlm.report.template_filters import NONE, value
-from mlm.samples.artefacts import PreviewSample
+from mlm.report.wording import NONE, value
+from mlm.samples.preview import PreviewSample
 
 #: By name, in the order of the page: the heading. The section is what its template
 #: `report/sections/<name>.html.j2` makes of the artefacts, and is left out if that is nothing.

@@ -1,16 +1,44 @@
 """A few samples as the model meets them: decoded, before and after masking."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlm.samples.artefacts import PreviewSample, PreviewToken
+from mlm.foundations.artefacts import Artefact
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 from mlm.tokenizer.pieces import texts_of
+
+
+@dataclass(frozen=True)
+class PreviewToken:
+    """A token's text; `masked` is what the model sees in its place, None if it is not chosen."""
+
+    text: str
+    masked: str | None
+
+
+@dataclass(frozen=True)
+class PreviewSample:
+    """Sample `index` of the split, plain and masked; number `turn`, from 1, of the first epoch."""
+
+    index: int
+    turn: int
+    text: str
+    masked: str
+    tokens: tuple[PreviewToken, ...]
+
+
+@dataclass(frozen=True)
+class Preview(Artefact):
+    """results/runs/{run}/preview.json: train samples as the run's training first sees them."""
+
+    run: str
+    samples: list[PreviewSample]
 
 
 def preview_samples(

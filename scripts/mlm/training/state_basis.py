@@ -24,7 +24,7 @@ _COMPUTING = {
 #: keeps the states.
 _COMPUTE_NO_BITS = (
     *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.model.architecture"),
-    *("mlm.samples.artefacts", "mlm.samples.manifests", "mlm.samples.split_samples"),
+    *("mlm.samples.manifests", "mlm.samples.split_samples"),
     *("mlm.samples.tfrecord", "mlm.training.devices", "mlm.training.processes"),
 )
 _COMPUTE_NEVERTHELESS = ("mlm.config.families", "mlm.foundations.tensorflow_setup")

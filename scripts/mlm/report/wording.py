@@ -1,9 +1,11 @@
-"""Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page.
+"""The words of the page: text of a corpus as HTML that shows it, so that nothing of it runs, hides
+or reorders the page; numbers and settings as a reader writes them; and the names of its figures.
 
 Samples are shown as coloured pieces: what was hidden, and what was shown instead.
 """
 
 import itertools
+import math
 import re
 import unicodedata
 from dataclasses import dataclass, replace
@@ -20,6 +22,28 @@ _WORD_LIKE = re.compile(r"[!-~]{30,}")
 _JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])(?!(?<=\.)\d)")
 #: White space by its name, shown in place of a token that is nothing else.
 _BLANKS = {"\n": "‹line break›", "\t": "‹tab›"}
+#: Items of a list, or shards of a split, that the page shows; report.json has all.
+MOST_SHOWN = 250
+#: Shown where there is no figure.
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class FigureName:
+    """A figure's chapter, heading, and the entry of the glossary for what it shows."""
+
+    chapter: str
+    heading: str
+    term: str
+
+
+FIGURES = {
+    "training_loss": FigureName("Training", "Loss during training", "visible"),
+    "training_accuracy": FigureName("Training", "Accuracy during training", "visible"),
+    "test_loss": FigureName("Evaluation", "Test loss against the baselines", "loss"),
+    "test_accuracy": FigureName("Evaluation", "Test accuracy against the baselines", "accuracy"),
+    "frequency_bands": FigureName("Evaluation", "Accuracy by frequency of the token", "accuracy"),
+}
 
 
 def is_shown_by_name(character: str) -> bool:
@@ -102,3 +126,54 @@ def _bare(text: str) -> str:
 def visible_token(text: str) -> Markup:
     """A token as `visible` shows it; white space alone is named."""
     return visible(_bare(text))
+
+
+def count(number: float | None) -> str:
+    """A whole number with a comma between thousands."""
+    return NONE if number is None else f"{round(number):,}"
+
+
+def decimal(number: float | None, digits: int = 2) -> str:
+    """A number with `digits` decimals and a comma between thousands."""
+    return NONE if number is None else f"{number:z,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share between 0 and 1 in percent; number and sign stay on one line."""
+    return NONE if share is None else f"{share * 100:.{digits}f}\u00a0%"
+
+
+def rate(share: float | None) -> str:
+    """A small share in percent, with enough digits to be told from zero."""
+    if not share:
+        return NONE if share is None else "0\u00a0%"
+    digits = max(1, 1 - math.floor(math.log10(share * 100)))
+    return f"{share * 100:.{min(digits, 6)}f}\u00a0%"
+
+
+def short(number: float) -> str:
+    """A large number in thousands (k), millions (M) or billions (B)."""
+    for unit, factor in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.3g}\u00a0{unit}"
+    return f"{number:,.0f}"
+
+
+def value(setting: object) -> str:
+    """A setting as text: what is not set, true, false, numbers and lists."""
+    if setting is None:
+        return "not set"
+    if isinstance(setting, bool):
+        return "yes" if setting else "no"
+    if isinstance(setting, float):
+        return f"{setting:g}"
+    if isinstance(setting, int):
+        return f"{setting:,}" if abs(setting) >= 10_000 else str(setting)
+    if isinstance(setting, dict):
+        return ", ".join(f"{k} {value(v)}" for k, v in setting.items()) or "none"
+    if isinstance(setting, list | tuple):
+        shown = [value(x) for x in setting[:MOST_SHOWN]]
+        if len(setting) > MOST_SHOWN:
+            shown.append(f"and {len(setting) - MOST_SHOWN:,} more")
+        return ", ".join(shown) or "none"
+    return str(setting)
