@@ -49,6 +49,6 @@ rule fill_mask:
     params:
         prompts=lambda w: EVALUATIONS[w.run].prompts,
         cpu_threads=settings.accelerator.cpu_threads,
-        code=code_of("fill_mask", "fill_mask"),
+        code=code_of("evaluate", "fill_mask"),
     script:
-        "../scripts/jobs/fill_mask.py"
+        "../scripts/jobs/evaluate.py"

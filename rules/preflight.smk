@@ -56,6 +56,6 @@ rule check:
         runtime=10,
     params:
         settings=settings.as_set(),
-        code=code_of("check", "check"),
+        code=code_of("preflight", "check"),
     script:
-        "../scripts/jobs/check.py"
+        "../scripts/jobs/preflight.py"

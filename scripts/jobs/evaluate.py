@@ -1,22 +1,23 @@
-"""Rule `evaluate`: the figures of an exported model on the test split."""
+"""An exported model: its figures on the test split, and the tokens that it fills in."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
 from job_adapter import Done, run_as_job
-from mlm.config.accelerator import Accelerator
-from mlm.config.evaluation import Evaluation
-from mlm.config.fields import SPLITS
-from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.bits_by_group import TextOfGroups
-from mlm.evaluation.model_evaluation import Evaluated, evaluate
-from mlm.evaluation.pair_files import read_pair_files
-from mlm.samples.manifests import Manifest, project_root
 
 
 @run_as_job("evaluate")
 def score_model(job: Any):
+    from mlm.config.accelerator import Accelerator
+    from mlm.config.evaluation import Evaluation
+    from mlm.config.fields import SPLITS
+    from mlm.corpus.artefacts import CorpusSplit
+    from mlm.evaluation.bits_by_group import TextOfGroups
+    from mlm.evaluation.model_evaluation import Evaluated, evaluate
+    from mlm.evaluation.pair_files import read_pair_files
+    from mlm.samples.manifests import Manifest, project_root
+
     inputs, params, run = job.input, job.params, job.wildcards.run
     manifests = {split: Path(inputs[split]) for split in SPLITS}
     root = project_root(manifests["train"])
@@ -38,3 +39,16 @@ def score_model(job: Any):
     verdicts = (verdict.text for verdict in figures.verdicts)
     print(f"{run}: {scores}", *verdicts, sep="\n  ", file=sys.stderr)
     return Done(scores)
+
+
+@run_as_job("fill_mask")
+def fill_prompts(job: Any):
+    """Write the most probable tokens for the mask of each prompt."""
+    from mlm.evaluation.artefacts import FillMask
+    from mlm.evaluation.fill_mask import answers
+    from mlm.foundations.terminal import plural
+
+    params, model = job.params, Path(job.input.model).parent
+    filled = answers(model, params.prompts, top_k=5, cpu_threads=params.cpu_threads)
+    FillMask(job.wildcards.run, filled).write(job.output[0])
+    return Done(plural(len(filled), "prompt"))

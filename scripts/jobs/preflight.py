@@ -1,8 +1,18 @@
-"""The preflight: compile the train steps of each run for every target, and show the verdicts."""
+"""Before a run: the check; the preflight, which compiles the train steps for every target."""
 
 from typing import Any
 
-from job_adapter import run_as_job
+from job_adapter import limit_tokenizer_threads, run_as_job
+
+
+@run_as_job("check")
+def check_configuration(job: Any):
+    """Say what stands in the way of a run, and what it will take."""
+    limit_tokenizer_threads(1)
+    from mlm.check.check import check, show
+    from mlm.config.resolution import resolve
+
+    show(check(resolve(job.params.settings)))
 
 
 @run_as_job("compile_train_step")

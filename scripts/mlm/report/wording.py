@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from mlm.foundations.errors import HIDDEN
-from mlm.samples.artefacts import PreviewSample
+from mlm.samples.preview import PreviewSample
 
 #: Longer than any word: nothing but a line that may end inside keeps it on the page.
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
