@@ -8,7 +8,7 @@ from mlm.config.resolution import resolve
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 
@@ -97,7 +97,7 @@ def test_a_pretrained_directory_gives_the_same_ids(made, tmp_path):
     pretrained = {"path": str(made), "revision": None}
     directory = make(tmp_path, families=["roberta"], kind="pretrained", pretrained=pretrained)
     first, second = (Encoder.load(d / "tokenizer.json") for d in (made, directory))
-    assert first.special() == second.special()
+    assert first.special_ids == second.special_ids
     assert first.encode(TEXTS) == second.encode(TEXTS)
     stats = json.loads((directory / "tokenizer_stats.json").read_text())
     assert stats["pretrained"]["path"] == "tokenizer"
@@ -118,7 +118,7 @@ def test_a_pretrained_tokenizer_must_suit_the_family(tmp_path):
     ready = {"kind": "pretrained", "pretrained": bert(tmp_path / "bert")}
     directory = make(tmp_path, ["bert"], ["we, the peoples, we the people"], **ready)
     encoder = Encoder.load(directory / "tokenizer.json")
-    assert encoder.special() == {"cls": 2, "pad": 0, "sep": 3, "unk": 1, "mask": 4}
+    assert encoder.special_ids == SpecialIds(cls=2, pad=0, sep=3, unk=1, mask=4)
     assert encoder.encode(["we the peoples, [MASK]"]) == [[2, 5, 6, 7, 8, 9, 1, 1, 1, 3]]
     assert json.loads((directory / "tokenizer_config.json").read_text())["model_max_length"] == 512
     with pytest.raises(MlmError, match=r"padding token has id 0.*model\.family roberta"):

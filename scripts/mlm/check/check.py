@@ -94,11 +94,6 @@ def _look_at(settings: Configuration, directory: Path, forecast: Forecast) -> No
     data = rehearse_data(settings, directory)
     forecast.lines += _data_in_words(settings, data)
     forecast.train_samples = data.sizes["train"].samples
-    if data.enough is not None:
-        forecast.warnings.append(
-            f"tokenizer.vocabulary_size: {settings.tokenizer.vocabulary_size:,} may be more "
-            f"than the text of the train split gives; {data.enough:,} ids are safe"
-        )
     if not forecast.problems:
         _look_at_runs(settings, data, examples, forecast)
 

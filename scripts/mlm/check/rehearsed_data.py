@@ -58,7 +58,7 @@ class Size:
 @dataclass(frozen=True)
 class Data:
     """What the sample, whose files are `files`, says of the whole corpus: its `sizes`; `whole` if
-    the sample is all of it; `enough`, the largest vocabulary that its text gives, if too few."""
+    the sample is all of it."""
 
     source: str
     whole: bool
@@ -66,7 +66,6 @@ class Data:
     stages: list[Stage]
     files: RunFiles
     vocabulary: int
-    enough: int | None
 
 
 def rehearse_data(settings: Configuration, directory: Path) -> Data:
@@ -81,7 +80,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
     splits = build_corpus(configuration, [Part(files=files)], parquet, described)
     times.append(time.monotonic())
-    tokenizer, section, enough = results / "tokenizer" / "tokenizer.json", settings.tokenizer, None
+    tokenizer, section = results / "tokenizer" / "tokenizer.json", settings.tokenizer
     make = partial(
         make_tokenizer,
         {split: SplitDocuments.described(described[split]) for split in SPLITS},
@@ -94,8 +93,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     except CorpusTooSmall as error:
         if whole:
             raise
-        enough = error.ids
-        make(section=section.model_copy(update={"vocabulary_size": enough}))
+        make(section=section.model_copy(update={"vocabulary_size": error.ids}))
     times.append(time.monotonic())
     encoder, sizes = Encoder.load(tokenizer), {}
     manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}
@@ -113,7 +111,7 @@ def rehearse_data(settings: Configuration, directory: Path) -> Data:
     seconds = [after - before for before, after in pairwise(times)]
     stages = _stages_of_data(settings, sizes, splits, seconds)
     run_files = RunFiles(str(tokenizer), {split: manifests[split] for split in SPLITS[:2]})
-    return Data(source, whole, sizes, stages, run_files, encoder.vocabulary_size, enough)
+    return Data(source, whole, sizes, stages, run_files, encoder.vocabulary_size)
 
 
 def _stages_of_data(

@@ -80,7 +80,7 @@ def masking_plan(
         mask_token=masking.mask_token,
         random_token=masking.random_token,
         mask_id=encoder.special_ids.mask,
-        special_ids=tuple(sorted(encoder.special().values())),
+        special_ids=tuple(sorted(encoder.special_ids)),
         vocabulary_size=encoder.vocabulary_size,
         sequence_length=length,
         whole_word=masking.whole_word,

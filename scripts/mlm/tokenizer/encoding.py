@@ -105,10 +105,6 @@ class Encoder:
         """Return the piece of each id."""
         return {i: piece for piece, i in self._whole.get_vocab().items()}
 
-    def special(self) -> dict[str, int]:
-        """Return the five special ids by name, for JSON."""
-        return self.special_ids._asdict()
-
 
 def _read(path: Path) -> Any:
     if not path.exists():

@@ -62,7 +62,7 @@ def load_pretrained(
 
 def check_ids(encoder: Encoder, family: str) -> None:
     """Raise MlmError if the special ids do not suit models of type `family`."""
-    ids = encoder.special()
+    ids = encoder.special_ids._asdict()
     if len(set(ids.values())) != len(ids):
         raise MlmError(
             f"tokenizer.pretrained: two special tokens share an id ({ids}); choose another "

@@ -54,7 +54,7 @@ def make_tokenizer(
     statistics = TokenizerStatistics(
         kind=section.kind,
         vocabulary_size=encoder.vocabulary_size,
-        special_ids=encoder.special(),
+        special_ids=encoder.special_ids._asdict(),
         unknown_literal=encoder.unknown_literal,
         splits=splits,
         training=training,

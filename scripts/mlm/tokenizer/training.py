@@ -52,7 +52,10 @@ _ALONE = re.compile(
     "[\\u4e00-\\u9fff\\u3400-\\u4dbf\\U00020000-\\U0002a6df\\U0002a700-\\U0002ceaf\\uf900-\\ufaff"
     f"\\U0002f800-\\U0002fa1f{re.escape(string.punctuation)}]"
 )
-_NO_TEXT = "There is no text to train a tokenizer on, but white space and special tokens."
+_NO_TEXT = (
+    "There is no text to train a tokenizer on, but white space and special tokens. Add text, or "
+    "raise tokenizer.max_training_bytes"
+)
 
 
 class TrainingText:
@@ -120,10 +123,10 @@ def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
 
 
 class AlphabetTooLarge(MlmError):
-    """The characters alone need more ids than there are: `needed`."""
+    """The characters alone need more ids than there are; `ids` leave room for longer pieces."""
 
     def __init__(self, needed: int, size: int):
-        self.needed = needed
+        self.ids = needed + max(100, needed // 4)
         super().__init__(
             f"tokenizer.vocabulary_size: {size}, but the characters of the train split alone need "
             f"{needed} ids. Set more than that, or lower tokenizer.character_coverage"
@@ -162,16 +165,11 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
         print(f"Training a {section.kind} tokenizer of {ids:,} ids", file=sys.stderr)
         try:
             return _TRAINERS[section.kind](text, section, ids)
-        except AlphabetTooLarge as error:
+        except (AlphabetTooLarge, CorpusTooSmall) as error:
             if not is_chosen:
                 raise
-            # Some more ids than characters, so that there are longer pieces too.
-            ids = error.needed + max(100, error.needed // 4)
-        except CorpusTooSmall as error:
-            if not is_chosen:
-                raise
-            # Now the number is exact.
-            ids, is_chosen = error.ids, False
+            # What a text gives is exact.
+            ids, is_chosen = error.ids, isinstance(error, AlphabetTooLarge)
 
 
 def _train_unigram(text: TrainingText, section: Tokenizer, size: int) -> Any:
