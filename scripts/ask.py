@@ -5,14 +5,14 @@
 Takes the configuration as snakemake does. Nothing is written.
 """
 
-from mlm.foundations.command import parser_for_run, print_json, run_command, text_argument
+from mlm.foundations.command import parser_for_run, print_json, run_command
 from mlm.foundations.errors import printable
 
 
 def main(arguments: list[str]) -> None:
     """Print the answer."""
     parser = parser_for_run("ask.py", __doc__)
-    parser.add_argument("sentence", type=text_argument, help="the sentence, in quotes")
+    parser.add_argument("sentence", help="the sentence, in quotes")
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
     parser.add_argument("--most", type=int, default=20, help="passages shown (default: 20)")
     options = parser.parse_args(arguments)

@@ -7,13 +7,7 @@ Takes the configuration as snakemake does. Nothing is written.
 
 from pathlib import Path
 
-from mlm.foundations.command import (
-    check_model,
-    parser_for_run,
-    print_json,
-    run_command,
-    text_argument,
-)
+from mlm.foundations.command import check_model, parser_for_run, print_json, run_command
 from mlm.foundations.errors import printable
 
 
@@ -21,9 +15,7 @@ def main(arguments: list[str]) -> None:
     """Print the answers."""
     parser = parser_for_run("fill.py", __doc__)
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
-    parser.add_argument(
-        "sentences", nargs="+", type=text_argument, help="sentences in quotes, with one mask each"
-    )
+    parser.add_argument("sentences", nargs="+", help="sentences in quotes, with one mask each")
     parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
     options = parser.parse_args(arguments)
     if options.top_k < 1:

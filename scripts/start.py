@@ -10,7 +10,7 @@ is changed.
 import argparse
 from pathlib import Path
 
-from mlm.foundations.command import described_parser, run_command, text_argument
+from mlm.foundations.command import described_parser, run_command
 from mlm.foundations.errors import MlmError
 
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = described_parser("start.py", __doc__)
-    parser.add_argument("folder", type=text_argument, help="the folder with the files of text")
+    parser.add_argument("folder", help="the folder with the files of text")
     parser.add_argument("--labels", help="a CSV file of texts and labels, to fine-tune on")
     parser.add_argument("--minutes", type=float, default=30, help="minutes to take (default: 30)")
     parser.add_argument("--length", type=int, default=256, help="tokens in a row (default: 256)")

@@ -72,12 +72,6 @@ def test_after_a_forgotten_configfile_the_trained_runs_are_named(fill, model, ca
     assert "--configfile" in capsys.readouterr().err
 
 
-def test_bytes_that_are_no_text_are_refused(fill, model, capsys):
-    with pytest.raises(SystemExit):
-        fill(["A [MASK] \udcff."])
-    assert "not UTF-8" in capsys.readouterr().err
-
-
 def test_a_damaged_model_is_not_asked(fill, model, capsys):
     (model / "model.safetensors").write_bytes(b"weightz")
     assert fill(["A [MASK]."]) == 1

@@ -46,15 +46,6 @@ def enter_directory(options: argparse.Namespace) -> None:
     os.chdir(options.directory)
 
 
-def text_argument(text: str) -> str:
-    """Return an argument that is text, for argparse: bytes that are not UTF-8 are refused."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8 text") from None
-    return text
-
-
 def _trained_here() -> str:
     trained = sorted(path.parent.name for path in Path("results/runs").glob("*/training.json"))
     return f"Trained here: {', '.join(trained) or 'none'}"

@@ -70,7 +70,6 @@ class PreflightVerdict(Artefact):
     run: str
     passed: bool
     notes: list[str]
-    engine: str
     findings: list[Finding]
     targets: list[Target]
     packages: dict[str, str]

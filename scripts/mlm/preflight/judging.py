@@ -68,7 +68,6 @@ def preflight(
         run=config.name,
         passed=not findings,
         notes=notes,
-        engine=config.engine,
         findings=findings,
         targets=targets,
         packages=compiler_versions(),
