@@ -1,5 +1,5 @@
-"""Write docs/configuration.md and the comments of config.yaml, from the typed sections in
-mlm/config/ and the strings below their keys.
+"""Write docs/configuration.md, the JSON schema and the comments of config.yaml, from the typed
+sections in mlm/config/ and the strings below their keys.
 
 .venv/bin/python scripts/generate_config.py
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from mlm.config.configuration import Configuration
 from mlm.config.fields import SPLITS, Section, section_in
@@ -31,6 +32,7 @@ Every key of the configuration, with what it accepts, its default and its meanin
 file of your own, as nested YAML, and pass it with `--configfile`; [config.yaml](../config.yaml)
 shows how they are nested.
 """
+SCHEMA_HEADER = f"# {GENERATED}: for editors that complete keys. The workflow does not read it.\n"
 
 
 @cache
@@ -46,15 +48,33 @@ def descriptions(model: type[Section]) -> dict[str, str]:
     return texts
 
 
+class _Described(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Titles of fields only repeat the keys."""
+        return False
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        """Add the description of each key."""
+        described = super().model_schema(schema)
+        for key, text in descriptions(schema["cls"]).items():
+            described["properties"][key] |= {"description": text}
+        return described
+
+
+@cache
+def schema_of(model: type[Section]) -> dict[str, Any]:
+    """The JSON schema of `model`."""
+    return model.model_json_schema(schema_generator=_Described)
+
+
 def keys(model: type[Section] = Configuration, path: str = "") -> Iterator[tuple]:
     """Every key below `model`: its dotted path, what it accepts in words (None of a section, which
     holds keys), default or section, and description."""
-    properties, defaults = model.model_json_schema()["properties"], model()
-    texts = descriptions(model)
+    properties, defaults = schema_of(model)["properties"], model()
     for name, field in model.model_fields.items():
         below, schema = section_in(field.annotation), properties[name]
         words = None if below is field.annotation else accepted(schema)
-        yield f"{path}{name}", words, getattr(defaults, name), texts.get(name, "")
+        yield f"{path}{name}", words, getattr(defaults, name), schema.get("description", "")
         if below and not words:
             yield from keys(below, f"{path}{name}.")
 
@@ -132,6 +152,14 @@ def config_yaml(text: str) -> str:
     return "\n".join([*lines, *comment]) + "\n"
 
 
+def schema_yaml() -> str:
+    """The text of the JSON schema (draft 2020-12)."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Configuration)}
+    # The innermost collections on one line each.
+    style = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True}
+    return SCHEMA_HEADER + yaml.safe_dump(schema, width=96, **style)
+
+
 def _flow(value: Any) -> str:
     """`value` on one line of YAML; of a mapping, its keys alone."""
     if isinstance(value, dict):
@@ -144,3 +172,4 @@ if __name__ == "__main__":
     shown = BASE / "config.yaml"
     shown.write_text(config_yaml(shown.read_text(encoding="utf-8")), encoding="utf-8")
     (BASE / "docs" / "configuration.md").write_text(configuration_md(), encoding="utf-8")
+    (BASE / "schemas" / "config.schema.yaml").write_text(schema_yaml(), encoding="utf-8")

@@ -1,7 +1,9 @@
 from datetime import date
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 from loaded_script import loaded
 
 from mlm.config.configuration import Configuration, trainings
@@ -27,30 +29,34 @@ def nested(path, value):
     return value
 
 
-def test_config_yaml_and_the_page_of_all_keys_are_current():
+def test_config_yaml_the_page_of_all_keys_and_the_schema_are_current():
     """After an edit in scripts/mlm/config/: python scripts/generate_config.py"""
     for file, made in (
         ("config.yaml", generate.config_yaml((ROOT / "config.yaml").read_text(encoding="utf-8"))),
         ("docs/configuration.md", generate.configuration_md()),
+        ("schemas/config.schema.yaml", generate.schema_yaml()),
     ):
         assert (ROOT / file).read_text(encoding="utf-8") == made, file
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_the_schema_says_what_the_models_say():
+    schema = yaml.safe_load(generate.schema_yaml())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    accepts = jsonschema.Draft202012Validator(schema).is_valid
+    for preset in (ROOT / "presets").glob("*.yaml"):
+        assert accepts(yaml.safe_load(preset.read_text(encoding="utf-8"))), preset.name
+    for wrong in (
+        {"modle": {}},
+        {"seed": "x"},
         {"shards": {"count": {"train": 0}}},
         {"corpus": {"source": "hbu"}},
         {"runs": {}},
         {"runs": {"base": {"seed": 1}}},
         {"runs": {"base": []}},
         {"model": {"config": {"hidden_dropout_prob": 1.0}}},
-        # A key that YAML reads as a date.
-        {"corpus": {"mix": {date(2020, 1, 1): {}}}},
-    ],
-)
-def test_what_the_models_do_not_accept_is_a_problem(wrong):
-    assert problems(wrong)
+    ):
+        assert not accepts(wrong) and problems(wrong), wrong
+    assert problems({"corpus": {"mix": {date(2020, 1, 1): {}}}}), "a key that YAML reads as a date"
 
 
 def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
