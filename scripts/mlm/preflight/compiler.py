@@ -76,8 +76,8 @@ class Compilation:
 def compile_for(target: str, *steps: dict[str, Any]) -> list[Compilation]:
     """Compile described `steps` for all devices of `target`, one after the other in one process.
 
-    Never raises for a fault of the target or
-    a step: that is the answer. If the process dies, so does every step that it has not answered.
+    Never raises for a fault of the target or a step: that is the answer. If the process dies, so
+    does every step that it has not answered.
     """
     process = subprocess.run(
         [sys.executable, "-m", "mlm.preflight.compiler"],

@@ -85,8 +85,8 @@ def compile_description(
     devices: list, description: dict[str, Any]
 ) -> tuple[jax.stages.Compiled, float]:
     """Return the described step compiled for all `devices`, and the FLOPs of its products on one,
-    with all loops. It spends the least effort on fast code, which takes a quarter of the time; the
-    memory is that of a full compilation within a few percent."""
+    with all loops. The least effort on fast code takes a quarter of the time; the memory is that of
+    a full compilation within a few percent."""
     jax.config.update("jax_exec_time_optimization_effort", -1.0)
     if description["attention"] == "cudnn" and not has_cudnn_attention(devices[0]):
         description = description | {"attention": "xla"}
