@@ -9,8 +9,7 @@ from small_pretraining import small_pretraining
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.masked_loss import strata
-from mlm.preflight.costs import product_flops
-from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
+from mlm.preflight.described_steps import AXIS, described_train_step, product_flops, traced_step
 from mlm.samples.masking import MaskingPlan
 
 
