@@ -7,13 +7,7 @@ from job_adapter import Done, run_as_job
 from mlm.config.configuration import Configuration
 from mlm.foundations.digests import value_sha256
 from mlm.report.page import write_report
-from mlm.report.report_inputs import (
-    OF_RUNS,
-    Results,
-    read_other_run,
-    read_run,
-    read_shared,
-)
+from mlm.report.report_inputs import OF_RUNS, Results, read_other_run, read_run, read_shared
 
 
 @run_as_job("report")

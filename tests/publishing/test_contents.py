@@ -73,7 +73,7 @@ def test_a_model_goes_with_card_tokenizer_figures_and_a_record(hub, results, tmp
     record = published_model(results, tmp_path)
     found = hub.files("me/model")
     assert set(hub.digests("me/model")) == {
-        *(*MODEL, "training.json", "evaluation.json", "README.md"),
+        *(*MODEL, "training.json", "evaluation.json", "README.md")
     }
     told = header(found["README.md"])
     assert (told["license"], told["language"]) == ("cc-by-4.0", "en")

@@ -99,8 +99,7 @@ def with_texts(root: Path, texts: list[str]) -> Results:
     results = results_in(root)
     taken = {"quality.min_words": TakenByRule(len(texts), 9, tuple(texts))}
     near = NearDuplicatesOfSplit(
-        clusters=1,
-        samples=tuple(NearDuplicate(text, text, "test") for text in texts),
+        clusters=1, samples=tuple(NearDuplicate(text, text, "test") for text in texts)
     )
     counts = {"near_duplicate": 0, "near_leaked": len(texts)}
     corpus = {

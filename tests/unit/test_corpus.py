@@ -27,14 +27,7 @@ from mlm.corpus.embedded_corpus import (
     split_addresses,
 )
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.corpus.spooling import (
-    DUPLICATE,
-    KEPT,
-    LEAKED,
-    PRECEDENCE,
-    SpooledCorpus,
-    SpoolWriter,
-)
+from mlm.corpus.spooling import DUPLICATE, KEPT, LEAKED, PRECEDENCE, SpooledCorpus, SpoolWriter
 from mlm.foundations.digests import file_sha256
 
 

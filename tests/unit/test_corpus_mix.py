@@ -103,11 +103,7 @@ def test_groups_of_different_sources_are_apart_and_a_text_without_one_is_a_group
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.integers(1, 5000),
-    st.fractions(0, 1, max_denominator=1000),
-    st.integers(0, 2**64 - 1),
-)
+@given(st.integers(1, 5000), st.fractions(0, 1, max_denominator=1000), st.integers(0, 2**64 - 1))
 def test_a_choice_is_an_exact_share_also_of_each_block(total, share, key):
     chosen = chosen_documents(total, share, key)
     for end in (*range(1024, total, 1024), total):

@@ -47,11 +47,8 @@ def _evaluation(root, model=None, **settings):
     pairs = [Pair(*two, "a.tsv", n) for n, two in zip(names, (PAIR, PAIR[::-1]), strict=True)]
     described = replace(made.corpus("test"), source=FILES, characters=CHARACTERS)
     corpus = {"test": described, "train": described}
-    place, evaluated = (
-        model or root / "random",
-        Evaluated(manifests, corpus, pairs=pairs, root=root),
-    )
-    return evaluate("a run", place, section, Accelerator(kind="cpu"), evaluated)
+    evaluated = Evaluated(manifests, corpus, pairs=pairs, root=root)
+    return evaluate("a run", model or root / "random", section, Accelerator(kind="cpu"), evaluated)
 
 
 def by_the_page():

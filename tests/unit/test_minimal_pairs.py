@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.pair_files import Pair, read_pair_files
+from mlm.evaluation.predictions import positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.token_counts import count_tokens
 
@@ -110,8 +111,6 @@ def test_the_bigram_sees_the_neighbours_that_the_model_is_shown(tokenizer):
 
 
 def _positions(truth, left, right):
-    from mlm.evaluation.predictions import positions_of
-
     ids = np.array([[4 if left is None else left, truth, 4 if right is None else right]])
     return positions_of(ids, np.ones((1, 3), int), ids, np.array([[0, 1, 0]]))
 
@@ -154,15 +153,3 @@ def test_the_first_problem_of_each_file_is_named_with_its_line(tmp_path):
     told = refusal(read_pair_files, [*paths, tmp_path / "missing.tsv"])
     assert all(problem in told for problem in (*contents, "missing.tsv: cannot be read"))
     assert told.count("\n  - ") == len(contents) + 1
-
-
-def test_quotes_in_a_table_of_tabs_join_no_pairs(tmp_path):
-    pairs = [
-        ("The ship sails.", "The ship sail."),
-        ('"The ship sails," she.', '"The ship sail," she.'),
-    ]
-    pairs += [('"Yes, the crews row.', '"Yes, the crews rows.'), ("It waits.", "It wait.")]
-    rows = ["\t".join((*pair, '"agreement' if n == 1 else "x")) for n, pair in enumerate(pairs)]
-    (tmp_path / "a.tsv").write_text("\n".join(["sen\twrong_sen\tphenomenon", *rows, ""]))
-    read = read_pair_files([tmp_path / "a.tsv"])
-    assert [(pair.acceptable, pair.unacceptable) for pair in read] == pairs

@@ -5,7 +5,6 @@ them and when: in the order of `mlm.samples.stored_batches`, and masks of `mlm.s
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -69,14 +68,9 @@ def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch
     """Return where a document has `sentence`; any white space equals any other."""
     return [
         Stretch(split, document, text, match.start(), match.end())
-        for match in _pattern(sentence).finditer(text)
+        for match in re.finditer(r"\s+".join(map(re.escape, sentence.split())), text)
         if not (inside_word(text, match.start()) or inside_word(text, match.end()))
     ]
-
-
-@cache
-def _pattern(sentence: str) -> re.Pattern[str]:
-    return re.compile(r"\s+".join(map(re.escape, sentence.split())))
 
 
 @dataclass(frozen=True)

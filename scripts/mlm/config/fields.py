@@ -262,11 +262,6 @@ def unfit_names(key: str, names: Iterable[str], longest: int) -> Iterator[str]:
             )
 
 
-def is_commit(revision: str | None) -> bool:
-    """Whether `revision` is a commit's full hash: a branch or a tag can move."""
-    return re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
-
-
 def hub_id(place: str) -> tuple[str, str] | None:
     """The repository owner/name and the commit of `place`, if that is owner/name@COMMIT."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})", place)
@@ -282,7 +277,7 @@ def unexpanded(path: str) -> str:
 
 def unpinned(key: str, revision: str | None) -> Iterator[str]:
     """A line if the `revision`, set by `key`, is not a commit."""
-    if not is_commit(revision):
+    if not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         reason = f"{revision!r} is not a commit id" if revision else "missing"
         yield (
             f"{key}: {reason}; expected the 40 hexadecimal digits of a commit, since a branch or a "

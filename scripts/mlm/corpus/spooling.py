@@ -32,13 +32,7 @@ class SpoolWriter:
 
     def __init__(self, path: Path, signs: bool):
         self.rows: list[int] = []
-        kinds = [
-            pa.string(),
-            pa.string(),
-            pa.binary(16),
-            pa.binary(HASHES),
-            *[pa.binary(8)] * BANDS,
-        ]
+        kinds = [*[pa.string()] * 2, *map(pa.binary, (16, HASHES, *[8] * BANDS))]
         fields = list(zip(_COLUMNS, kinds, strict=True))
         self._schema, self._signs = pa.schema(fields if signs else fields[:3]), signs
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -100,10 +94,8 @@ class Spool:
         """Yield `columns` of the documents with `indices` (sorted), batch by batch."""
         if not len(indices):
             return
-        options, start = (
-            pa.ipc.IpcReadOptions(included_fields=list(map(_COLUMNS.index, columns))),
-            0,
-        )
+        fields, start = list(map(_COLUMNS.index, columns)), 0
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
         with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file, options=options) as reader:
             for number, size in enumerate(self.batches):
                 low, high = np.searchsorted(indices, [start, start + size])

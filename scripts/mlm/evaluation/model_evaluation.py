@@ -16,13 +16,7 @@ from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import (
-    Clusters,
-    cluster_sums,
-    frequency_bands,
-    means_over,
-    summary_of,
-)
+from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, means_over, summary_of
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair

@@ -135,7 +135,9 @@ class Scorer:
         """Yield the answers at the slots in use of the `batches` of all `rows`, in order, at most
         `at_once` for all replicas; a progress line if it has a `label`."""
         replicas, at_once = self._model.replicas, at_once or min(rows, self._batch_size)
-        size = rows_of_a_replica(at_once, replicas, slots, self._model.vocabulary) * replicas
+        # Fewer if logits [rows, slots, vocabulary] would not fit in memory.
+        largest = max(1, _LARGEST_LOGITS // (slots * self._model.vocabulary))
+        size = max(1, min(-(-at_once // replicas), largest)) * replicas
         progress = None
         for start in range(0, rows, size):
             batch = slice(start, min(start + size, rows))
@@ -154,10 +156,3 @@ class Scorer:
             progress = progress or Progress(label, rows, "samples")
             if label:
                 progress.to(batch.stop)
-
-
-def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: int) -> int:
-    """Samples that one of `replicas` scores at once, of `batch_size` for all together; fewer if
-    logits [rows, slots, vocabulary] would not fit in memory."""
-    largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
-    return max(1, min(-(-batch_size // replicas), largest))

@@ -7,12 +7,7 @@ from pathlib import Path
 from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
-from mlm.finetuning.artefacts import (
-    ExamplesSummary,
-    FoldRecord,
-    read_examples,
-    read_predictions,
-)
+from mlm.finetuning.artefacts import ExamplesSummary, FoldRecord, read_examples, read_predictions
 from mlm.finetuning.finetuning_metrics import NAMES, Finetuning, name_of, scores_of
 from mlm.foundations.artefacts import MadeFrom
 from mlm.foundations.atomic import read_json, write_csv, write_text

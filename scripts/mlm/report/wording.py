@@ -60,19 +60,15 @@ def visible(text: object) -> Markup:
     pieces = []
     for by_name, run in itertools.groupby(str(text), is_shown_by_name):
         if not by_name:
-            pieces.append(_with_breaks("".join(run)))
+            # A line may end inside what is too long for any line.
+            broken = _WORD_LIKE.sub(lambda word: _ENDLESS.sub("\\1\0", word[0]), "".join(run))
+            pieces.append(str(escape(broken)).replace("\0", "<wbr>"))
             continue
         for character in run:
             name = escape(unicodedata.name(character, "control character"))
             point = f"U+{ord(character):04X}"
             pieces.append(f'<span class="control" title="{name}">{point}</span>')
     return Markup("".join(pieces))
-
-
-def _with_breaks(text: str) -> str:
-    """`text` escaped; a line may end inside what is too long for any line."""
-    broken = _WORD_LIKE.sub(lambda word: _ENDLESS.sub("\\1\0", word[0]), text)
-    return str(escape(broken)).replace("\0", "<wbr>")
 
 
 def breakable(text: object) -> Markup:
