@@ -20,22 +20,12 @@ TIE = (
 @pytest.mark.parametrize(
     ("loss", "accuracy", "tone", "words"),
     [
-        (
-            AHEAD[0],
-            AHEAD[1],
-            "better",
-            "ahead in loss (−0.500 nats, 95 %: −0.600 to −0.400), ahead",
-        ),
-        (
-            BEHIND[0],
-            BEHIND[1],
-            "worse",
-            "behind in loss (+0.500 nats, 95 %: +0.400 to +0.600), beh",
-        ),
+        (*AHEAD, "better", "ahead in loss (−0.500 nats, 95 %: −0.600 to −0.400), ahead"),
+        (*BEHIND, "worse", "behind in loss (+0.500 nats, 95 %: +0.400 to +0.600), beh"),
         (AHEAD[0], BEHIND[1], "even", "), behind in accuracy (−5.0 points, 95 %: −6.0 to −4.0)."),
-        (TIED[0], TIED[1], "even", f"Against the X: {TIE}."),
+        (*TIED, "even", f"Against the X: {TIE}."),
         (BEHIND[0], TIED[1], "even", "cannot be told apart in accuracy"),
-        (ALONE[0], ALONE[1], "even", "in loss (−0.500 nats, no interval), cannot"),
+        (*ALONE, "even", "in loss (−0.500 nats, no interval), cannot"),
     ],
 )
 def test_loss_and_accuracy_are_judged_by_their_intervals_and_only_two_losses_are_bad_news(

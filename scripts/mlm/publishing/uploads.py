@@ -106,7 +106,7 @@ def publish_tokenizer(
     """Publish the tokenizer in `directory`, whose tokenizer_stats.json is `stats`."""
     tokens, statistics = read_json(directory / TOKENIZER_FILES[2]), TokenizerStatistics.read(stats)
     card = tokenizer_card(section, source, tokens, statistics)
-    files = _checked(_recorded(directory, TOKENIZER_FILES, statistics.made_from), stats)
+    files = _checked(directory, TOKENIZER_FILES, statistics.made_from, stats)
     return _publish("tokenizer", section, files, card, "Publish the tokenizer")
 
 
@@ -138,25 +138,22 @@ def publish_model(
     )
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
-    files = _checked(_recorded(directory, names, trained.made_from), training)
+    files = _checked(directory, names, trained.made_from, training)
     files["training.json"] = Upload.of(Path(training).read_bytes())
     files["evaluation.json"] = Upload.of(canonical_json(figures).encode())
     record = _publish("model", section, files, card, f"Publish the model of run {trained.run}")
     return replace(record, run=trained.run)
 
 
-def _recorded(
-    directory: Path, names: Iterable[str], made_from: MadeFrom
-) -> dict[str, tuple[Path, str | None]]:
-    """Return the files `names` in `directory` by name, with their recorded sha256."""
-    paths = {name: directory / name for name in names}
-    return {name: (path, made_from.outputs.get(portable(path))) for name, path in paths.items()}
-
-
-def _checked(files: Mapping[str, tuple[Path, str | None]], maker: str | Path) -> dict[str, Upload]:
-    """Return the files by path in the repository. MlmError unless `maker` recorded their sha256."""
-    uploads = {name: Upload(path, file_sha256(path)) for name, (path, _) in files.items()}
-    problems = [p for name, (p, recorded) in files.items() if uploads[name].sha256 != recorded]
+def _checked(
+    directory: Path, names: Iterable[str], made_from: MadeFrom, maker: str | Path
+) -> dict[str, Upload]:
+    """Return the files `names` in `directory` by name. MlmError unless `maker` recorded them."""
+    uploads, recorded, problems = {}, made_from.outputs, []
+    for path in (directory / name for name in names):
+        uploads[path.name] = Upload(path, file_sha256(path))
+        if uploads[path.name].sha256 != recorded.get(portable(path)):
+            problems.append(path)
     if problems:
         raise MlmError(
             f"Not what was made, by {maker}: {', '.join(map(str, problems))}. Nothing was sent. "
