@@ -1,5 +1,6 @@
-# Pretraining: from shards to results/runs/{run}/. trained/ has what was just made; state/, which no
-# rule declares, has the checkpoints, so that a kill or a failed job costs time only.
+# Pretraining: from shards to results/runs/{run}/. Snakemake deletes a job's outputs before it runs
+# the job: `pretrain` writes trained/, and `keep_model` copies that to the run once it is complete.
+# States are saved in state/, which no rule declares, so that a kill or a failed job costs time only.
 from mlm.config.memory import memory_of_training
 
 TRAINED_FILES = {
@@ -13,14 +14,14 @@ TRAINED_FILES = {
 
 
 rule pretrain:
-    """Train a masked language model, into a directory of its own."""
+    """Train a masked language model, from its newest saved state if there is one."""
     input:
         **TRAINED_ON,
         staged=staged_shards("train", "validation"),
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
         start=checkpoint_of_run,
-        # The training that this one continues: up to that step both are the same, bit for bit.
+        # The run that this one continues trains first: the job reads that run's saved states.
         continued=lambda w: [
             ancient(f"results/runs/{parent.name}/training.json")
             for parent in [TRAININGS[w.run].operation.parent]
@@ -41,18 +42,19 @@ rule pretrain:
         ),
         runtime=720,
     params:
-        # A change of these trains again: settings, the content of a published encoder, code.
+        # A change of these reruns the job: settings, content of a published encoder, code. Whether
+        # it then resumes or starts over, `mlm.training.state_basis` decides.
         training=lambda w: TRAININGS[w.run].as_param("operation"),
         start=lambda w: identities(checkpoint_of_run(w)),
         code=code_of("pretrain", "pretrain"),
-        # A change of this does not: where and how often states are saved.
+        # A change of this does not: which states are saved, and where.
         operation=lambda w: NotCompared(**TRAININGS[w.run].operation.model_dump()),
     script:
         "../scripts/jobs/pretrain.py"
 
 
 rule keep_model:
-    """Put a finished training where everything reads it: the model before it stays until then."""
+    """Copy a finished training to where all other rules read it, over the previous model."""
     input:
         **in_directory("results/runs/{run}/trained", TRAINED_FILES),
     output:

@@ -1,6 +1,7 @@
 """Pretraining: train one run's model, export it in the Hugging Face layout, and promote it.
 
-Started without Snakemake this is one of several processes, and its argument says what to train.
+Without Snakemake, this script is one of the processes that `run_together` starts for one training:
+its argument is the request, in JSON.
 """
 
 from pathlib import Path
@@ -10,7 +11,7 @@ from job_adapter import Done, run_as_job
 
 
 def train(request: dict[str, Any], results: str | None):
-    """Train in this process, alone or as one of several, into the directory `results`, if any."""
+    """Train in this process, alone or as one of several; write into `results` unless it is None."""
     from mlm.config.pretraining import RunConfiguration
     from mlm.training.pretrain import prepare, pretrain
     from mlm.training.run import RunFiles
@@ -21,8 +22,8 @@ def train(request: dict[str, Any], results: str | None):
 
 
 def train_alone_or_together(request: dict[str, Any], srun: str | None = None):
-    """Train in this process, or in as many as `accelerator.processes` if they are started here, by
-    the command `srun` if the job has one."""
+    """Start `accelerator.processes` that train together, by the command `srun` if the job has one;
+    or train in this process, if it is the only one or its peers are started on other hosts."""
     from mlm.config.pretraining import RunConfiguration
     from mlm.training.processes import run_together, started_on_hosts
 
@@ -66,7 +67,7 @@ def keep_model(job: Any):
             with replacing(target) as temporary:
                 shutil.copyfile(job.input[name], temporary)
     trained = Training.read(job.input.summary)
-    # Without the training's record: a kill before the copy's own is written leaves none.
+    # Not the training's record: the copy's is added as this job ends; a kill before leaves none.
     replace(trained, code=trained.made_from.code, made_from=MadeFrom()).write(job.output.summary)
 
 

@@ -1,10 +1,10 @@
 """The loss of masked positions without logits or gradients as large as predictions × vocabulary.
 
-A training step may add up some classes alone, whose weights make them an estimate of the sum over
+A training step may sum over a sample of the classes, weighted so that it estimates the sum over
 the vocabulary (Bengio and Senécal, 2008; Jean et al., "On Using Very Large Target Vocabulary",
 2015, arXiv 1412.2007). A trained vocabulary is ordered by frequency: its ids are cut into strata,
-single ids for the smallest and then growing in proportion to the id. Each step draws one class of
-each, which counts for all of them. The label is a class of its own beside these.
+of one id each for the smallest, then growing in proportion to the id. Each step draws one class of
+each stratum, which counts as often as the stratum has ids. The label is always added.
 """
 
 from bisect import bisect_right
@@ -14,10 +14,10 @@ import numpy as np
 from mlm.samples.masking import FIXED_EPOCH
 from mlm.samples.random_bits import below, threefry
 
-#: What stands for the epoch in the key of the classes: no training and no evaluation reaches it.
+#: The epoch in the key of the drawn classes: one that no training and no evaluation uses.
 _EPOCH = FIXED_EPOCH - 1
-#: A block's logits over the gradient of the table: from a block to the next the table's gradient is
-#: read and written, so that smaller blocks take longer, and larger ones take more memory.
+#: Size of a block's logits, relative to the table's gradient. Each block reads and writes that
+#: gradient: smaller blocks take longer, larger ones more memory.
 _LOGITS_OVER_TABLE = 2
 
 
@@ -27,7 +27,7 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
     if classes is None or classes >= vocabulary:
         starts = list(range(vocabulary))
     else:
-        # Of `n` single ids, the more the more strata: at most `classes` in all.
+        # More single ids, `n`, make more strata: the largest `n` with at most `classes` of them.
         n = bisect_right(range(1, classes), classes, key=lambda n: len(_starts(vocabulary, n)))
         starts = _starts(vocabulary, max(n, 1))
     return np.array(starts, np.int32), np.diff(np.array([*starts, vocabulary])).astype(np.float32)
@@ -42,7 +42,7 @@ def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -
 
 
 def head_in_words(vocabulary: int, classes: int | None) -> str:
-    """The head of masked positions, for the log and the report."""
+    """Describe the head of masked positions, for the log and the report."""
     drawn, words = len(strata(vocabulary, classes)[0]), "vocabulary projection at masked positions"
     if drawn == vocabulary:
         return f"{words} only"
@@ -62,13 +62,13 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
     """Weighted sums of cross-entropy in nats and of right answers, of states · tableᵀ + bias.
 
     `states` [predictions, width], `table` [vocabulary, width] and `bias` [vocabulary] are those of
-    `Network.projection`; `labels` int32 and `weights` float32 are [predictions]. Beside the label
-    the softmax adds up all classes, or those `drawn`, int32 [classes], and how often it adds each,
-    float32 [classes]. Right is a label that none of them is likelier than. Both sums are float32;
-    products are in `dtype`.
+    `Network.projection`; `labels` int32 and `weights` float32 are [predictions]. The softmax is
+    over the label and all other classes, or those of `drawn`: ids int32 [classes], and how often
+    each counts, float32 [classes]. An answer is right if none of these is likelier than the label.
+    Both sums are float32; products are in `dtype`.
 
-    Logits, and at once their part of the gradient, are made for a block of predictions at a time
-    (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh of JAX, call this inside of
+    Logits and their part of the gradient are computed together, for a block of predictions at a
+    time (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh of JAX, call this inside
     `jax.shard_map`.
     """
 
@@ -88,8 +88,8 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
 
 
 def _head(ops, table, bias, dtype, drawn):
-    """Of the classes drawn: rows [classes, width] in `dtype`; biases, ids and logarithms of how
-    often each counts, [classes]; rows and biases of the vocabulary."""
+    """Return, for the classes `drawn` or all: rows [classes, width] in `dtype`, biases, ids and
+    logarithms of how often each counts, [classes]; then rows and biases of the vocabulary."""
     table, vocabulary = ops.cast(table, dtype), table.shape[0]
     if not drawn:
         ids, log_counts = ops.arange(vocabulary), ops.zeros((vocabulary,))
@@ -100,7 +100,7 @@ def _head(ops, table, bias, dtype, drawn):
 
 
 def _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn):
-    """The sums, and the gradients of the first of them."""
+    """Return the sums, and the gradients of the first by states, table and bias."""
 
     def add(sums, block):
         block_states, block_labels, share = block
@@ -137,8 +137,8 @@ def _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn):
 
 
 def _answers(ops, block, head):
-    """Exponentials of the classes but the label [predictions, classes], in some proportion; their
-    sums, those with the label, losses, right answers [predictions]."""
+    """Return exponentials [predictions, classes], 0 for the label, up to a factor per prediction;
+    and [predictions]: their sums without and with the label's, losses, right answers."""
     (states, labels, _), (rows, bias, classes, log_counts, every_row, every_bias) = block, head
     states = ops.cast(states, ops.dtype_of(rows))
     label_rows = ops.cast(ops.rows_at(every_row, labels), "float32")
@@ -151,7 +151,7 @@ def _answers(ops, block, head):
 
 
 def _blocks(ops, states, labels, weights):
-    """The three as [blocks, predictions, ...]; what is filled up weighs nothing."""
+    """Return the three as [blocks, predictions, ...]; rows that fill up a block have weight 0."""
     count, width = states.shape
     blocks = -(-count // (_LOGITS_OVER_TABLE * width)) if ops.scans_blocks else 1
     size = -(-count // blocks)

@@ -14,10 +14,10 @@ from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 
 Parameters = Mapping[str, Any]
-#: From so many queries on, attention is computed for `_QUERIES` of them at a time, and again for
-#: the gradient: the scores of shorter rows take less room than the rest of a layer.
+#: From this number of queries on, attention is computed for `_QUERIES` of them at a time, and again
+#: for the gradient. In shorter rows, scores take less memory than the rest of a layer.
 LONG = 512
-#: At most so many: the rows that the product of a TPU takes at once.
+#: At most so many queries at a time: the rows that a TPU's matrix unit multiplies at once.
 _QUERIES = 128
 #: The share of tokens that ESM's trainings replaced by the mask.
 _ESM_MASKED = 0.15 * 0.8
@@ -82,9 +82,9 @@ class Network:
         `input_ids` and `attention_mask` are int32 [batch, sequence]. With `positions` int32 [batch,
         slots] the last layer computes these alone: [batch, slots, width]. `documents` int32 [batch,
         sequence] numbers documents: attention stays within each, and position ids begin anew.
-        Without `dropout_keys` nothing is dropped; the batch is part number `lane` of equal ones,
-        which drop together what the whole would. Raises MlmError if a row is longer than the table
-        of positions.
+        Without `dropout_keys` nothing is dropped. `lane` is the number of this batch among the
+        equal parts of a larger one, which together drop what the whole would. Raises MlmError if a
+        row is longer than the table of positions.
         """
         a, names, ops = self.architecture, self.architecture.names, self.ops
         length = input_ids.shape[1]
@@ -151,8 +151,8 @@ class Network:
         return ops.dense(ops.cast(x, self.dtype), weight, bias)
 
     def dropped(self, x, rate: float, key, lane: int = 0):
-        """Apply dropout to `x`, by a hash of each position and the key, which costs a CPU a
-        fraction of random numbers; without a key, return `x`."""
+        """Apply dropout to `x`, by a hash of each entry's position and the key: on a CPU, much
+        faster than random numbers. Without a key, return `x`."""
         if key is None or not rate:
             return x
         return _fused_dropout(self.ops, rate, lane)(x, key[0], key[1])
@@ -209,6 +209,7 @@ class Network:
             return x if positions is None else ops.positions_of(x, positions)
 
         read = hidden
+        # ModernBERT's first layer (gated) has no norm here: the embeddings are normalised.
         if a.pre_norm and not (a.gated and index == 0):
             read = self._norm(weights, names.attention_norm, hidden)
         if len(names.projections) == 1:
@@ -227,7 +228,7 @@ class Network:
         heads = query, key, value, queries, tokens, half_window
         if half_window is not None and positions is None:
             attended = self._local_attention(*heads, drop_shares)
-        elif self.attention == "cudnn" and query.shape[1] % 2 == 0:  # as cuDNN asks
+        elif self.attention == "cudnn" and query.shape[1] % 2 == 0:  # cuDNN's condition
             attended = self._attention_by_cudnn(*heads)
         else:
             attended = self._whole_attention(*heads, drop_shares)
@@ -247,7 +248,7 @@ class Network:
             inner = inner * gate[0] if gate else inner
             return self.dense(weights, names.output, drop(inner, a.inner_dropout, keys[2]))
 
-        # Where cuDNN keeps no scores, activations are the largest: they are made again.
+        # Without stored scores (cuDNN), activations take the most memory: compute them again.
         again = ops.rematerialised if self.attention == "cudnn" else lambda f: f
         output = ops.cast(again(feed_forward)(self.dense(weights, names.inner, read)), "float32")
         hidden += drop(output, a.output_dropout, keys[3])
@@ -259,7 +260,7 @@ class Network:
         return self.ops.reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
 
     def _rotation(self, position_ids, theta: float):
-        """Return cosines and sines [1 or batch, sequence, 1, width / 2] (Su et al., 2021)."""
+        """Return cosines and sines [1 or batch, sequence, 1, head width / 2] (Su et al., 2021)."""
         ops, width = self.ops, self.architecture.width // self.architecture.heads
         frequencies = theta ** (-ops.cast(ops.arange(0, width, 2), "float32") / width)
         angles = ops.cast(position_ids[:, :, None, None], "float32") * frequencies
@@ -279,7 +280,7 @@ class Network:
         return ops.attended(ops.cast(drop(shares), self.dtype), value)
 
     def _attention_by_cudnn(self, query, key, value, queries, keys, half_window):
-        """`_attention` by a kernel that keeps no scores; padding is at the end of a row."""
+        """`_attention` by a kernel that stores no scores; padding must be at the end of a row."""
         mask = None
         if keys.document is not None or half_window is not None:
             size = query.shape[0], 1, query.shape[1], key.shape[1]
@@ -293,9 +294,9 @@ class Network:
         return self._attention_by_queries(query, *others)
 
     def _attention_by_queries(self, query, key, value, queries, keys, half_window, drop: partial):
-        """`_attention` of some queries at a time, whose scores are made again for the gradient."""
+        """`_attention` of some queries at a time; scores are computed again for the gradient."""
         ops, dtype, (batch, length) = self.ops, self.dtype, query.shape[:2]
-        # The gradients of all blocks are added up, which bfloat16 is too short for.
+        # In float32, as their gradients are sums over all blocks: bfloat16 has too few digits.
         key, value = ops.cast(key, "float32"), ops.cast(value, "float32")
         count = -(-length // _QUERIES)
         size = -(-length // count)
@@ -321,7 +322,7 @@ class Network:
 
     def _local_attention(self, query, key, value, queries, keys, half_window, drop: Callable):
         """`_attention` of blocks of the row to themselves and their two neighbours. Blocks are the
-        shortest that divide the row and reach `half_window`; other rows are attended whole."""
+        shortest of at least `half_window` that divide the row; without any, it is to whole rows."""
         ops, (batch, length) = self.ops, query.shape[:2]
         sizes = range(max(half_window, 1), length)
         size = next((n for n in sizes if length % n == 0), length)
@@ -336,7 +337,7 @@ class Network:
             return ops.reshape(blocks(x), (-1, size, *x.shape[2:]))
 
         def around(x):
-            # What is before the first block and after the last is zeros: padding.
+            # Before the first block and after the last, zeros: not_padding is False there.
             padded = ops.pad(blocks(x), [(0, 0), (1, 1), *[(0, 0)] * (len(x.shape) - 1)])
             three = ops.concatenate([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], axis=2)
             return ops.reshape(three, (-1, 3 * size, *x.shape[2:]))
@@ -373,8 +374,8 @@ def _fused_dropout(ops, rate: float, lane: int) -> Callable:
 
 
 def _dropped(ops, rate: float, lane: int, x, *key):
-    """Keep `x` where a hash of its position, uint32, is at least `rate` of all: two rounds of
-    lowbias32 (Wellons, 2018) of positions modulo 2**32, with a word of the `key` before each."""
+    """Keep entries of `x` if a hash of their position is at least `rate` * 2**32, else return 0:
+    two rounds of lowbias32 (Wellons, 2018), with a word of the `key` before each."""
     bits = ops.places(x.shape)
     if lane:
         bits = bits + ops.uint32(lane * math.prod(x.shape) % 2**32)
@@ -391,7 +392,7 @@ def _gelu_by_tanh(ops, x):
     return x * (0.5 * (1.0 + ops.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3)))))
 
 
-#: By name, but for "gelu".
+#: By name, except "gelu", which `ops` has.
 _ACTIVATIONS = {
     "gelu_new": _gelu_by_tanh,
     "gelu_pytorch_tanh": _gelu_by_tanh,

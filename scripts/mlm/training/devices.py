@@ -13,16 +13,16 @@ from mlm.foundations.terminal import show
 from mlm.model.architecture import Architecture
 from mlm.training.processes import Peers
 
+#: PCI numbers: Google's as a vendor, which its other cards have too, and those of TPUs, v2 to v7x.
 _GOOGLE = "0x1ae0"
-#: PCI device numbers of TPUs, v2 to v7x: other cards have Google's vendor number too.
 _TPU_CHIPS = ("0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 #: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
 _TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
 #: Flags of processors that multiply bfloat16 matrices: x86-64's, and those of 64-bit ARM.
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
-#: The packages with which JAX uses NVIDIA GPUs, by the version of CUDA that they bring; without a
-#: cuBLAS, the plugin is the preflight's compiler alone.
+#: The packages with which JAX uses NVIDIA GPUs, by the version of CUDA that they bring. A plugin
+#: without cuBLAS is there only to compile for the preflight.
 _CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
 #: The widest head that cuDNN takes before the H100, and the first cards that it computes attention
@@ -34,7 +34,7 @@ _WIDEST_HEAD, _AMPERE = 128, 8.0
 class Devices:
     """Devices that `framework`, "tensorflow" or "jax", has opened: `strategy` is TensorFlow's
     distribution strategy or JAX's mesh with the one axis "data", `kind` "cpu", "gpu" or "tpu",
-    `arithmetic` what else decides how numbers are rounded, JSON-like."""
+    `arithmetic` what else decides how numbers are rounded, JSON-like, `group` the processes."""
 
     framework: str
     strategy: Any
@@ -50,7 +50,7 @@ class Devices:
 
 
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """What shows that this machine has a TPU, in words, or None; `root` holds `sys`."""
+    """Return the sign of a TPU in this machine, or None; `root` is the directory of `sys`."""
     for vendor in sorted(Path(root).glob("sys/bus/pci/devices/*/vendor")):
         if _content(vendor) == _GOOGLE and _content(vendor.with_name("device")) in _TPU_CHIPS:
             return f"the PCI device {vendor.parent.name} is a TPU chip"
@@ -59,14 +59,14 @@ def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """The sign of an NVIDIA GPU; None without one, or if it is hidden. `root` holds `dev`."""
+    """Return the sign of an NVIDIA GPU; None without one or if it is hidden. `root` holds `dev`."""
     if environment.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return None
     return next((f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()), None)
 
 
 def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
-    """Whether every processor has products of bfloat16 (False on macOS); `root` holds `proc`."""
+    """Return whether every processor multiplies bfloat16 (False on macOS); `root` holds `proc`."""
     lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
     flags = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
     return bool(flags) and all(_BFLOAT16_FLAGS & set(line.split()) for line in flags)
@@ -79,7 +79,7 @@ def cuda_plugin() -> str | None:
 
 
 def advice_for_jax(kind: str) -> str:
-    """Return what to do where JAX uses no device of this kind."""
+    """Return what to do if JAX uses no device of this kind."""
     if kind != "gpu":
         tpu = f"There is a TPU ({local_tpu()}). " if kind == "auto" else ""
         return f"{tpu}Install JAX for it (pip install 'jax[tpu]' at the version here)"
@@ -94,7 +94,7 @@ def advice_for_jax(kind: str) -> str:
 def reason_for_xla(
     settings: Accelerator, kind: str, architecture: Architecture, sequence_length: int
 ) -> str | None:
-    """Why XLA computes attention to whole rows on a device of `kind`; None if cuDNN does."""
+    """Return why XLA computes attention to whole rows on such a device; None if cuDNN does."""
     head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
     if kind != "gpu":
         return f"cuDNN's needs a GPU, and this training is on a {kind.upper()}"
@@ -112,7 +112,7 @@ def reason_for_xla(
 def with_attention(
     devices: Devices, settings: Accelerator, architecture: Architecture, sequence_length: int
 ) -> Devices:
-    """`devices` of a training, with "attention" in their arithmetic if cuDNN computes it."""
+    """Return `devices`, with "attention" in their arithmetic if cuDNN computes it."""
     if devices.kind != "gpu":
         return devices
     reason = reason_for_xla(settings, devices.kind, architecture, sequence_length)

@@ -1,4 +1,7 @@
-"""A training on the devices of a framework: all that the loop, states and export know of it."""
+"""The engine of a training: weights, batches and updates, the same for the loop in both frameworks.
+
+No generator of random numbers has a state: order, masks, dropout and drawn classes are functions of
+seed and step. So weights, moments and step are all that a training needs to resume to the bit."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -19,8 +22,8 @@ from mlm.training.train_step import Computation, OfEachStep
 
 
 class Task(Protocol):
-    """What is trained: a run of pretraining, or a fold of a fine-tuning. `section` is that of the
-    configuration with its learning rate."""
+    """What is trained: a run of pretraining, or a fold of a fine-tuning. `section` names that of
+    the configuration that has the learning rate, for messages."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +51,7 @@ class Task(Protocol):
         ...
 
     def tokens(self, step: int) -> int:
-        """Places for tokens in the rows of `step` updates."""
+        """Tokens in the rows of `step` updates, padding included."""
         ...
 
     def computation(self, devices: Devices) -> Computation:
@@ -56,19 +59,19 @@ class Task(Protocol):
         ...
 
     def starting_weights(self) -> tuple[dict[str, np.ndarray], Begun | None]:
-        """Return the weights before the first step, and what a checkpoint gave of them."""
+        """Return the weights before the first step, and how a checkpoint fitted them, if any."""
         ...
 
 
-#: The arrays of a batch by name, and the update that takes them.
+#: Pairs of the compiled function to call, and the arrays of its batch by name.
 Batches = Iterator[tuple[Callable, dict[str, np.ndarray]]]
 
 
 class Engine(ABC):
-    """A task at its start, or where `restore` has put it.
+    """A task on its devices: at its first step, or at the one that `restore` set.
 
-    The state is a dictionary of `parameters` and `moments` by name, and `step`, int32. States are
-    written in one format, whatever framework computes them.
+    The state is a dictionary of `parameters` and `moments` by name, and `step`, int32. Saved states
+    have one format in both frameworks.
     """
 
     def __init__(self, task: Task, devices: Devices):
@@ -93,7 +96,7 @@ class Engine(ABC):
             update, batch = next(self._batches)
             made.append(self._updated(update, batch))
         self.step += steps
-        # In float64, where a sum of float32 is exact: the same however many steps are added here.
+        # Sums of float32 are exact in float64: the same however many steps one call makes.
         sums = dict.fromkeys(made[0], 0.0)
         for measured in made:
             predictions = np.float32(measured["predictions"])
@@ -103,7 +106,7 @@ class Engine(ABC):
         return sums
 
     def restart_at(self, step: int) -> None:
-        """Go on with the batches after `step` updates."""
+        """Continue with the batches after `step` updates."""
         self.step, self._batches = step, None
 
     def weights(self) -> dict[str, np.ndarray]:
@@ -119,21 +122,21 @@ class Engine(ABC):
         return save(self._arrays())
 
     def restore(self, step: int, saved: bytes | None) -> None:
-        """Go on from a state after `step` updates, which rank 0 has; None for the others."""
+        """Continue from the state `saved` after `step` updates; None except on rank 0."""
         from safetensors.numpy import load
 
         self._put(load(saved) if saved is not None else None)
         self.restart_at(step)
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        """Begin at these, those of rank 0: another's processor may have rounded otherwise."""
+        """Start from the `weights` of rank 0: another processor may round them differently."""
         # Zeros that take no memory before they are written, unlike those of `np.zeros_like`.
         zeros, parts = lambda a: np.zeros(a.shape, a.dtype), hidden_parts(self.architecture)
         moments = first_moments(zeros, weights, self._optimizer, parts)
         self._put(flat({"parameters": weights, "moments": moments, "step": np.int32(0)}))
 
     def _ahead(self, batches: Batches) -> Iterator[tuple[Callable, Any]]:
-        """Yield each of the `batches` on the devices, made one ahead by another thread."""
+        """Yield `batches` placed on the devices; another thread prepares one ahead."""
 
         def make() -> tuple[Callable, Any] | None:
             if (following := next(batches, None)) is None:
@@ -157,7 +160,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _training_batches(self) -> Batches:
-        """The batches from update `step` on, with what the step needs beside."""
+        """Yield the batches after `step` updates, each with the random inputs of its update."""
 
     @abstractmethod
     def _placed(self, batch: dict[str, np.ndarray]) -> Any:
@@ -165,16 +168,16 @@ class Engine(ABC):
 
     @abstractmethod
     def _updated(self, update: Callable, batch: Any) -> dict[str, Any]:
-        """Make the update; return what it measures, scalars float32: the mean loss of the
-        predictions, the share that is right, the predictions, the overflow."""
+        """Make the update; return scalars, float32: the mean loss of the predictions, the share
+        that is right, their number, and the overflow: chosen tokens without a mask slot."""
 
     @abstractmethod
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
-        """Make these, by the names of `flat`, the state; None where rank 0 has them."""
+        """Set the state from arrays with the names of `flat`; None except on rank 0."""
 
     @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return the state on the host, by the names of `flat`."""
+        """Return the state on the host, with the names of `flat`."""
 
 
 class RunEngine(Engine):
@@ -209,7 +212,7 @@ class RunEngine(Engine):
                 yield self._update_of(number), self._training_batch(phase, step, stored)
 
     def _validation_batches(self) -> Batches:
-        """Batches of one shape; a part of the split is kept in memory, and read once."""
+        """Yield batches of one shape. A part of the split is read once and stays in memory."""
         run, batches = self._run, []
         if self._validation is not None:
             yield from self._validation
@@ -225,7 +228,7 @@ class RunEngine(Engine):
         self._validation = batches or None
 
     def _local_rows(self, rows: int) -> np.ndarray:
-        """Return those of `rows`, divided over all devices, that are on those of this process."""
+        """Return the indices, of so many rows of a global batch, that this process computes."""
         return np.arange(rows)
 
     @abstractmethod
@@ -234,16 +237,16 @@ class RunEngine(Engine):
 
     @abstractmethod
     def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:
-        """Return what the update number `step`, from 0, takes of `stored` samples: `input_ids` and
+        """Return the batch of update number `step`, from 0. `stored` has `input_ids` and
         `attention_mask`, int32 [batch, sequence], `index` and `epoch`, int64 [batch]."""
 
     @abstractmethod
     def _validation_batch(self, stored: dict) -> dict:
-        """Return the same for a validation; `index` is -1 where a last batch is filled up."""
+        """Return the batch of a validation; `index` is -1 in rows that fill up the last batch."""
 
     @abstractmethod
     def _validated(self, batch: Any) -> tuple:
-        """Return loss, right answers and number of the predictions of a batch."""
+        """Return sums over the predictions of a batch: loss, right answers, number."""
 
 
 def _decoded(shards: ShardFiles, index: np.ndarray, records: np.ndarray) -> dict[str, np.ndarray]:
@@ -261,7 +264,7 @@ def flat(tree: dict, prefix: str = "") -> dict:
 
 
 def nested(leaves: dict) -> dict:
-    """The nested dictionaries of which `flat` gives these leaves."""
+    """The nested dictionaries that `flat` made these leaves of: its inverse."""
     tree: dict = {}
     for path, value in leaves.items():
         *keys, last = path.split("/")

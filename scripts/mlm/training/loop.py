@@ -24,7 +24,7 @@ _FORMATS = {
     "tokens_per_second": ".0f",
     "initialisation_seconds": ".2f",
 }
-#: Seconds between two lines on stderr, and those of the steps between two looks at signals.
+#: Seconds between two lines on stderr, and between two checks for a signal.
 _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 
 
@@ -32,8 +32,8 @@ _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 class Row:
     """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
     predictions of the steps since the last row, None without any. `initialisation_seconds`, in the
-    first row, were spent on counting the train split; `tokens_per_second` leaves out the execution
-    that compiles."""
+    first row alone, went into counting the train split; `tokens_per_second` excludes the call that
+    compiles."""
 
     step: int
     epoch: float
@@ -55,8 +55,8 @@ class Row:
 
 @dataclass
 class TrainingLog:
-    """What is saved beside the arrays: rows so far, and sums since the last row, by name;
-    `first_loss` is that of validation before the first step of a warm start."""
+    """The progress that is saved beside the arrays: rows so far, sums by name since the last row,
+    totals up to it. `first_loss` is the validation loss of a warm start before its first step."""
 
     rows: list[Row] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Clock:
         self._row_step, self._last_line = 0, 0.0
 
     def advanced(self, step: int) -> None:
-        """Show that `step` updates are made."""
+        """Show the progress after `step` updates; the first call ends the compilation."""
         if self._progress is not None:
             self._progress.to(step, self._figure)
             return
@@ -142,11 +142,11 @@ def train(
     """Advance `engine` to the last step of `task`. `after_step`, if any, is called after each.
 
     After SIGTERM or SIGINT the updates under way are finished, the state is saved, and MlmError is
-    raised, in all processes after the same update; also on a loss or weights that are not finite.
-    """
+    raised, in all processes after the same update. Raises MlmError, and saves nothing, if the loss
+    or a weight is not finite."""
     clock, group, at_once = Clock(task), engine.devices.group, 1
-    # Processes must stop at the same step; steps in flight on virtual devices can wait for each
-    # other for ever.
+    # Steps per call: about a second of them, since to read the loss is to wait for the devices. One
+    # if processes must stop at the same step, or if virtual devices might deadlock with several.
     virtual = engine.devices.kind == "cpu" and engine.devices.replicas > 1
     one_by_one = group.count > 1 or virtual or after_step is not None
     with noted_signals("saving the state before stopping") as signals:
@@ -163,7 +163,7 @@ def train(
             if not one_by_one:
                 fit = int(_AT_ONCE / max(time.monotonic() - began, 1e-3) * (step - before))
                 at_once = max(1, min(fit, 2 * at_once))
-            # Read once: a signal from here on is for the next execution.
+            # Read once: a later signal stops the training after the next steps.
             stopped_by = group.any_stop_signal(signals[0] if signals else None)
             if step == to_log:
                 validated = engine.validate() if step == to_validate else (None, None)
@@ -176,7 +176,7 @@ def train(
             if after_step is not None:
                 after_step(step)
             if stopped_by and step < task.steps:
-                group.leave()  # A process that ended while another saves would end that one too.
+                group.leave()  # Waits for rank 0 to save: the end of one process ends all.
                 raise MlmError(
                     f"Stopped by {stopped_by} after step {step} of {task.steps}. The state is "
                     "saved; the same command resumes from it"
@@ -204,7 +204,7 @@ def _row(task: Task, log: TrainingLog, step: int, validated: tuple, speed: float
 
 
 def _check_finite(finite: bool, what: str, task: Task, states: StateDirectory, step: int) -> None:
-    """Raise MlmError, which names `what`, unless `finite`: no good state is pushed out by it."""
+    """Raise MlmError about `what` unless `finite`, before a save would replace a good state."""
     if finite:
         return
     saved, rate = states.steps(), rate_of_step(task.optimizer, step)

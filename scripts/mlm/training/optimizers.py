@@ -49,7 +49,7 @@ def rate_of_step(optimizer: Optimizer, step: int) -> float:
 @dataclass(frozen=True)
 class Update:
     """One update of the weights: its learning `rate`, the `count` of updates with this one,
-    float32, and the matrices that Muon takes, `hidden`; products are in `dtype`."""
+    float32, and Muon's matrices, `hidden` (see `hidden_parts`); products are in `dtype`."""
 
     ops: Any
     settings: Optimizer
@@ -59,7 +59,7 @@ class Update:
     dtype: str
 
     def decayed(self, value) -> Any:
-        """The weight `value` after its decay; biases and norms have none, as in BERT's release."""
+        """Return `value` after weight decay; biases and norms have none, as in BERT's release."""
         decay = self.settings.weight_decay
         if not decay or len(value.shape) == 1:
             return value
@@ -68,17 +68,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Rule:
-    """How weights are updated: the names of the `moments` that there are of each, and the function
-    of weights, gradients by weight, moments by name and weight, and the `Update`, which gives the
-    new weights and moments."""
+    """How weights are updated: the names of the `moments` of each weight, and the function
+    (weights, gradients, moments, update) -> (weights, moments) of all weights of this rule."""
 
     moments: tuple[str, ...]
     apply: Callable[[Weights, Weights, dict[str, Weights], Update], tuple[Weights, dict]]
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
-    """The matrices that Muon updates (all but embeddings), by name, and of how many one below the
-    other each consists: query, key and value, or a gated layer's two."""
+    """Return the matrices that Muon updates (all but embeddings), by name, and of how many each
+    consists, one below the other: query, key and value, or a gated layer's two."""
     a, names, parts = architecture, architecture.names, {}
     if a.projects_embeddings:
         parts[f"{names.embedding_projection}.weight"] = 1
@@ -93,7 +92,7 @@ def hidden_parts(architecture: Architecture) -> dict[str, int]:
 
 
 def _rules(names: Iterable[str], optimizer: str, hidden: dict[str, int]) -> dict[Rule, list[str]]:
-    """The weights `names` by the rule that the `optimizer` has for them."""
+    """Group the weights `names` by the rule that `optimizer` has for them."""
     rule_of_hidden, rule_of_others = OPTIMIZERS[optimizer]
     rules: dict[Rule, list[str]] = {}
     for name in names:
@@ -104,7 +103,7 @@ def _rules(names: Iterable[str], optimizer: str, hidden: dict[str, int]) -> dict
 def first_moments(
     zeros_like: Callable, parameters: Weights, settings: Optimizer, hidden: dict[str, int]
 ) -> dict[str, Weights]:
-    """Moments of 0, by their names and by weight."""
+    """Return the moments before the first update, zeros, by moment and weight."""
     moments: dict[str, Weights] = {}
     for rule, names in _rules(parameters, settings.name, hidden).items():
         for moment in rule.moments:
@@ -132,7 +131,7 @@ def updated(
     hidden: dict[str, int],
     dtype: str = "float32",
 ) -> tuple[Weights, dict[str, Weights]]:
-    """Weights and moments after update number `step`, int32 from 0; weights decay before."""
+    """Return weights and moments after update number `step`, int32 from 0. Weights decay first."""
     rate = learning_rate(settings, ops.cast(step, "float32"), ops)
     update = Update(ops, settings, rate, ops.cast(step + 1, "float32"), hidden, dtype)
     new_parameters, new_moments = {}, {name: {} for name in moments}
@@ -179,7 +178,7 @@ OPTIMIZERS = {
 
 
 def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weights:
-    """Muon's updates at a rate of 1; matrices of one shape, or of that transposed, go together."""
+    """Return Muon's updates at a rate of 1; matrices of a shape, or its transpose, are stacked."""
     parts = {
         (name, number): part
         for name, value in ahead.items()
@@ -202,7 +201,7 @@ def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weig
 
 
 def _orthogonalised(ops, matrices, dtype: str):
-    """Of float32 [matrices, rows, columns], rows <= columns; by Newton-Schulz iterations."""
+    """Orthogonalise float32 [matrices, rows, columns], rows <= columns, by Newton-Schulz."""
     a, b, c = _COEFFICIENTS
     norms = ops.sqrt(ops.total(ops.square(matrices), axis=(1, 2)))[:, None, None]
     x = ops.cast(matrices / (norms + 1e-7), dtype)

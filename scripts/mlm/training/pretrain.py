@@ -39,8 +39,8 @@ from mlm.training.states import StateDirectory
 
 @dataclass(frozen=True)
 class Prepared:
-    """A training before its first step: data checked, devices open, states located; those of the
-    run that it continues, if any."""
+    """A training before its first step: data checked, devices open, saved states located.
+    `parent_states` are those of the run that it continues, if any."""
 
     config: RunConfiguration
     files: RunFiles
@@ -51,9 +51,9 @@ class Prepared:
 
 
 def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
-    """Open the devices that `settings` name by `engine`, "tensorflow" or "jax", before all else, in
-    several processes if they train `together`; `batch` is the samples in one gradient of a replica.
-    Raises MlmError without such devices."""
+    """Open the devices of `settings` in `engine`, "tensorflow" or "jax", before anything else uses
+    it: it reads its settings once. Join the other processes that train `together`; `batch` is the
+    samples in one gradient of a replica. Raises MlmError without such devices."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 
@@ -66,7 +66,7 @@ def open_devices(engine: str, settings: Accelerator, batch: int, together: bool 
 
 
 def engine_of(run: Run, devices: Devices) -> Engine:
-    """The run's engine, on devices that its framework opened."""
+    """Return the run's engine in the framework that opened `devices`, and import only that one."""
     if devices.framework == "jax":
         from mlm.training.in_jax.engine import JaxEngine
 
@@ -77,8 +77,8 @@ def engine_of(run: Run, devices: Devices) -> Engine:
 
 
 def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
-    """Check the data, open the devices, and locate the states; MlmError unless all processes have
-    the same configuration and the run can continue its parent."""
+    """Check the data, open the devices, and locate the states. Raises MlmError unless all processes
+    have the same configuration, and the run can continue its parent, if it has one."""
     manifests = read_manifests(files, config.sequence_length)
     for split, manifest in manifests.items():
         check_shards(manifest, project_root(files.manifests[split]))
@@ -87,6 +87,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     run = run_of(config, files, manifests, devices.replicas)
     row = run.plan.sequence_length
     devices = with_attention(devices, config.accelerator, run.architecture, row)
+    # States depend on `basis`; processes must also agree on settings and code that change no bits.
     basis = state_basis(run, files, devices)
     parts = basis | {"configuration": config.model_dump(), "code": basis["code"] | training_code()}
     with devices.group.watched():
@@ -110,9 +111,9 @@ def pretrain(
     directory: str | Path | None,
     after_step: Callable[[int], None] | None = None,
 ) -> None:
-    """Train from the last saved state, from that of the run that this one continues, or from the
-    start, to the end, and write model/, training.csv and training.json into the `directory`, if
-    any. Raises MlmError as `train` does, and if the state cannot be written."""
+    """Train to the last step: from the newest saved state, else from that of the run that this one
+    continues, else from the start. Write model/, training.csv and training.json into `directory`,
+    unless it is None. Raises MlmError as `train` does, and if a state cannot be written."""
     config, run, states = prepared.config, prepared.run, prepared.states
     devices, group = prepared.devices, prepared.devices.group
     _print(
@@ -121,7 +122,7 @@ def pretrain(
         f"{devices.precision}; {run.steps} steps of {run.batch_size} samples",
     )
     with group.watched():
-        # All processes act at the same steps; one writes.
+        # All processes make the same steps; rank 0 alone saves states.
         with states.locked():
             engine = engine_of(run, devices)
             log = _restored_or_started(prepared, engine)
@@ -133,12 +134,13 @@ def pretrain(
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
-    """The newest state in the engine, or a new start, and the log up to it."""
+    """Restore the newest state, or start anew; return the log up to that step."""
     run, states, state = prepared.run, prepared.states, None
     if states.is_rank0:
         state = states.newest()
         if state is None and prepared.parent_states is not None:
             state = prepared.parent_states.branch(prepared.config.operation.continue_from.step or 0)
+    # Rank 0 alone reads states; `restore` sends the arrays to the other processes.
     progress = state and [state.step, state.progress]
     if (progress := prepared.devices.group.broadcast(progress)) is not None:
         step, saved = progress
@@ -161,7 +163,7 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
         log.first_loss, _ = engine.validate()
         _print(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
     if log != TrainingLog():
-        # Whoever is killed before the first save does not count again.
+        # Saved now, so that a kill repeats neither the counts nor the first validation.
         states.save(0, engine.saved, asdict(log))
     return log
 

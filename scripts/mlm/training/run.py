@@ -1,4 +1,4 @@
-"""A run as it trains: its configuration and files, checked and resolved with its devices."""
+"""A run: its configuration, checked and resolved against its files and number of replicas."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -29,13 +29,13 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
 from mlm.training.train_step import Computation
 
-#: What the seeds of two phases differ by, modulo 2**32.
+#: Difference of the seeds of successive phases, modulo 2**32: 2**32 over the golden ratio.
 _GOLDEN = 0x9E3779B9
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run reads: tokenizer.json, with its other files beside it, and the manifests."""
+    """Paths of tokenizer.json, with its other files beside it, and of each split's manifest."""
 
     tokenizer: str
     manifests: dict[str, str]
@@ -43,8 +43,8 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class TrainingPhase:
-    """Updates `first` + 1 to `end` of a run: batches of `batch_size` rows of `train`, in the order
-    and with the masks that `seed` and the `plan` give."""
+    """Updates `first` + 1 to `end` of a run, on batches of `batch_size` rows of `train`: `seed`
+    decides their order, `seed` and `plan` their masks."""
 
     first: int
     end: int
@@ -55,7 +55,7 @@ class TrainingPhase:
     shuffle_window: int
 
     def order_from(self, step: int) -> BatchOrder:
-        """The batches of the phase after `step` updates of the run."""
+        """Return the order of the phase's batches after `step` updates of the run."""
         return BatchOrder(
             seed=self.seed,
             global_batch_size=self.batch_size,
@@ -67,7 +67,7 @@ class TrainingPhase:
 
     @property
     def values(self) -> list:
-        """What differs from phase to phase: the last step, and what it trains on, JSON-like."""
+        """Last step, row length, share of masked tokens and batch size: what phases differ in."""
         return [self.end, self.plan.sequence_length, self.plan.mlm_probability, self.batch_size]
 
 
@@ -83,7 +83,7 @@ class Run:
     validation_plan: MaskingPlan
     train: ShardFiles
     validation: ShardFiles
-    #: The transformers configuration; None in a run of samples alone.
+    #: The transformers configuration; None if `run_of` was called for the samples alone.
     model_config: Any
     replicas: int = 1
     #: None for a run from scratch, or of samples alone.
@@ -137,7 +137,7 @@ class Run:
                 TrainingPhase(
                     first=first,
                     end=end,
-                    # Another order and other masks than those of the phases before.
+                    # So that order and masks differ from those of the earlier phases.
                     seed=(self.seed + number * _GOLDEN) % 2**32,
                     batch_size=section.batch_on(self.replicas, phase).samples,
                     plan=replace(self.plan, sequence_length=row, mlm_probability=share),
@@ -149,7 +149,7 @@ class Run:
         return tuple(phases)
 
     def phase_at(self, step: int) -> TrainingPhase:
-        """The phase of the update after `step` ones."""
+        """Return the phase of the update that follows `step` updates; after all, the last phase."""
         return next(phase for phase in self.phases if step < phase.end or phase.end == self.steps)
 
     def computation(self, devices: Devices) -> Computation:
@@ -176,19 +176,20 @@ class Run:
 
     @property
     def validation_batch_size(self) -> int:
-        """Rows of validation in one pass: accumulated batches fit a device one by one only."""
+        """Rows in a batch of validation: those of one accumulated part, which fits the devices."""
         return self.phases[-1].batch_size // self.optimizer.gradient_accumulation_steps
 
     @property
     def validation_rows(self) -> int | None:
-        """Rows of a validation, which are those of the last phase; None: all."""
+        """Number of rows of a validation, as long as those of the last phase; None: all."""
         samples = self.pretraining.validation.samples
         return samples and max(1, samples // self.validation.row_samples)
 
     def basis(self) -> dict:
-        """The values that a state of the run belongs to, JSON-like."""
+        """Return the resolved settings that decide the bits of a state, JSON-like."""
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)
+        # `state_basis` has the engine; `steps` has what epochs or tokens came to.
         values = self.pretraining.model_dump(exclude={"engine", "epochs", "tokens"}) | {
             "model": model,
             "initialisation": self.model.initialisation.model_dump(),
@@ -198,7 +199,7 @@ class Run:
         }
         if self.warm_start is not None:
             values["start_from"] = self.warm_start.checkpoint.sha256
-        # As it comes back from a file: lists for tuples.
+        # With lists for tuples, as in the saved basis that it is compared with.
         return json.loads(json.dumps(values))
 
 
@@ -218,8 +219,8 @@ def run_of(
     with_model: bool = True,
     encoder: Encoder | None = None,
 ) -> Run:
-    """Return the run with every setting resolved against its data and the number of replicas, or
-    only its samples, without its model. Raises MlmError if train is smaller than an update."""
+    """Return the run with every setting resolved against its data and the number of replicas; its
+    samples alone unless `with_model`. Raises MlmError if train is smaller than an update."""
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
     batch, samples = section.batch_on(replicas), manifests["train"].num_samples
@@ -254,7 +255,7 @@ def run_of(
 
 
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
-    """The run's manifests; reads no shard. MlmError unless they fit tokenizer and length."""
+    """Return the run's manifests. Raises MlmError unless they fit tokenizer and length."""
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():

@@ -1,5 +1,8 @@
 """The basis of a saved state: settings, data, code, packages and devices, which decide its bits.
 
+Snakemake reruns a training if an input or a param of the rule changed. The training then resumes
+from its saved states if their basis is still the same, and else starts over.
+
 A run may also begin with a state of another one (`pretraining.continue_from`): up to that step both
 are the same training, bit for bit, and may differ in how the learning rate falls later.
 """
@@ -15,13 +18,13 @@ from mlm.training.loop import Row
 from mlm.training.optimizers import learning_rate
 from mlm.training.run import Run, RunFiles
 
-#: What decides the bits of the weights, with all that it imports.
+#: Modules that decide the bits of the weights, together with all that they import.
 _COMPUTING = {
     "tensorflow": ("mlm.training.in_tensorflow.engine", "mlm.model.tensorflow_ops"),
     "jax": ("mlm.training.in_jax.engine", "mlm.model.jax_ops"),
 }
-#: Modules among these that compute no bits, or whose values are part of a state: an edit of them
-#: keeps the states.
+#: Prefixes of modules among these that compute no bits, or whose values the basis has instead: an
+#: edit of them keeps the states. Exceptions are in `_COMPUTE_NEVERTHELESS`.
 _COMPUTE_NO_BITS = (
     *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.model.architecture"),
     *("mlm.samples.manifests", "mlm.samples.split_samples"),
@@ -29,7 +32,7 @@ _COMPUTE_NO_BITS = (
 )
 _COMPUTE_NEVERTHELESS = ("mlm.config.families", "mlm.foundations.tensorflow_setup")
 
-#: Packages whose versions are part of a state: others may compute other bits.
+#: Packages whose versions are part of the basis: other versions may compute other bits.
 COMPUTING_PACKAGES = {
     "tensorflow": ("numpy", "scipy", "tensorflow", "transformers"),
     "jax": ("jax", "jaxlib", "numpy", "scipy", "transformers"),
@@ -48,7 +51,7 @@ def computing_code(framework: str, *modules: str) -> dict[str, str]:
 
 
 def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
-    """What a saved state must have been made from for this run to resume from it."""
+    """Return what a saved state must have been made from for this run to resume from it."""
     return {
         "pretraining.engine": devices.framework,
         "settings": run.basis(),
@@ -63,7 +66,7 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
         "tokenizer": file_sha256(files.tokenizer),
         "code": computing_code(devices.framework),
-        "columns": list(Row.__dataclass_fields__),
+        "columns": list(Row.__dataclass_fields__),  # of the rows in the saved log
     }
 
 
@@ -83,6 +86,7 @@ def check_branch(run: Run, parent: Run, step: int) -> None:
 
 
 def _shared_settings(run: Run, step: int) -> dict:
+    """Return the settings that must agree up to `step`: neither the schedule nor what is later."""
     basis = run.basis()
     del basis["steps"]
     optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _SCHEDULE}
@@ -91,7 +95,7 @@ def _shared_settings(run: Run, step: int) -> dict:
 
 
 def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
-    """In words, the first of `step` updates with another learning rate, if there is one."""
+    """Return a line about the first of `step` updates whose learning rates differ, if any."""
     steps = np.arange(step, dtype=np.float32)
     then, now = (learning_rate(r.optimizer, steps, np) for r in (parent, run))
     return [

@@ -2,7 +2,7 @@
 
 A state is a directory `step-00000200`, here or under gs://, with the arrays and `complete.json`,
 written last, which has the progress, what the training was made from, and the digest of the arrays.
-What is incomplete or damaged is skipped; neither `tf.train.CheckpointManager` nor Orbax survives a
+Incomplete and damaged states are skipped; neither `tf.train.CheckpointManager` nor Orbax survives a
 changed byte.
 """
 
@@ -26,7 +26,7 @@ from mlm.foundations.terminal import show
 
 _ARRAYS, _MARKER = "state.safetensors", "complete.json"
 _STATE = re.compile(r"step-(\d{8,})")
-#: How long a failing request is repeated.
+#: How long a failing request to Google Cloud Storage is repeated.
 _RETRIES = timedelta(minutes=2)
 
 
@@ -41,8 +41,8 @@ class SavedState:
 
 @dataclass
 class StateDirectory:
-    """Saved states under `path`, a directory or a gs:// prefix, of trainings made from `basis`: the
-    last `keep` (None: all), and those after `keep_steps`. Only rank 0 locks and writes."""
+    """Saved states of one `basis` (see `state_basis`) under `path`, a directory or a gs:// prefix:
+    the last `keep` (None: all), and those after `keep_steps`. Only rank 0 locks and writes."""
 
     path: str
     keep: int | None
@@ -52,7 +52,7 @@ class StateDirectory:
 
     @classmethod
     def of(cls, directory: str, keep: int | None, basis: dict, *others) -> "StateDirectory":
-        """Return those in `directory`, below the digest of their `basis`."""
+        """Return the states of `basis` in `directory`: below its digest, apart from all others."""
         return cls(f"{directory}/{value_sha256(basis)[:16]}", keep, basis, *others)
 
     def locked(self) -> AbstractContextManager:
@@ -83,7 +83,7 @@ class StateDirectory:
         for name in _names_in(self.path):
             if name.endswith(".partial"):
                 _remove_directory(f"{self.path}/{name}")
-        return file
+        return file  # which unlocks it as it is closed
 
     def steps(self) -> list[int]:
         """Return the steps of the states that are there, newest first, complete or not."""
@@ -91,8 +91,8 @@ class StateDirectory:
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     def abandoned(self) -> list[str]:
-        """Return a line for each directory with states of the run's other trainings, with what
-        differs: first what a user sets, last what an engine brings along."""
+        """Return a line for each directory with states of the run under another basis, with what
+        differs: first the settings, last code and packages."""
 
         def rank(line: str) -> tuple[bool, bool]:
             brought = line.startswith(("code ", "packages."))
@@ -115,8 +115,8 @@ class StateDirectory:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, arrays: Callable[[], bytes], progress: dict) -> None:
-        """Write the state after `step` updates, then remove those after it and those not to be
-        kept. Raises MlmError if it cannot be written; those before it stay."""
+        """Write the state after `step` updates, then remove later ones, which are damaged, and
+        those not to be kept. Raises MlmError if it cannot be written; earlier ones stay."""
         if not self.is_rank0:
             return
         final = self._place(step)
@@ -159,7 +159,7 @@ class StateDirectory:
 
     def newest(self, only: int | None = None) -> SavedState | None:
         """Return the newest whole state, or with `only` that after this step; None without one.
-        What is damaged, or of another training, is named on stderr."""
+        Warn on stderr of each that is damaged or of another training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
             try:
@@ -173,7 +173,7 @@ class StateDirectory:
 
 
 def _marker(place: str) -> dict:
-    """Return the content of the marker. Raises ValueError, in words, if it is not whole."""
+    """Return the content of the marker. Raises ValueError, which says why, if it is not whole."""
     try:
         marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
         if marker.pop("seal") == value_sha256(marker):
@@ -200,7 +200,7 @@ def _identity(content: bytes) -> list:
 
 
 def _reason(error: Exception) -> str:
-    """Return what went wrong, without the details that Google's client adds."""
+    """Return the first line of the error, without the details that Google's client adds."""
     return first_line(error).partition(" error_info=")[0]
 
 
@@ -229,7 +229,7 @@ def _infos_below(directory: str) -> list[FileInfo]:
 
 
 def _names_in(directory: str) -> list[str]:
-    """Return the sorted names in `directory`; a bucket lists its files alone."""
+    """Return the sorted names in `directory`; in a bucket, of files and their prefixes."""
     _, base = _located(directory)
     paths = (info.path.removeprefix(f"{base}/") for info in _infos_below(directory))
     return sorted({path.partition("/")[0] for path in paths})
@@ -251,7 +251,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Write a file, on a disk with its directory and to the end."""
+    """Write a file; on a local disk, make its directory, and flush the file to the disk."""
     if not _is_local(path):
         with cloud_storage().open_output_stream(path.removeprefix("gs://")) as stream:
             stream.write(content)

@@ -16,9 +16,9 @@ from mlm.training.optimizers import clipped, hidden_parts, updated
 
 @dataclass(frozen=True)
 class Computation:
-    """The forward pass of a training, and its loss: attention is within the "sample" or, as
-    `attend` says, the "document", which begins with the token `begins_document`; the softmax of a
-    step is over at most `softmax_classes`."""
+    """The forward pass of a training, and its loss. Tokens attend within the "sample" or the
+    "document", as `attend` says; a document begins with the token `begins_document`. The softmax of
+    a training step is over at most `softmax_classes` (None: over all)."""
 
     network: Network
     attend: str
@@ -27,14 +27,14 @@ class Computation:
 
     @cached_property
     def strata(self) -> tuple | None:
-        """First ids and sizes of the `strata` that classes are drawn from; None for all classes."""
+        """First ids and sizes of the `strata` that classes are drawn from; None if all are used."""
         vocabulary = self.network.architecture.vocabulary
         starts, sizes = strata(vocabulary, self.softmax_classes)
         return None if len(starts) == vocabulary else (starts, sizes)
 
     @property
     def dropping_layers(self) -> int:
-        """Layers that have keys of their own for what they drop."""
+        """Number of layers with dropout keys."""
         return self.network.architecture.layers
 
     def weighted_sums(
@@ -44,7 +44,7 @@ class Computation:
         right predictions; over all classes, or those `drawn` (see `masked_cross_entropy`)."""
         network, ops, documents = self.network, self.network.ops, None
         if self.attend == "document":
-            # What begins a document is special, and never masked.
+            # The masked ids tell too: the token that begins a document is never masked.
             documents = document_numbers(ops, batch["input_ids"], self.begins_document)
         hidden = network.hidden_states(
             parameters,
@@ -64,9 +64,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class OfEachStep:
-    """The random inputs of each step beside its batch, a function of `seed` and step, by the
-    generator of the masks: dropout keys of each replica and accumulated part, and the classes of
-    the softmax if they are drawn. So a resumed step, in either framework, draws the same."""
+    """The random inputs of a step beside its batch: dropout keys of each replica and accumulated
+    part, and the classes of the softmax if they are drawn. The generator of the masks computes them
+    from `seed` and step, so a resumed step, in either framework, draws the same."""
 
     computation: Computation
     seed: int
@@ -74,9 +74,9 @@ class OfEachStep:
     parts: int = 1
 
     def arrays(self, step: int) -> dict[str, np.ndarray]:
-        """Those of update number `step`, from 0, each with the replicas as the first axis: if the
-        model drops anything, `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys` uint32
-        [replicas, parts, layers, 4, 2], and if classes are drawn, `classes` int32 [replicas,
+        """Return the inputs of update number `step`, from 0, with the replicas as the first axis:
+        if the model has dropout, `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys`
+        uint32 [replicas, parts, layers, 4, 2]; if classes are drawn, `classes` int32 [replicas,
         classes]."""
         arrays = {}
         if self.computation.network.architecture.drops:
@@ -91,8 +91,8 @@ class OfEachStep:
         return arrays
 
     def taken(self, batch: dict) -> tuple:
-        """Pop these arrays of one replica from `batch`: dropout keys, and the classes drawn with
-        their counts; None for what there is not."""
+        """Pop one replica's arrays from `batch`. Return its dropout keys, and the drawn classes
+        with the size of the stratum that each counts for; None for either if it is not used."""
         keys = drawn = None
         if self.computation.network.architecture.drops:
             keys = DropoutKeys(batch.pop("embedding_keys")[0], batch.pop("layer_keys")[0])
@@ -114,8 +114,9 @@ def train_step(
 
     `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
     with weights divided by the predictions of the whole batch; `keys` and `drawn` are those of
-    `OfEachStep.taken`. `shares` may divide the function that computes the gradient of a part. Loss
-    and right predictions are means over the whole batch, float32.
+    `OfEachStep.taken`. `shares` wraps the function that computes the gradient of a part, to divide
+    the part. Loss and right predictions are means over the whole batch, float32, or a replica's
+    addends of them if `all_reduce` adds up only gradients.
     """
     network = computation.network
     ops, hidden = network.ops, hidden_parts(network.architecture)

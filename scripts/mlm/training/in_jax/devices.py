@@ -27,7 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
-    """The mesh that `settings` name, over processes `together`; MlmError without such a device."""
+    """Open the mesh of `settings`, on all processes `together`. Raises MlmError without devices."""
     how = settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     prepare_jax(settings.kind, *how)
     group = join(settings) if together else Peers()
@@ -38,14 +38,14 @@ def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
         arithmetic["deterministic"] = settings.deterministic
     elif kind == "cpu":
         arithmetic["threads"] = int(os.environ["NPROC"])
-    # XLA multiplies bfloat16 on a CPU no faster than float32.
+    # float32 on a CPU, unless set: XLA multiplies bfloat16 there no faster.
     return Devices("jax", mesh, kind, settings.precision_on(kind), mesh.size, arithmetic, group)
 
 
 def prepare_jax(
     kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
 ) -> None:
-    """Fix what XLA reads once, when JAX is first asked for its devices.
+    """Set what XLA reads once, when JAX first lists its devices.
 
     `kind` auto is settled here, since JAX would load libtpu wherever it is installed. NPROC sizes
     XLA's pool of threads, which shapes how sums are divided. Without `deterministic`, a GPU may
@@ -58,16 +58,16 @@ def prepare_jax(
     settings = {
         # The CPU is always there: the data waits in its memory.
         "jax_platforms": {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind],
-        # What a user's environment may set otherwise, and what decides bits.
+        # These decide bits, and a user's environment may set them otherwise.
         "jax_enable_x64": False,
         "jax_default_prng_impl": "threefry2x32",
-        # Products of float32 are float32's, not those of a TPU's or a GPU's shorter numbers.
+        # Products of float32 are in float32, not in a TPU's bfloat16 or a GPU's TF32.
         "jax_default_matmul_precision": "highest",
     }
     for name, value in settings.items():
         os.environ[name.upper()] = str(value)
         if "jax" in sys.modules:
-            # TensorFlow imports it, and it looks at the variables no more.
+            # TensorFlow may have imported it: then it no longer reads the variables.
             sys.modules["jax"].config.update(name, value)
     os.environ["NPROC"] = str(max(cpu_threads, virtual_devices or 1))
     flags = os.environ.get("XLA_FLAGS", "").split()
@@ -84,16 +84,16 @@ def prepare_jax(
 
 
 def shardings(mesh):
-    """On a mesh of `data_mesh`: whole on every device, and divided by the first axis."""
+    """Return the shardings of a mesh: whole on every device, and divided by the first axis."""
     from jax.sharding import NamedSharding, PartitionSpec
 
     return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(AXIS))
 
 
 def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
-    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; each of
-    `processes` has `virtual_devices`, if any. MlmError if there is no such device; with auto, a GPU
-    that JAX cannot use is a warning."""
+    """Return a mesh with the one axis "data" over all devices of `kind`, after `prepare_jax`; each
+    of `processes` has `virtual_devices`, if any. Raises MlmError without such a device; with auto,
+    warns of a GPU that JAX cannot use."""
     import jax
     import numpy as np
     from jax.sharding import Mesh
@@ -107,7 +107,7 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     except RuntimeError as error:
         devices, reason = [], first_line(error)
     finally:
-        # XLA has read them; TensorFlow's would end the process at one that it does not know.
+        # JAX's XLA has read them; TensorFlow's XLA ends the process at flags unknown to it.
         os.environ["XLA_FLAGS"] = flags
     if wanted == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
         os.environ["JAX_PLATFORMS"] = "cpu"

@@ -17,7 +17,7 @@ from mlm.training.run import Run, TrainingPhase
 
 
 class MeshEngine(Engine):
-    """A task in JAX, which says what its batches are."""
+    """The engine of any task in JAX; a subclass makes the batches."""
 
     def __init__(self, task: Task, devices: Devices):
         self._whole, self._divided = shardings(devices.strategy)
@@ -48,15 +48,15 @@ class MeshEngine(Engine):
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
         if arrays is None:
             arrays = {n: np.zeros(a.shape, a.dtype) for n, a in flat(self._state).items()}
-        self._state: dict[str, Any] = {}  # One state at a time is in memory.
+        self._state: dict[str, Any] = {}  # So that one state at a time is in memory.
         shared = multihost_utils.broadcast_one_to_all(arrays)
         arrays = {name: np.asarray(value) for name, value in shared.items()}
-        # Copied by a computation: what is donated later must not be the host's own memory.
+        # Copied by a computation: updates overwrite the state, which must not be NumPy's memory.
         copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self._whole)
         self._state = copy(nested(arrays))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        # On a CPU these are no copies.
+        # Views, on a CPU: the next update may overwrite them.
         return {name: np.asarray(value) for name, value in flat(self._state).items()}
 
     def _beside_batch(self, step: int) -> dict[str, np.ndarray]:
@@ -70,7 +70,7 @@ class MeshEngine(Engine):
 
 
 class JaxEngine(MeshEngine, RunEngine):
-    """A run of pretraining; its samples are masked on the devices."""
+    """The engine of a run of pretraining in JAX; samples are masked on the devices."""
 
     def __init__(self, run: Run, devices: Devices):
         super().__init__(run, devices)

@@ -12,20 +12,20 @@ from mlm.training import train_step as steps
 from mlm.training.in_jax.devices import AXIS
 from mlm.training.train_step import Computation, OfEachStep
 
-#: The index, -1 in 32 bits, of what fills up a last batch: nothing of it is predicted.
+#: Index of the rows that fill up the last batch, -1 as uint32: nothing in them is predicted.
 _FILLING = 2**32 - 1
 
 
 def train_step(
     beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer, seed: int | None = None
 ) -> Callable:
-    """The function (state, stored) -> (state, sums) of one update, on each device's share of the
-    batch.
+    """Return the function (state, stored) -> (state, measured) of one update, on each device's
+    share of the batch.
 
     `state` is that of `mlm.training.train_step`; `stored` has `input_ids` and `attention_mask`,
     int32 [batch, sequence], `index` and `epoch`, uint32 [batch], or, without a `plan` of masks, the
-    batch itself, and the arrays of `beside`. `seed` is that of the masks, by default that of all
-    else. The sums are float32: the mean loss of the predictions, the share that is right (both 0
+    batch itself, and the arrays of `beside`. `seed` is that of the masks, by default the task's.
+    Measured, in float32, are the mean loss of the predictions, the share that is right (both 0
     without any), the predictions, the overflow.
     """
     update = steps.train_step(beside.computation, settings, _over_devices)
@@ -47,8 +47,8 @@ def train_step(
 
 
 def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> Callable:
-    """The function (parameters, stored) of a batch that gives its loss, right answers and number of
-    predictions, float32; samples that fill up a last batch count for nothing."""
+    """Return the function (parameters, stored) -> (loss, right answers, predictions), float32 sums
+    over a batch; rows that fill up the last batch count for nothing."""
 
     def step(parameters, stored):
         batch = _masked(stored, plan, seed, FIXED_EPOCH)
@@ -60,8 +60,8 @@ def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> C
 
 
 def on_mesh(step: Callable, mesh) -> Callable:
-    """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
-    by samples, all else is whole on each."""
+    """Return `step`, of `train_step` or `validation_step`, run on every device of `mesh`: each has
+    a share of the batch's samples, and all of the rest."""
     whole, specs = PartitionSpec(), (PartitionSpec(), PartitionSpec(AXIS))
     return jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False)
 

@@ -1,1 +1,1 @@
-"""Pretraining in TensorFlow: models of transformers, on a distribution strategy."""
+"""Pretraining in TensorFlow: the encoder of `mlm.model`, on a distribution strategy."""

@@ -1,4 +1,4 @@
-"""The device that trains, and the TensorFlow distribution strategy over it: CPUs or TPUs."""
+"""TensorFlow and its devices: a distribution strategy over CPUs or TPUs."""
 
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError, first_line
@@ -19,8 +19,8 @@ _GPU_ADVICE = (
 
 
 def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
-    """The devices that `settings` name, before any other TensorFlow; `batch` is the samples in one
-    gradient of a replica. MlmError if there is no such device."""
+    """Open the devices of `settings`, before anything else uses TensorFlow; `batch` is the samples
+    in one gradient of a replica. Raises MlmError if there is no such device."""
     replicas, kind = settings.virtual_replicas, settings.kind
     if replicas or kind == "auto":
         kind = "tpu" if not replicas and local_tpu() else "cpu"
@@ -29,10 +29,10 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     if settings.kind == "auto" and kind == "cpu" and not replicas and (gpu := local_gpu()):
         show(f"Warning: this machine has an NVIDIA GPU ({gpu}): the CPU is used. {_GPU_ADVICE}")
     threads, lanes = settings.cpu_threads, settings.lanes(batch) if kind == "cpu" else 1
-    # The order in which a CPU adds up depends on its number of threads, so that this number
-    # is part of the result and never what the scheduler happens to give.
+    # The order in which a CPU adds up depends on its number of threads: the number is set, is part
+    # of a state's basis, and is not what the scheduler happens to grant.
     tf.config.experimental.enable_op_determinism()
-    # TensorFlow asks for it then; nothing here is drawn by it.
+    # Determinism requires a seed; no random number here depends on it.
     tf.random.set_seed(1)
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -18,13 +18,13 @@ _MEASURED = ("loss", "accuracy", "predictions", "overflow")
 
 
 class TensorFlowEngine(RunEngine):
-    """A run of pretraining; its samples are masked on the host."""
+    """The engine of a run of pretraining in TensorFlow; samples are masked on the host."""
 
     def __init__(self, run: Run, devices: Devices):
         if run.optimizer.gradient_accumulation_steps > 1:
-            # It rewrites the sum of a large gradient in the loop over the parts into temporary
-            # variables, two of which may have one name: AlreadyExistsError, from a width of
-            # 512 on.
+            # This optimization of graphs rewrites the sum of a large gradient, in the loop over
+            # the parts, into temporary variables, two of which may have one name:
+            # AlreadyExistsError, from a width of 512 on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         self._strategy, self._variables = devices.strategy, {}
         super().__init__(run, devices)
@@ -36,9 +36,9 @@ class TensorFlowEngine(RunEngine):
         return all(bool(tf.reduce_all(tf.math.is_finite(w))) for w in weights)
 
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
-        arrays = arrays or {}
+        arrays = arrays or {}  # never None: TensorFlow trains in one process
         if not self._variables:
-            # Each replica has a copy of its own, which its own steps update.
+            # Each replica updates its copy, by the same gradients: the copies stay equal.
             how = {}
             if self._strategy.num_replicas_in_sync > 1:
                 how["synchronization"] = tf.VariableSynchronization.ON_READ
@@ -76,7 +76,7 @@ class TensorFlowEngine(RunEngine):
 
     @tf.function(autograph=False)
     def _advanced(self, batch: dict) -> list:
-        """Return the sums over the replicas of what an update measures."""
+        """Make one update; return what it measures, added up over the replicas."""
         return self._totals(self._strategy.run(self._step, args=(batch,)))
 
     def _totals(self, addends: tuple) -> list:
@@ -85,7 +85,7 @@ class TensorFlowEngine(RunEngine):
     def _step(self, batch: dict) -> tuple:
         state, measured = self._replica_step(nested(self._variables), batch)
         for name, value in flat(state).items():
-            # The others are updated in place.
+            # `ops.adam` and `ops.less` update variables in place, and return them.
             if value is not self._variables[name]:
                 self._variables[name].assign(value)
         return measured
@@ -118,9 +118,9 @@ class TensorFlowEngine(RunEngine):
 def replica_train_step(
     beside: OfEachStep, settings: Optimizer, lanes: int = 1
 ) -> Callable[[dict, dict], tuple[dict, tuple]]:
-    """The function (state, batch) -> (state, sums) of a replica's share of a batch, computed in
-    `lanes` equal parts at the same time; sums are its addends of the batch's mean loss and right
-    predictions, and the number of its predictions and of those without a slot."""
+    """Return the function (state, batch) -> (state, sums) of a replica's share of a batch, computed
+    in `lanes` equal parts at the same time. Sums are the replica's addends of the batch's mean loss
+    and share of right predictions, its predictions, and chosen tokens without a slot."""
     update = train_step(beside.computation, settings, _over_replicas, _in_lanes(lanes))
 
     def step(state: dict, batch: dict) -> tuple[dict, tuple]:
@@ -135,7 +135,7 @@ def replica_train_step(
 
 
 def _over_replicas(addends: tuple) -> tuple:
-    """Gradients added up over the replicas; sums as they are, which the strategy adds up."""
+    """Add up the gradients over the replicas; `_totals` adds up the sums, after the step."""
     sums, gradients = addends
     context = tf.distribute.get_replica_context()
     if context is not None and context.num_replicas_in_sync > 1:
@@ -144,10 +144,11 @@ def _over_replicas(addends: tuple) -> tuple:
 
 
 def _in_lanes(count: int) -> Callable:
+    # For `shares` of `train_step`: computes a part in `count` lanes at the same time.
     def shares(share: Callable) -> Callable:
         def divided(part: dict, keys: DropoutKeys | None = None):
             rows = part["input_ids"].shape[0]
-            # A phase may have batches that so many do not divide.
+            # A phase's batch may not be a multiple of `count`: then fewer lanes.
             equal = max(n for n in range(1, count + 1) if rows % n == 0)
             parts = {name: tf.split(value, equal) for name, value in part.items()}
             lanes = [{name: x[lane] for name, x in parts.items()} for lane in range(equal)]
