@@ -54,7 +54,7 @@ def pretrain_run(job: Any):
 
 @run_as_job("keep_model")
 def keep_model(job: Any):
-    """Copy the files of a finished training to where they are read."""
+    """Copy the files of a finished training to where other rules read them, the record last."""
     import shutil
     from dataclasses import replace
 

@@ -22,8 +22,8 @@ _LOGITS_OVER_TABLE = 2
 
 
 def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """First id (int32) and number of ids (float32) of at most `classes` strata, ascending, that
-    together are all ids of the `vocabulary`; without `classes`, one stratum an id."""
+    """Return first id (int32) and number of ids (float32) of at most `classes` strata, ascending,
+    that divide all ids of the `vocabulary`; without `classes`, one stratum per id."""
     if classes is None or classes >= vocabulary:
         starts = list(range(vocabulary))
     else:
@@ -34,7 +34,7 @@ def strata(vocabulary: int, classes: int | None) -> tuple[np.ndarray, np.ndarray
 
 
 def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """One class of each stratum, int32 [classes], as a function of (seed, step) alone."""
+    """Draw one class of each stratum, int32 [classes], as a function of (seed, step) alone."""
     key = (np.array([seed], np.uint32), np.array([_EPOCH], np.uint32))
     stratum = np.arange(len(starts), dtype=np.uint32)
     bits, _ = threefry(key, (np.array([step], np.uint32), stratum))

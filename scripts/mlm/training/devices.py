@@ -1,4 +1,4 @@
-"""The devices of a training: those of this machine, and those that a framework has opened."""
+"""Devices: CPUs, GPUs (only JAX trains on them) and TPUs, present in a machine or opened."""
 
 import ctypes
 import os
@@ -125,7 +125,7 @@ def with_attention(
 
 
 def has_cudnn_attention(card: Any) -> bool:
-    """Whether cuDNN can compute attention on `card`, a GPU as JAX describes it."""
+    """Return whether cuDNN can compute attention on `card`, a GPU as JAX describes it."""
     return float(card.compute_capability) >= _AMPERE
 
 

@@ -22,8 +22,8 @@ from mlm.training.train_step import Computation, OfEachStep
 
 
 class Task(Protocol):
-    """What is trained: a run of pretraining, or a fold of a fine-tuning. `section` names that of
-    the configuration that has the learning rate, for messages."""
+    """A run of pretraining, or a fold of a fine-tuning: what the loop trains. `section` names that
+    of the configuration that has the learning rate, for messages."""
 
     @property
     def name(self) -> str: ...

@@ -23,8 +23,8 @@ Weights = dict[str, Any]
 
 
 def learning_rate(optimizer: Optimizer, step, xp: Any):
-    """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak:
-    linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
+    """Return the rate after `step` updates: linear warmup, a plateau if any, decay to a share
+    of the peak: linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
 
     `step` is float32 of any shape, from 0, and `xp` NumPy, JAX or TensorFlow.
     """

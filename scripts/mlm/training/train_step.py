@@ -83,7 +83,7 @@ class OfEachStep:
             key = fold_in(key_of(self.seed), np.array([step]))
             keys = fold_in(fold_in(key, np.arange(self.replicas))[:, None], np.arange(self.parts))
             places = fold_in(keys[:, :, None], np.arange(self.computation.dropping_layers + 1))
-            arrays["embedding_keys"] = places[:, :, -1]
+            arrays["embedding_keys"] = places[:, :, -1]  # the layers' keys come before
             arrays["layer_keys"] = fold_in(places[:, :, :-1, None], np.arange(4))
         if self.computation.strata:
             classes = drawn_classes(self.seed, step, *self.computation.strata)
