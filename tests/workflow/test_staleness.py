@@ -134,7 +134,7 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         ("data/train-b.txt", "1970", ALL),
         ("data/pairs.tsv", "1970", downstream("evaluate")),
         ("report/style.css", "1970", {"report"}),
-        ("scripts/jobs/evaluate.py", "new", downstream("evaluate")),
+        ("scripts/jobs/evaluate.py", "new", downstream("evaluate", "fill_mask")),
         ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
         ("scripts/mlm/training/optimizers.py", "new", downstream("pretrain")),
         ("scripts/mlm/evaluation/metrics.py", "new", downstream("evaluate")),
