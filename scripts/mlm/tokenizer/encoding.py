@@ -62,8 +62,9 @@ class Encoder:
         tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):
             texts = {name: _read(tokens)[f"{name}_token"] for name in SPECIAL_NAMES}
-        with reading(path, "a tokenizer"):
+        with reading(config, "the settings of a tokenizer"):
             literal = _read(config).get("unknown_literal") if config.exists() else None
+        with reading(path, "a tokenizer"):
             return cls(_read(path), texts, literal)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
