@@ -9,11 +9,14 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from mlm.foundations.errors import HIDDEN
-from mlm.samples.preview import PreviewSample
+
+if TYPE_CHECKING:  # The plan imports this module, without NumPy.
+    from mlm.samples.preview import PreviewSample
 
 #: Longer than any word: nothing but a line that may end inside keeps it on the page.
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
@@ -91,7 +94,7 @@ class TextPiece:
     space: str = ""
 
 
-def pieces_of(sample: PreviewSample, special: dict[str, str]) -> tuple[TextPiece, ...]:
+def pieces_of(sample: "PreviewSample", special: dict[str, str]) -> tuple[TextPiece, ...]:
     """A sample's text without padding: each chosen token with what the model was shown; plain
     neighbours are one piece. `special` has the texts of the special tokens by name."""
     tokens = list(sample.tokens)
