@@ -21,7 +21,7 @@ def answers(
     directory: str | Path,
     prompts: Sequence[str],
     top_k: int,
-    cpu_threads: int,
+    cpu_threads: int = 2,
     setting: str = "evaluation.prompts",
 ) -> list[Prompt]:
     """The prompts with their `top_k` answers, those of transformers' fill-mask pipeline, computed
