@@ -103,6 +103,22 @@ def test_a_wrong_bucket_is_refused(storage_server, on_bucket, nothing_done):
     assert "mispelt-bucket" not in storage_server.buckets()
 
 
+def test_a_corpus_in_parts_in_a_bucket_has_the_bytes_of_one_job(
+    storage_server, on_bucket, nothing_done
+):
+    data = {"train-a": "one\ntwo\n", "train-b": "three\n", "validation": "four\n", "test": "five\n"}
+    for name, text in data.items():
+        (nothing_done.path / "data" / f"{name}.txt").write_text(text)
+    made = []
+    for parts in (1, 2):
+        nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": parts}})
+        output = on_bucket(nothing_done, f"gs://mlm-test/{parts}-parts", "--until", "corpus")
+        assert output.count("corpus read") == (0 if parts == 1 else 2 * parts), "begun and ended"
+        files = (f"{parts}-parts/results/corpus/{split}.parquet" for split in ("train", "test"))
+        made.append([storage_server.content(file) for file in files])
+    assert made[0] == made[1]
+
+
 def test_a_shards_job_fetches_the_files_with_its_documents_alone(on_bucket, nothing_done):
     train = nothing_done.path / "data" / "train-a.txt"
     train.write_text("".join(f"words {number}\n" for number in range(8)))

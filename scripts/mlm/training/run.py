@@ -148,10 +148,6 @@ class Run:
             first = end
         return tuple(phases)
 
-    def phase_at(self, step: int) -> TrainingPhase:
-        """Return the phase of the update that follows `step` updates; after all, the last phase."""
-        return next(phase for phase in self.phases if step < phase.end or phase.end == self.steps)
-
     def computation(self, devices: Devices) -> Computation:
         """Return the network, for these devices, and the loss of masked language modelling."""
         section, ops = self.pretraining, ops_of(devices.framework)
