@@ -7,9 +7,6 @@ test starts as a user would does not see them.
 """
 
 import os
-
-# As in mlm.foundations.tensorflow_setup: some tests import TensorFlow first.
-import sqlite3  # noqa: F401
 import subprocess
 import sys
 import time

@@ -20,7 +20,7 @@ def test_a_run_continues_from_a_saved_state_to_the_same_weights(copied):
     continued = {"pretraining": {"continue_from": {"run": "base", "step": 8}}}
     project.write_config(config | {"runs": {"base": {}, "continued": continued}})
     project.snakemake("results/runs/continued/training.json")
-    assert "resumes from step 8 of 12" in (project.path / "logs/pretrain/continued.log").read_text()
+    assert "continues run base" in (project.path / "logs/pretrain/continued.log").read_text()
     models = (project.path / f"results/runs/{run}/model" for run in ("base", "continued"))
     base, again = (file_sha256(model / "model.safetensors") for model in models)
     assert base == again

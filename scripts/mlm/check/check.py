@@ -186,7 +186,7 @@ def rehearse_steps(
     begun = time.monotonic() - begin - stepping
     steps = Steps(devices.replicas, begun, tuple(seconds_of_row))
     del engine
-    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
+    # Its memory is for the next run, and its thread of batches ends.
     gc.collect()
     return steps
 

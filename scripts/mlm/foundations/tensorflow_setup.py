@@ -1,9 +1,6 @@
 """TensorFlow as the whole project uses it: import it from here, never directly."""
 
 import os
-
-# TensorFlow exports an SQLite of its own, without FTS5: whichever is loaded first serves both.
-import sqlite3  # noqa: F401
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -139,7 +139,9 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
     if states.is_rank0:
         state = states.newest()
         if state is None and prepared.parent_states is not None:
-            state = prepared.parent_states.branch(prepared.config.operation.continue_from.step or 0)
+            start = prepared.config.operation.continue_from
+            show(f"{run.name}: continues run {start.run}")
+            state = prepared.parent_states.branch(start.step or 0)
     # Rank 0 alone reads states; `restore` sends the arrays to the other processes.
     progress = state and [state.step, state.progress]
     if (progress := prepared.devices.group.broadcast(progress)) is not None:
