@@ -1,5 +1,6 @@
 """The first configuration of a user's project, from a look at the text and a few timed steps."""
 
+import json
 import math
 import os
 import re
@@ -115,15 +116,15 @@ def _lines(path: Path) -> list[str]:
 def text_column(path: Path, kind: str) -> str:
     """The column of the text in a table or in JSON lines: one of the usual names, else the one with
     the longest texts."""
-    text = "" if kind == "parquet" else StringIO("".join(_lines(path)[:_ROWS]))
+    lines = [] if kind == "parquet" else _lines(path)[:_ROWS]
     try:
         if kind == "parquet":
             rows = next(pq.ParquetFile(path).iter_batches(_ROWS)).to_pandas()
         elif kind in ("csv", "tsv"):
-            rows = read_table(text, "\t" if kind == "tsv" else ",")
+            rows = read_table(StringIO("".join(lines)), "\t" if kind == "tsv" else ",")
         else:
-            rows = pd.read_json(text, lines=True, dtype=False, convert_dates=False)
-    except (ValueError, StopIteration) as error:
+            rows = pd.DataFrame([dict(json.loads(line)) for line in lines if line.strip()])
+    except (TypeError, ValueError, StopIteration) as error:
         raise MlmError(f"{path}: its first {_ROWS} rows cannot be read: {error}") from None
     lengths = rows.map(lambda value: len(value) if isinstance(value, str) else 0).sum()
     if not lengths.any():
@@ -154,7 +155,7 @@ def labelled_task(path: Path) -> dict[str, Any]:
         )
     text = table.map(len).sum().idxmax()
     columns = [name for name in table.columns if name != text]
-    tasks = {name: task for name in columns if (task := _task_of(table[name]))}
+    tasks = {name: task for name in columns if (task := _task_of(pd.Series(table[name])))}
     if not tasks:
         raise MlmError(
             f"{path}: none of the columns {', '.join(map(repr, columns))} has labels: 2 to "
@@ -172,7 +173,7 @@ def labelled_task(path: Path) -> dict[str, Any]:
 
 
 def _task_of(cells: pd.Series) -> str | None:
-    counts, numbers = cells.value_counts(), pd.to_numeric(cells, errors="coerce")
+    counts, numbers = cells.value_counts(), pd.Series(pd.to_numeric(cells, errors="coerce"))
     if 2 <= len(counts) <= min(_CLASSES, len(cells) // 2) and counts.min() >= 2:
         return "classification"
     is_counter = len(counts) == len(cells) and (numbers % 1 == 0).all()
