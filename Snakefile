@@ -32,7 +32,7 @@ rule all:
 
 
 onstart:
-    from mlm.check.before_work import check_before_work, guard_results
+    from mlm.check.refused_plans import check_before_work, guard_results
 
     jobs = list(workflow.dag.needrun_jobs())
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method

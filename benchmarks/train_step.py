@@ -128,7 +128,7 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
     import jax
 
-    from mlm.training.in_jax.train_step import on_mesh, train_step
+    from mlm.training.in_jax.mesh_steps import on_mesh, train_step
 
     of_step, settings, state = beginning(case, "jax", precision)
     plan, _ = masks_and_optimizer(case)

@@ -128,7 +128,7 @@ def compare(options) -> None:
     import numpy as np
 
     from mlm.samples.manifests import Manifest
-    from mlm.samples.split_samples import read_samples
+    from mlm.samples.shard_reading import read_samples
 
     with tempfile.TemporaryDirectory() as temporary:
         ours, theirs = Path(temporary, "workflow"), Path(temporary, "pytorch")

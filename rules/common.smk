@@ -15,7 +15,7 @@ from mlm.corpus.source_files import files_of_sources, filter_files
 from mlm.foundations.artefacts import NotCompared, portable
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
-from mlm.model.checkpoints import checkpoint_files
+from mlm.model.model_files import checkpoint_files
 from mlm.tokenizer.pretrained import source_files
 
 with errors_in_words():

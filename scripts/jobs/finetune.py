@@ -49,7 +49,7 @@ def train_fold(job: Any):
 @run_as_job("finetune_merge")
 def merge_folds(job: Any):
     from mlm.config.finetune import Finetune
-    from mlm.finetuning.results import comparison_table, write_results
+    from mlm.finetuning.merged_folds import comparison_table, write_results
     from mlm.foundations.terminal import show
 
     inputs, params = job.input, job.params

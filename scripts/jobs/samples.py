@@ -40,7 +40,7 @@ def decode_masked_samples(job: Any):
     from mlm.samples.manifests import Manifest, project_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import Preview, preview_samples
-    from mlm.samples.split_samples import ShardFiles
+    from mlm.samples.shard_reading import ShardFiles
     from mlm.samples.stored_batches import BatchOrder
     from mlm.tokenizer.encoding import Encoder
 

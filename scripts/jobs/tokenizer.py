@@ -10,7 +10,7 @@ from job_adapter import Done, limit_tokenizer_threads, run_as_job
 def build_tokenizer(job: Any):
     limit_tokenizer_threads(job.threads)
     from mlm.config.tokenizer import Tokenizer
-    from mlm.corpus.split_documents import SplitDocuments
+    from mlm.corpus.corpus_reading import SplitDocuments
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
     corpora = {Path(path).stem: SplitDocuments.described(path) for path in job.input.records}

@@ -13,7 +13,7 @@ from tiny_task import write_model
 from mlm.config.families import FAMILIES
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.foundations.errors import MlmError
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.model_files import Checkpoint
 
 KINDS = ("weight", "bias")
 

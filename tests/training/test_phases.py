@@ -11,7 +11,7 @@ from small_run import LENGTH, result, run_child, small_run, small_settings, told
 
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.manifests import Manifest
-from mlm.samples.split_samples import read_samples
+from mlm.samples.shard_reading import read_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.state_basis import check_branch
 

@@ -18,7 +18,7 @@ from mlm.foundations.command import status_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
-from mlm.samples.split_samples import Samples, spread_samples
+from mlm.samples.shard_reading import Samples, spread_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.tokenizer.encoding import Encoder
 

@@ -5,9 +5,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from mlm.evaluation import neighbour_mixture
-from mlm.evaluation.neighbour_mixture import NeighbourMixtures
-from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
+from mlm.evaluation import ngram_baselines
+from mlm.evaluation.hidden_sets import NO_NEIGHBOUR, positions_of
+from mlm.evaluation.ngram_baselines import NeighbourMixtures
 from mlm.samples.token_counts import count_tokens
 
 SPECIAL = [0, 1, 2, 3, 4]
@@ -87,7 +87,7 @@ def test_small_random_counts_give_what_the_formula_says(seed, monkeypatch):
     ids = random.zipf(1.3, (2, *shape)) % vocabulary
     mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
     train, places = (ids[0], mask[0]), _all_positions((ids[1], mask[1]))
-    monkeypatch.setattr(neighbour_mixture, "_CELLS", int(random.integers(1, 3000)))
+    monkeypatch.setattr(ngram_baselines, "_CELLS", int(random.integers(1, 3000)))
     mixtures = _mixtures(train, vocabulary)
     for name, weights in mixtures.weights.items():
         mixtures.weights[name] = random.dirichlet(np.full(len(weights), 0.5))

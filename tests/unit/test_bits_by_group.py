@@ -10,11 +10,11 @@ from test_corpus_parts import in_parts
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Shards
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
+from mlm.evaluation.hidden_sets import Scores, positions_of
 from mlm.evaluation.metrics import Clusters, cluster_sums
-from mlm.evaluation.predictions import Scores, positions_of
 from mlm.foundations.errors import MlmError
+from mlm.samples.shard_reading import spread_samples
 from mlm.samples.sharding import write_shard
-from mlm.samples.split_samples import spread_samples
 
 RECORD = Path("results/corpus/test.json")
 

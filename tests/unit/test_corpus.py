@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.conftest import refusal
 
 from mlm.config.fields import SPLITS
-from mlm.corpus import split_documents, spooling
+from mlm.corpus import corpus_reading, spooling
 from mlm.corpus.artefacts import (
     EmbeddedSource,
     Encoding,
@@ -18,6 +18,7 @@ from mlm.corpus.artefacts import (
     document_range,
     file_name,
 )
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.deduplication import remove_duplicates
 from mlm.corpus.embedded_corpus import (
     address_of,
@@ -26,7 +27,6 @@ from mlm.corpus.embedded_corpus import (
     speeches_by_split,
     split_addresses,
 )
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.spooling import DUPLICATE, KEPT, LEAKED, PRECEDENCE, SpooledCorpus, SpoolWriter
 from mlm.foundations.digests import file_sha256
 
@@ -185,7 +185,7 @@ def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tm
 
 
 def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(split_documents, "_TOGETHER", 4)
+    monkeypatch.setattr(corpus_reading, "_TOGETHER", 4)
     texts = {"train": [f"text {i:02d}" for i in range(50)], "validation": ["v"], "test": ["t"]}
     plan = from_files(tmp_path, texts | {"train": [*texts["train"], "text 07"]})
     # Of thirteen fours, the last one of two: the first, and those a quarter, half and so on behind.

@@ -14,7 +14,7 @@ from mlm.config.configuration import Configuration
 from mlm.config.resolution import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.corpus_writing import chosen_documents
+from mlm.corpus.mixing_and_writing import chosen_documents
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from mlm.config.configuration import Configuration
 from mlm.config.corpus import CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import resolve
-from mlm.corpus import corpus_writing, deduplication, spooling
+from mlm.corpus import deduplication, mixing_and_writing, spooling
 from mlm.corpus.corpus_building import build_corpus, read_part
 from mlm.corpus.source_files import Part
 from mlm.foundations.artefacts import record_job
@@ -29,7 +29,7 @@ def texts(count: int, first: int = 0) -> list[str]:
 def sources(here, monkeypatch):
     """Files of several formats, and batches so small that there are many."""
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
-    monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
+    monkeypatch.setattr(mixing_and_writing, "BATCH_DOCUMENTS", 9)
     monkeypatch.setattr(spooling, "_TOGETHER", 99)
     for name in ("_PAIRS", "_CHUNK"):
         monkeypatch.setattr(deduplication, name, 7)

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from tests.conftest import refusal
 
 from mlm.config.tokenizer import TOKENIZER_FILES
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 

@@ -4,8 +4,8 @@ import pytest
 from asked_project import SPLITS, lines, new_project, write_project
 
 from mlm.asking.passages import matches, occurrences
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.filters import prepared
-from mlm.corpus.split_documents import SplitDocuments
 
 TEXTS = list(lines(140))
 #: Scripts without spaces, letters whose lower case is another length, words within words.

@@ -15,8 +15,8 @@ from mlm.finetuning.counting_baselines import (
     word_terms,
     write_baseline,
 )
-from mlm.finetuning.finetuning_metrics import Comparison, ScoreDifference, macro_f1, verdict_on
 from mlm.finetuning.fold_task import mean_loss
+from mlm.finetuning.score_comparison import Comparison, ScoreDifference, macro_f1, verdict_on
 
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
 TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mlm.config.finetune import Finetune, FinetuneData
 from mlm.finetuning.artefacts import Example, read_examples
 from mlm.finetuning.example_sources import labelled_examples, write_data, year_examples
-from mlm.finetuning.finetuning_metrics import NAMES, scores_of
-from mlm.finetuning.splitting import assign_folds, validation_part
+from mlm.finetuning.fold_assignment import assign_folds, validation_part
+from mlm.finetuning.score_comparison import NAMES, scores_of
 from mlm.foundations.errors import MlmError
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 import report_artefacts as made
 from report_results import drawn_once, results_in
 
-from mlm.finetuning.finetuning_metrics import NAMES, Finetuning, verdict_on
-from mlm.finetuning.results import comparison_table, finetuned_card
+from mlm.finetuning.merged_folds import comparison_table, finetuned_card
+from mlm.finetuning.score_comparison import NAMES, Finetuning, verdict_on
 from mlm.report.page import numbers_of, render
 
 

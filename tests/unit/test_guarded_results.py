@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.check.before_work import guard_results
+from mlm.check.refused_plans import guard_results
 from mlm.foundations.errors import MlmError
 
 MODEL = "results/runs/base/model/model.safetensors"

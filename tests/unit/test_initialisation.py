@@ -4,7 +4,7 @@ import pytest
 from mlm.config.families import FAMILIES
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.initialisation import (
+from mlm.model.neighbour_heads import (
     OFFSETS,
     StartingWeights,
     neighbour_heads,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlm.evaluation.predictions import evaluated_sets
+from mlm.evaluation.hidden_sets import evaluated_sets
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mlm.evaluation import metrics
+from mlm.evaluation.hidden_sets import Positions, Scores, positions_of
 from mlm.evaluation.intervals import Estimate, mean_of
 from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, summary_of
-from mlm.evaluation.predictions import Positions, Scores, positions_of
 
 
 def _scores(loss, rank=None):

@@ -13,8 +13,8 @@ from mlm.finetuning.artefacts import Example, entities, metric_of
 from mlm.finetuning.counting_baselines import predict_tags
 from mlm.finetuning.encoded_examples import NO_TAG, first_pieces
 from mlm.finetuning.example_sources import labelled_examples
-from mlm.finetuning.finetuning_metrics import scores_of
-from mlm.finetuning.splitting import assign_folds
+from mlm.finetuning.fold_assignment import assign_folds
+from mlm.finetuning.score_comparison import scores_of
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 

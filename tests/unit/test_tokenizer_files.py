@@ -6,7 +6,7 @@ import pytest
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files

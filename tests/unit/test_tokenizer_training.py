@@ -105,7 +105,7 @@ def test_only_the_quotes_of_the_embedded_corpus_are_replaced():
 
 TRAIN_ONCE = """
 import json, sys
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
 path, section, documents, size = sys.argv[1:]

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mlm.corpus.artefacts import document_range
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.words import inside_word
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.masking import mask_batch
-from mlm.samples.split_samples import joined, read_samples, samples_in_order
+from mlm.samples.shard_reading import joined, read_samples, samples_in_order
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run import Run
 

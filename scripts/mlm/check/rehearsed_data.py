@@ -18,10 +18,10 @@ from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
-from mlm.corpus.document_reading import decompressed, read_documents
+from mlm.corpus.corpus_reading import SplitDocuments
+from mlm.corpus.document_formats import decompressed, read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
 from mlm.corpus.source_files import Part, SplitFiles, file_format, matched_files
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.terminal import in_bytes
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder

@@ -25,14 +25,14 @@ from mlm.corpus.artefacts import (
     ReadSplit,
     SingleSource,
 )
-from mlm.corpus.corpus_writing import Segment, WrittenFile, segments, write_file
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.decontamination import HeldOutRuns, decontaminate
 from mlm.corpus.deduplication import remove_duplicates, remove_near_duplicates
 from mlm.corpus.document_groups import carve
 from mlm.corpus.filters import Filters
+from mlm.corpus.mixing_and_writing import Segment, WrittenFile, segments, write_file
 from mlm.corpus.source_files import Part, SplitFiles
 from mlm.corpus.sources import open_source
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.spooling import REASONS, SpooledCorpus, SpoolWriter
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing

@@ -11,9 +11,9 @@ import numpy as np
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import TakenByRule, WordOverlap, add_taken
-from mlm.corpus.document_reading import documents_of_file
+from mlm.corpus.corpus_reading import SplitDocuments
+from mlm.corpus.document_formats import documents_of_file
 from mlm.corpus.source_files import recorded_path
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.spooling import CONTAMINATED, Spool, SpooledCorpus
 from mlm.corpus.words import NgramIndex, ngrams, word_hashes, words_of
 from mlm.foundations.errors import MlmError

@@ -16,8 +16,8 @@ from mlm.corpus.artefacts import (
     SingleSource,
     SourceFile,
 )
+from mlm.corpus.document_formats import documents_of_file
 from mlm.corpus.document_groups import Document, grouped_per
-from mlm.corpus.document_reading import documents_of_file
 from mlm.corpus.embedded_corpus import (
     PACKAGE,
     SHA256,

@@ -11,14 +11,14 @@ import numpy as np
 
 from mlm.config.corpus import UNGROUPED
 from mlm.corpus.artefacts import CorpusSplit, MixSource
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.document_groups import group_ids
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
+from mlm.evaluation.hidden_sets import Positions
 from mlm.evaluation.intervals import mean_of, sums_by_cluster
-from mlm.evaluation.predictions import Positions
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest
-from mlm.samples.split_samples import read_samples
+from mlm.samples.shard_reading import read_samples
 
 #: Groups that evaluation.json holds at most: half of them the best, half the worst.
 MOST_GROUPS = 30

@@ -11,8 +11,8 @@ from mlm.corpus.document_groups import group_ids
 from mlm.corpus.embedded_corpus import address_of
 from mlm.evaluation.artefacts import ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
+from mlm.evaluation.hidden_sets import Answers, Positions, Scores
 from mlm.evaluation.intervals import mean_of, sums_by_cluster
-from mlm.evaluation.predictions import Answers, Positions, Scores
 
 #: Rows of sums that evaluation.json holds at most, however many clusters there are.
 MOST_CLUSTER_SUMS = 2000

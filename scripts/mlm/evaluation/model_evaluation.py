@@ -15,12 +15,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.exported_model import load_tokenizer, open_model
-from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, means_over, summary_of
-from mlm.evaluation.minimal_pairs import score_pairs
-from mlm.evaluation.neighbour_mixture import COMPONENTS, NeighbourMixtures
-from mlm.evaluation.pair_files import Pair
-from mlm.evaluation.predictions import (
+from mlm.evaluation.hidden_sets import (
     Answers,
     Positions,
     Questions,
@@ -28,12 +23,17 @@ from mlm.evaluation.predictions import (
     evaluated_sets,
     positions_of,
 )
+from mlm.evaluation.intervals import Estimate, mean_of
+from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, means_over, summary_of
+from mlm.evaluation.minimal_pairs import score_pairs
+from mlm.evaluation.ngram_baselines import COMPONENTS, NeighbourMixtures
+from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.scoring import Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
-from mlm.samples.split_samples import Samples, evenly_spread, joined, read_samples, spread_samples
+from mlm.samples.shard_reading import Samples, evenly_spread, joined, read_samples, spread_samples
 from mlm.samples.token_counts import TokenCounts, count_tokens, counted_samples
 
 #: Settings that the figures depend on and the file records.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlm.config.evaluation import Evaluation
-from mlm.evaluation.predictions import (
+from mlm.evaluation.hidden_sets import (
     Positions,
     Questions,
     Scores,
@@ -20,7 +20,7 @@ from mlm.evaluation.predictions import (
 )
 from mlm.foundations.terminal import Progress
 from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, mask_batch
-from mlm.samples.split_samples import Samples, joined
+from mlm.samples.shard_reading import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26

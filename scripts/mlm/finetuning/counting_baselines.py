@@ -28,7 +28,7 @@ from mlm.finetuning.artefacts import (
     texts_of,
     write_predictions,
 )
-from mlm.finetuning.splitting import validation_part
+from mlm.finetuning.fold_assignment import validation_part
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.

@@ -9,7 +9,7 @@ import numpy as np
 from mlm.finetuning.artefacts import Example, texts_of
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.model_files import Checkpoint
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 

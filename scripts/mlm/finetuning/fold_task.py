@@ -14,7 +14,7 @@ from mlm.config.pretraining import Optimizer
 from mlm.finetuning.artefacts import Example, Metric, Predictions, metric_of
 from mlm.finetuning.encoded_examples import Arrays, EncodedTexts
 from mlm.finetuning.sequence_model import SequenceModel
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.model_files import Checkpoint
 from mlm.model.network import Parameters
 from mlm.samples.shuffling import SampleOrder
 from mlm.training.devices import Devices

@@ -19,14 +19,14 @@ from mlm.finetuning.artefacts import (
     write_predictions,
 )
 from mlm.finetuning.encoded_examples import EncodedTexts, encoder_of
+from mlm.finetuning.fold_assignment import validation_part
 from mlm.finetuning.fold_task import Fold, FoldEngine
 from mlm.finetuning.sequence_model import sequence_model
-from mlm.finetuning.splitting import validation_part
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.terminal import show
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.model_files import Checkpoint
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh

@@ -13,7 +13,7 @@ from mlm.finetuning.fold_task import on_devices
 from mlm.finetuning.sequence_model import sequence_model, tags_words
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.errors import MlmError
-from mlm.model.checkpoints import Checkpoint
+from mlm.model.model_files import Checkpoint
 from mlm.training.in_jax.devices import open_mesh
 
 #: Texts in one step.

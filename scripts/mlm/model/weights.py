@@ -15,7 +15,7 @@ from mlm.config.model_fields import in_numbers
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.errors import MlmError, reading
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.checkpoints import read_tensors
+from mlm.model.model_files import read_tensors
 
 
 def initial_parameters(architecture: Architecture, seed: int) -> dict[str, np.ndarray]:

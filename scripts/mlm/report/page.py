@@ -12,13 +12,13 @@ from markupsafe import Markup
 
 from mlm.evaluation.artefacts import BASELINES, METRICS
 from mlm.evaluation.verdicts import on_overlap
-from mlm.finetuning.finetuning_metrics import NAMES, name_of
+from mlm.finetuning.score_comparison import NAMES, name_of
 from mlm.foundations.artefacts import as_json, write_artefact
 from mlm.foundations.atomic import canonical_json, write_text
 from mlm.foundations.terminal import in_bytes, plural, signed
 from mlm.preflight.artefacts import cells
 from mlm.report import run_comparison, sections, wording
-from mlm.report.answer import answer
+from mlm.report.headline import answer
 from mlm.report.plots import figures
 from mlm.report.report_inputs import OF_OTHER_RUNS, Results
 from mlm.report.wording import FIGURES, plain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
-from mlm.finetuning.finetuning_metrics import Finetuning
+from mlm.finetuning.score_comparison import Finetuning
 from mlm.foundations.artefacts import Artefact, portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import HOW_TO_REMAKE, MlmError

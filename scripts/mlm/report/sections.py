@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from mlm.evaluation.artefacts import BitsByGroup, FilledToken
-from mlm.finetuning.finetuning_metrics import Finetuning
+from mlm.finetuning.score_comparison import Finetuning
 from mlm.foundations.artefacts import as_json
 from mlm.report.report_inputs import EvaluatedRun, Results, RunResults
 from mlm.report.run_comparison import Standing, flattened, standings

@@ -9,8 +9,8 @@ import numpy as np
 from mlm.foundations.artefacts import Artefact
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.shard_reading import spread_samples
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import spread_samples
 from mlm.tokenizer.pieces import texts_of
 
 

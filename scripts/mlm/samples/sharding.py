@@ -10,8 +10,8 @@ import numpy as np
 
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit, document_range
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.document_groups import group_ids
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import portable
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256

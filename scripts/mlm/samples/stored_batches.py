@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.samples.shard_reading import ShardFiles
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.split_samples import ShardFiles
 
 
 @dataclass(frozen=True)

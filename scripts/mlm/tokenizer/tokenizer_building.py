@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.tokenizer import Tokenizer
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import Pretrained, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder, write_tokenizer

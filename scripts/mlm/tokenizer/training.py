@@ -21,7 +21,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.tokenizer.artefacts import TrainedOn

@@ -13,7 +13,7 @@ import numpy as np
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 from mlm.model.warm_start import Begun
-from mlm.samples.split_samples import ShardFiles, validation_samples
+from mlm.samples.shard_reading import ShardFiles, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.optimizers import first_moments, hidden_parts

@@ -12,8 +12,8 @@ from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.initialisation import StartingWeights, neighbour_heads
 from mlm.model.model_configuration import model_configuration
+from mlm.model.neighbour_heads import StartingWeights, neighbour_heads
 from mlm.model.network import Network, ops_of
 from mlm.model.warm_start import Begun, WarmStart
 from mlm.model.weights import initial_parameters
@@ -23,7 +23,7 @@ from mlm.samples.masking import (
     MaskingPlan,
     masking_plan,
 )
-from mlm.samples.split_samples import ShardFiles
+from mlm.samples.shard_reading import ShardFiles
 from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices

@@ -27,7 +27,7 @@ _COMPUTING = {
 #: edit of them keeps the states. Exceptions are in `_COMPUTE_NEVERTHELESS`.
 _COMPUTE_NO_BITS = (
     *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.model.architecture"),
-    *("mlm.samples.manifests", "mlm.samples.split_samples"),
+    *("mlm.samples.manifests", "mlm.samples.shard_reading"),
     *("mlm.samples.tfrecord", "mlm.training.devices", "mlm.training.processes"),
 )
 _COMPUTE_NEVERTHELESS = ("mlm.config.families", "mlm.foundations.tensorflow_setup")

@@ -12,7 +12,7 @@ from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, RunEngine, Task, flat, nested
 from mlm.training.in_jax.devices import shardings
-from mlm.training.in_jax.train_step import on_mesh, train_step, validation_step
+from mlm.training.in_jax.mesh_steps import on_mesh, train_step, validation_step
 from mlm.training.run import Run, TrainingPhase
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlm.samples.masking import FIXED_EPOCH
 from mlm.samples.random_bits import threefry
-from mlm.samples.split_samples import Rows, Samples, evenly_spread
+from mlm.samples.shard_reading import Rows, Samples, evenly_spread
 
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1

@@ -8,7 +8,7 @@ from huggingface_hub import ModelCardData
 
 from mlm.config.finetune import Finetune
 from mlm.finetuning.artefacts import ExamplesSummary, FoldRecord, read_examples, read_predictions
-from mlm.finetuning.finetuning_metrics import NAMES, Finetuning, name_of, scores_of
+from mlm.finetuning.score_comparison import NAMES, Finetuning, name_of, scores_of
 from mlm.foundations.artefacts import MadeFrom
 from mlm.foundations.atomic import read_json, write_csv, write_text
 from mlm.foundations.digests import file_sha256

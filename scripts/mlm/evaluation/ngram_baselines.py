@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.evaluation.predictions import NO_NEIGHBOUR, Answers, Positions
+from mlm.evaluation.hidden_sets import NO_NEIGHBOUR, Answers, Positions
 from mlm.foundations.terminal import Progress
 from mlm.samples.token_counts import ContextCounts, TokenCounts
 

@@ -8,7 +8,7 @@ from report_results import results_in
 
 from mlm.corpus.artefacts import WordOverlap
 from mlm.evaluation.artefacts import Difference
-from mlm.report.answer import answer
+from mlm.report.headline import answer
 from mlm.report.report_inputs import CURVE_COLUMNS
 
 
