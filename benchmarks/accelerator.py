@@ -154,7 +154,7 @@ class InJax:
         import jax
         import jax.numpy as jnp
 
-        from mlm.model.weights import initial_parameters
+        from mlm.model.initialisation import initial_parameters
         from mlm.training.optimizers import first_moments
 
         self._state = None

@@ -69,8 +69,8 @@ def masks_and_optimizer(case: tuple) -> tuple:
 def beginning(case: tuple, framework: str, precision: str) -> tuple:
     """What each step needs, an OfEachStep, the settings of AdamW, and the first state."""
     from mlm.model.architecture import Architecture
+    from mlm.model.initialisation import initial_parameters
     from mlm.model.network import Network, ops_of
-    from mlm.model.weights import initial_parameters
     from mlm.training.optimizers import first_moments
     from mlm.training.train_step import Computation, OfEachStep
 

@@ -22,7 +22,7 @@ def write_model(directory: Path, seed: int = 0) -> None:
 
     from mlm.foundations.atomic import write_weights
     from mlm.model.architecture import Architecture
-    from mlm.model.weights import initial_parameters
+    from mlm.model.initialisation import initial_parameters
 
     write_word_tokenizer(directory)
     config = {"model_type": "roberta", "vocab_size": 120, "hidden_size": 16, "pad_token_id": 1}

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from mlm.config.publish import Publish
-from mlm.foundations.artefacts import MadeFrom, record_job
+from mlm.foundations.artefacts import MadeFrom
 from mlm.foundations.atomic import read_json, write_json
+from mlm.foundations.job import record_job
 from mlm.publishing.uploads import publish_model, publish_tokenizer
 from mlm.training.artefacts import Training, WarmStartFigures
 from tests.conftest import refusal

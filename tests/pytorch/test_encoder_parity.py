@@ -11,8 +11,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from mlm.config.families import FAMILIES
 from mlm.foundations.atomic import write_weights
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_files import Checkpoint
-from mlm.model.weights import fitting
+from mlm.model.model_files import Checkpoint, fitting
 
 # Default tests open a trained export in PyTorch; here are all families and settings.
 pytestmark = pytest.mark.slow

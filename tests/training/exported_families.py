@@ -10,7 +10,7 @@ from tiny_encoder import logits
 from mlm.config.model import Model
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
-from mlm.model.weights import write_exported
+from mlm.model.model_files import write_exported
 from mlm.tokenizer.encoding import Encoder
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from mlm.config.families import FAMILIES
 from mlm.model.architecture import parameter_shapes
-from mlm.model.weights import read_exported
+from mlm.model.model_files import read_exported
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -92,7 +92,8 @@ def export(directory: Path) -> Path:
     from transformers import BertConfig
 
     from mlm.model.architecture import Architecture
-    from mlm.model.weights import initial_parameters, write_exported
+    from mlm.model.initialisation import initial_parameters
+    from mlm.model.model_files import write_exported
 
     write_word_tokenizer(directory)
     sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64}

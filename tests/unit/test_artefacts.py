@@ -5,17 +5,15 @@ from pathlib import Path
 import pytest
 
 from mlm.foundations.artefacts import (
-    check_inputs,
     made_from,
     portable,
     read_artefact,
-    record_job,
-    result_sha256,
     settings_digests,
     write_artefact,
 )
-from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.foundations.digests import FileMemory, file_sha256, result_sha256
 from mlm.foundations.errors import MlmError
+from mlm.foundations.job import check_inputs, record_job
 
 DAMAGES = {
     "flipped": lambda content: content.replace(b"3.25", b"3.26"),

@@ -11,7 +11,8 @@ from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Shards
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
 from mlm.evaluation.hidden_sets import Scores, positions_of
-from mlm.evaluation.metrics import Clusters, cluster_sums
+from mlm.evaluation.intervals import Clusters
+from mlm.evaluation.metrics import cluster_sums
 from mlm.foundations.errors import MlmError
 from mlm.samples.shard_reading import spread_samples
 from mlm.samples.sharding import write_shard
@@ -55,7 +56,7 @@ def _scored(samples, manifest):
     asked = positions_of(ids, samples.attention_mask, ids, chosen, samples.index, samples.group)
     ones = np.ones(len(asked), int)
     scores = Scores(-asked.truth / 100, ones == 1, ones)
-    return asked, scores, Clusters(asked, manifest.group_by, None)
+    return asked, scores, Clusters(asked.sample, asked.group, manifest.group_by, None)
 
 
 def test_bits_of_groups_and_sources_are_those_of_their_own_text(made):

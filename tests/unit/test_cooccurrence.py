@@ -16,9 +16,9 @@ from mlm.model.cooccurrence import (
     positive_pmi,
     word_vectors,
 )
-from mlm.model.neighbour_heads import StartingWeights, neighbour_heads
+from mlm.model.initialisation import StartingWeights, initial_parameters
+from mlm.model.neighbour_heads import neighbour_heads
 from mlm.model.network import Network, ops_of
-from mlm.model.weights import initial_parameters
 from mlm.samples.shard_reading import ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens

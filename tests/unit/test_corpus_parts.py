@@ -16,8 +16,8 @@ from mlm.config.resolution import resolve
 from mlm.corpus import deduplication, mixing_and_writing, spooling
 from mlm.corpus.corpus_building import build_corpus, read_part
 from mlm.corpus.source_files import Part
-from mlm.foundations.artefacts import record_job
 from mlm.foundations.errors import MlmError
+from mlm.foundations.job import record_job
 
 
 def texts(count: int, first: int = 0) -> list[str]:

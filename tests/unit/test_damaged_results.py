@@ -67,7 +67,7 @@ def load_tokenizer(directory: Path) -> None:
 
 def load_model(directory: Path) -> None:
     from mlm.evaluation.exported_model import load_tokenizer
-    from mlm.model.weights import read_exported
+    from mlm.model.model_files import read_exported
 
     load_tokenizer(directory)
     read_exported(directory)

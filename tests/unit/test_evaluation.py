@@ -23,7 +23,7 @@ from mlm.evaluation.model_evaluation import Evaluated, evaluate
 from mlm.evaluation.pair_files import Pair
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.errors import MlmError
-from mlm.model.weights import read_exported
+from mlm.model.model_files import read_exported
 from mlm.samples.manifests import Manifest
 
 PAIR = ["the public of the states", "the the of public states"]

@@ -9,9 +9,10 @@ from loaded_script import loaded
 from tests.conftest import ended
 
 from mlm.evaluation.artefacts import FilledToken, Prompt
-from mlm.foundations.artefacts import record_job, write_artefact
+from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.command import status_of
 from mlm.foundations.errors import HIDDEN
+from mlm.foundations.job import record_job
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlm.finetuning.artefacts import METRICS, Example, read_predictions, write_examples
+from mlm.finetuning.artefacts import Example, read_predictions, write_examples
 from mlm.finetuning.counting_baselines import (
     PENALTIES,
     best_penalty,
@@ -15,6 +15,7 @@ from mlm.finetuning.counting_baselines import (
     word_terms,
     write_baseline,
 )
+from mlm.finetuning.finetuning_metrics import METRICS
 from mlm.finetuning.fold_task import mean_loss
 from mlm.finetuning.score_comparison import Comparison, ScoreDifference, macro_f1, verdict_on
 

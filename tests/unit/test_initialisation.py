@@ -4,14 +4,9 @@ import pytest
 from mlm.config.families import FAMILIES
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.neighbour_heads import (
-    OFFSETS,
-    StartingWeights,
-    neighbour_heads,
-    positions_apart_from_words,
-)
+from mlm.model.initialisation import StartingWeights, initial_parameters
+from mlm.model.neighbour_heads import OFFSETS, neighbour_heads, positions_apart_from_words
 from mlm.model.network import Network, ops_of
-from mlm.model.weights import initial_parameters
 
 LENGTH = 64
 IDS = np.random.default_rng(3).integers(5, 300, (4, LENGTH)).astype(np.int32)

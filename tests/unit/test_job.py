@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import refusal
 
-from mlm.foundations.artefacts import made_from, record_job, write_artefact
+from mlm.foundations.artefacts import made_from, write_artefact
+from mlm.foundations.job import record_job
 from mlm.foundations.snakemake_session import hold_directory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

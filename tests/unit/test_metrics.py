@@ -5,8 +5,8 @@ import pytest
 
 from mlm.evaluation import metrics
 from mlm.evaluation.hidden_sets import Positions, Scores, positions_of
-from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, summary_of
+from mlm.evaluation.intervals import Clusters, Estimate, mean_of
+from mlm.evaluation.metrics import cluster_sums, frequency_bands, summary_of
 
 
 def _scores(loss, rank=None):
@@ -85,6 +85,6 @@ def test_bundles_of_clusters_are_few_and_lose_nothing(clusters, monkeypatch):
     number = np.repeat(np.arange(clusters), 3)
     asked = Positions(number, number, number, number, number)
     scores = _scores(np.arange(3.0 * clusters))
-    found = cluster_sums(Clusters(asked, "author", None), scores)
+    found = cluster_sums(Clusters(asked.sample, asked.group, "author", None), scores)
     assert len(found.loss) == min(clusters, 7)
     assert sum(found.loss) == scores.loss.sum() and sum(found.predictions) == len(scores)

@@ -12,9 +12,8 @@ from mlm.config.families import FAMILIES
 from mlm.config.model import unfit_encoder
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_files import Checkpoint, checkpoint_files
+from mlm.model.model_files import Checkpoint, checkpoint_files, fitting
 from mlm.model.warm_start import WarmStart
-from mlm.model.weights import fitting
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

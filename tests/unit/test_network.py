@@ -22,9 +22,9 @@ from mlm.config.families import FAMILIES
 from mlm.foundations.atomic import write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_files import read_tensors
+from mlm.model.initialisation import initial_parameters
+from mlm.model.model_files import fitting, read_tensors
 from mlm.model.network import Network, ops_of
-from mlm.model.weights import fitting, initial_parameters
 
 #: Compiling takes seconds a network: by default those that differ most.
 QUICK = ("bert", "modernbert")

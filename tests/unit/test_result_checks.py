@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import refusal
 
-from mlm.foundations.artefacts import check_inputs, record_job, write_artefact
+from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.digests import FileMemory
+from mlm.foundations.job import check_inputs, record_job
 from mlm.foundations.result_checks import bucket_and_folder, problems_of, refuse_unusable
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"

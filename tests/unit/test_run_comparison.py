@@ -8,7 +8,7 @@ from tests.conftest import refusal
 from mlm.config.resolution import files_of_other_runs, resolve
 from mlm.foundations.artefacts import as_json
 from mlm.report.report_inputs import Results, RunResults, read_other_run
-from mlm.report.run_comparison import differing_settings, seed_groups, standings
+from mlm.report.run_comparison import best_run, differing_settings, seed_groups, standings
 
 CONFIG = resolve({}).shown()
 
@@ -55,7 +55,7 @@ def test_validation_alone_names_the_best_whatever_test_says():
     better, worse = run("better", 4.9), run("worse", 4.5)
     final = replace(better.training.final, validation_loss=4.2)
     better = replace(better, training=replace(better.training, final=final))
-    assert results(worse, better).best.name == "better"
+    assert best_run(results(worse, better)).name == "better"
     difference = standings(results(worse, better))[0].difference
     assert difference.value == pytest.approx(-0.4 / math.log(2) / 4.6)
 

@@ -9,10 +9,11 @@ import pytest
 from evaluated_project import write_word_tokenizer
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.finetuning.artefacts import Example, entities, metric_of
+from mlm.finetuning.artefacts import Example
 from mlm.finetuning.counting_baselines import predict_tags
 from mlm.finetuning.encoded_examples import NO_TAG, first_pieces
 from mlm.finetuning.example_sources import labelled_examples
+from mlm.finetuning.finetuning_metrics import entities, metric_of
 from mlm.finetuning.fold_assignment import assign_folds
 from mlm.finetuning.score_comparison import scores_of
 from mlm.foundations.errors import MlmError

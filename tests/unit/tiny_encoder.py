@@ -7,8 +7,8 @@ import numpy as np
 
 from mlm.config.families import FAMILIES
 from mlm.model.architecture import Architecture
+from mlm.model.initialisation import initial_parameters
 from mlm.model.network import DropoutKeys, Network, ops_of
-from mlm.model.weights import initial_parameters
 from mlm.samples.random_bits import fold_in, key_of
 
 VOCABULARY, LENGTH, PADDING, MASK = 100, 40, 1, 4

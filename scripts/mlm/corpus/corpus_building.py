@@ -34,9 +34,9 @@ from mlm.corpus.mixing_and_writing import Segment, WrittenFile, segments, write_
 from mlm.corpus.source_files import Part, SplitFiles
 from mlm.corpus.sources import open_source
 from mlm.corpus.spooling import REASONS, SpooledCorpus, SpoolWriter
-from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
+from mlm.foundations.job import check_outputs
 from mlm.foundations.terminal import Progress
 
 

@@ -34,6 +34,15 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
         yield Document(text, name)
 
 
+def groups_of_source(documents: Iterator[Document], name: str) -> Iterator[Document]:
+    """Yield `documents` of the source `name` of a mix, in groups apart from those of others."""
+    for text, group in documents:
+        if group is None:
+            data = text.encode("utf-8", "surrogatepass")
+            group = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield Document(text, f"{name}: {group}")
+
+
 def group_name(value: object, where: str, settings: Corpus) -> str:
     """Return the group that a row's `value` in `corpus.group_by` names, or raise MlmError."""
     column = settings.group_by

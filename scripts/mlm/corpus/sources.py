@@ -1,6 +1,5 @@
 """Where documents come from: one stream for each split that the source has by itself."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,7 +16,7 @@ from mlm.corpus.artefacts import (
     SourceFile,
 )
 from mlm.corpus.document_formats import documents_of_file
-from mlm.corpus.document_groups import Document, grouped_per
+from mlm.corpus.document_groups import Document, grouped_per, groups_of_source
 from mlm.corpus.embedded_corpus import (
     PACKAGE,
     SHA256,
@@ -63,17 +62,9 @@ def open_source(configuration: CorpusConfiguration, part: Part) -> Source:
     if part.source:
         mixed = Mixed(part.source, configuration.corpus.mix[part.source].weight, seed)
         if group_by != UNGROUPED:
-            streams = {s: partial(_regrouped, one, part.source) for s, one in streams.items()}
+            alone = streams
+            streams = {s: lambda s=s: groups_of_source(alone[s](), part.source) for s in alone}
     return Source(streams, described, group_by, carved, mixed)
-
-
-def _regrouped(stream: _Stream, name: str) -> Iterator[Document]:
-    """Yield the documents of the source `name`, in groups apart from those of other sources."""
-    for text, group in stream():
-        if group is None:
-            data = text.encode("utf-8", "surrogatepass")
-            group = hashlib.blake2b(data, digest_size=16).hexdigest()
-        yield Document(text, f"{name}: {group}")
 
 
 def _embedded(corpus: Corpus, seed: int) -> _Opened:

@@ -11,8 +11,8 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.scoring import MODEL_INPUTS, AnsweringModel, Batch
 from mlm.foundations.errors import reading
+from mlm.model.model_files import read_exported
 from mlm.model.network import Network, document_numbers, ops_of
-from mlm.model.weights import read_exported
 from mlm.training.in_jax.devices import open_mesh, shardings
 
 

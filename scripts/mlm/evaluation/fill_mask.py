@@ -12,8 +12,8 @@ from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import load_tokenizer
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, listed
+from mlm.model.model_files import read_exported
 from mlm.model.network import Network, ops_of
-from mlm.model.weights import read_exported
 from mlm.training.in_jax.devices import prepare_jax
 
 

@@ -9,7 +9,7 @@ there are clusters; with few or unequal clusters, these cover the truth more oft
 cluster-robust inference", 2023). No random number is drawn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -81,6 +81,36 @@ class Estimate:
     def difference(self) -> Difference:
         """The estimate as an artefact's difference."""
         return Difference(self.value, self.interval)
+
+
+class Clusters:
+    """What an interval resamples: authors if the corpus names them, else groups, else samples, as
+    `by` says."""
+
+    def __init__(
+        self,
+        samples: np.ndarray,
+        groups: np.ndarray,
+        group_by: str | None,
+        author_of: Mapping[int, int] | None,
+    ):
+        """Of the widest kind of which the predictions, of `samples` and `groups`, have several;
+        `group_by` names the groups, and `author_of` has the author of each, if known."""
+        self._author_of, several = author_of, len(np.unique(groups)) > 1
+        authors = self.of_groups(groups)
+        if author_of is not None and len(np.unique(authors)) > 1:
+            self.by, self.of_predictions = "president", authors
+            return
+        self._author_of, self.by, self.of_predictions = None, "sample", samples
+        if group_by is not None and several:
+            self.by, self.of_predictions = group_by, groups
+
+    def of_groups(self, groups: np.ndarray) -> np.ndarray:
+        """The cluster of each of `groups`, by their ids."""
+        if self._author_of is None:
+            return groups
+        known, index = np.unique(groups, return_inverse=True)
+        return np.array([self._author_of[group] for group in known.tolist()])[index]
 
 
 def sums_by_cluster(cluster: np.ndarray, *figures: np.ndarray) -> np.ndarray:

@@ -12,38 +12,20 @@ from mlm.corpus.embedded_corpus import address_of
 from mlm.evaluation.artefacts import ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.hidden_sets import Answers, Positions, Scores
-from mlm.evaluation.intervals import mean_of, sums_by_cluster
+from mlm.evaluation.intervals import Clusters, mean_of, sums_by_cluster
 
 #: Rows of sums that evaluation.json holds at most, however many clusters there are.
 MOST_CLUSTER_SUMS = 2000
 
 
-class Clusters:
-    """What an interval resamples: authors that the corpus names, else groups, else samples, as `by`
-    says."""
-
-    def __init__(self, positions: Positions, group_by: str | None, described: CorpusSplit | None):
-        """Of the widest kind of which `positions` have several; `group_by` names the groups of the
-        shards, `described` is the split's text, if known."""
-        self._author_of, source = None, described and described.source
-        groups = np.unique(positions.group)
-        if isinstance(source, EmbeddedSource):
-            ids = group_ids(pa.array(list(map(address_of, source.speeches))))
-            numbers = np.unique(source.presidents, return_inverse=True)[1]
-            self._author_of = dict(zip(ids.tolist(), numbers.tolist(), strict=True))
-            if len(np.unique(self.of_groups(groups))) > 1:
-                self.by, self.of_predictions = "president", self.of_groups(positions.group)
-                return
-        self._author_of, self.by, self.of_predictions = None, "sample", positions.sample
-        if group_by is not None and len(groups) > 1:
-            self.by, self.of_predictions = group_by, positions.group
-
-    def of_groups(self, groups: np.ndarray) -> np.ndarray:
-        """The cluster of each of `groups`, by their ids."""
-        if self._author_of is None:
-            return groups
-        known, index = np.unique(groups, return_inverse=True)
-        return np.array([self._author_of[group] for group in known.tolist()])[index]
+def authors_of_groups(described: CorpusSplit | None) -> dict[int, int] | None:
+    """The author of each group, by their numbers, if the text of a split has authors."""
+    source = described and described.source
+    if not isinstance(source, EmbeddedSource):
+        return None
+    ids = group_ids(pa.array(list(map(address_of, source.speeches))))
+    authors = np.unique(source.presidents, return_inverse=True)[1]
+    return dict(zip(ids.tolist(), authors.tolist(), strict=True))
 
 
 def means_over(answers: Answers) -> dict[str, float]:

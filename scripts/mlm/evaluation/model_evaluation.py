@@ -23,8 +23,14 @@ from mlm.evaluation.hidden_sets import (
     evaluated_sets,
     positions_of,
 )
-from mlm.evaluation.intervals import Estimate, mean_of
-from mlm.evaluation.metrics import Clusters, cluster_sums, frequency_bands, means_over, summary_of
+from mlm.evaluation.intervals import Clusters, Estimate, mean_of
+from mlm.evaluation.metrics import (
+    authors_of_groups,
+    cluster_sums,
+    frequency_bands,
+    means_over,
+    summary_of,
+)
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.ngram_baselines import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.pair_files import Pair
@@ -68,7 +74,8 @@ class ScoredSplit:
                 f"The {split} split has no token of text in {len(samples)} samples, so that there "
                 f"is nothing to predict. Raise corpus.held_out.{split}, or give it more text."
             )
-        clusters = Clusters(positions, manifest.group_by, described)
+        of_positions = positions.sample, positions.group, manifest.group_by
+        clusters = Clusters(*of_positions, authors_of_groups(described))
         density = tokens_per_character(manifest, described)
         unknown, unigram = scorer.unknown_share(samples), mixtures.unigram_answers(positions.truth)
         summary = summary_of(positions, scores, clusters.of_predictions, density, unknown)

@@ -11,8 +11,9 @@ from scipy.special import log_softmax
 
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
-from mlm.finetuning.artefacts import Example, Metric, Predictions, metric_of
+from mlm.finetuning.artefacts import Example, Predictions
 from mlm.finetuning.encoded_examples import Arrays, EncodedTexts
+from mlm.finetuning.finetuning_metrics import Metric, metric_of
 from mlm.finetuning.sequence_model import SequenceModel
 from mlm.model.model_files import Checkpoint
 from mlm.model.network import Parameters

@@ -12,14 +12,8 @@ from mlm.config.finetune import Finetune
 from mlm.evaluation.artefacts import Interval, Verdict
 from mlm.evaluation.intervals import Estimate, sums_by_cluster
 from mlm.evaluation.verdicts import FEW_CLUSTERS
-from mlm.finetuning.artefacts import (
-    Example,
-    ExamplesSummary,
-    Metric,
-    Predictions,
-    classes_of,
-    metric_of,
-)
+from mlm.finetuning.artefacts import Example, ExamplesSummary, Predictions, classes_of
+from mlm.finetuning.finetuning_metrics import Metric, metric_of
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.terminal import signed
 

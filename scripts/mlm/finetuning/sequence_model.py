@@ -17,9 +17,9 @@ from mlm.config.families import FAMILIES, SequenceHead
 from mlm.foundations.atomic import write_json, write_weights
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_files import Checkpoint
+from mlm.model.initialisation import initial_parameters, normal
+from mlm.model.model_files import Checkpoint, fitting
 from mlm.model.network import DropoutKeys, Network, Parameters, ops_of
-from mlm.model.weights import fitting, initial_parameters, normal
 from mlm.training.train_step import Computation
 
 #: Streams of random numbers beyond those of the encoder's weights.

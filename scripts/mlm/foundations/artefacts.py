@@ -6,13 +6,9 @@ rerun its readers. Every artefact holds a digest of its content, the seal. At th
 `made_from` is added: the digests of the job's inputs, settings and code, and of its other outputs.
 """
 
-import csv
-import io
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path, PurePath
@@ -22,15 +18,12 @@ from typing import Any, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mlm.foundations.atomic import write_json
-from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, remedy
 
 _SEAL, _MADE_FROM = "seal", "made_from"
 #: JSON files in layouts of others, which have no place for a seal.
 _UNSEALED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-#: Columns of tables that hold seconds or speeds.
-_TIMED = ("initialisation_seconds", "tokens_per_second")
-_NUMBER = re.compile(r"[0-9.e+-]*")
 #: The type of a param that changes no byte: no record names it, and Snakemake, which compares plain
 #: values alone, does not see it change.
 NotCompared = SimpleNamespace
@@ -139,20 +132,6 @@ def is_artefact(path: str | os.PathLike) -> bool:
     return name.endswith(".json") and name not in _UNSEALED
 
 
-def result_sha256(path: str | os.PathLike) -> str:
-    """Return the sha256 of a result: of a table with times or speeds, without those numbers."""
-    with suppress(ValueError, StopIteration):
-        text = Path(path).read_bytes().decode() if str(path).endswith(".csv") else ""
-        header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-        if timed := {i for i, name in enumerate(header) if name in _TIMED}:
-            lines = [
-                ["" if i in timed and _NUMBER.fullmatch(c) else c for i, c in enumerate(row)]
-                for row in rows
-            ]
-            return value_sha256([header, *lines])
-    return file_sha256(path)
-
-
 def portable(path: str | os.PathLike) -> str:
     """Return `path` from its last directory `results` on: the same in every working directory."""
     parts = PurePath(path).parts
@@ -168,82 +147,3 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
 def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
     """Return a short digest of each param of a job that makes a difference to its results."""
     return {n: value_sha256(value)[:16] for n, value in compared(params).items()}
-
-
-def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, str]:
-    """Check a job's inputs against the records of their makers; return their sha256 by path.
-
-    Of all input `paths`, those below results/ are checked that a record among them names. Of the
-    ones in `unread`, which the job itself checks or does not open, the recorded digests are taken.
-    Raises MlmError if an input is damaged or not what its maker wrote, or two of them were made
-    from different versions of the same file.
-    """
-    results = {portable(path): str(path) for path in paths}
-    results = {name: path for name, path in results.items() if name.startswith("results/")}
-    # By name: its sha256, the artefact that records it, and whether that was made with it.
-    claims: dict[str, tuple[str, str, bool]] = {}
-    for by, path in sorted(results.items()):
-        if not is_artefact(path):
-            continue
-        record = made_from(path)
-        written = {by: file_sha256(path), **record.outputs}
-        for digests, is_maker in ((written, True), (record.inputs, False)):
-            for name, sha256 in sorted(digests.items()):
-                other, claimed_by, by_maker = claims.get(name, (sha256, by, is_maker))
-                if other != sha256:
-                    stale = [b for b, m in ((by, is_maker), (claimed_by, by_maker)) if not m]
-                    raise MlmError(
-                        f"Results that do not belong together: {by} goes with another {name} "
-                        f"(sha256 {sha256[:12]}…) than {claimed_by} (sha256 {other[:12]}…). "
-                        f"{remedy(*(stale or [by]))}"
-                    )
-                if is_maker or name not in claims:
-                    claims[name] = sha256, by, is_maker
-    unread = set(map(portable, unread))
-    return {
-        name: claims[name][0] if name in unread else _checked(path, claims[name][0])
-        for name, path in sorted(results.items())
-        if name in claims
-    }
-
-
-def check_outputs(
-    artefact: str | os.PathLike, paths: Iterable[str | os.PathLike]
-) -> dict[str, str]:
-    """Return the sha256, by path, of those of `paths` that the record of `artefact` beside them
-    names. Raises MlmError if one is not what was written."""
-    recorded = made_from(artefact).outputs
-    named = {str(path): recorded.get(portable(path)) for path in paths}
-    return {path: _checked(path, sha256) for path, sha256 in named.items() if sha256 is not None}
-
-
-def _checked(path: str, recorded: str) -> str:
-    """Return the sha256 of the result `path`; raises MlmError if it is not the `recorded` one."""
-    if (sha256 := result_sha256(path)) != recorded:
-        raise MlmError(
-            f"{path} is damaged: it is not what was written (sha256 {sha256[:12]}…, recorded "
-            f"{recorded[:12]}…). {remedy(portable(path))}"
-        )
-    return sha256
-
-
-def record_job(
-    rule: str,
-    inputs: Mapping[str, str],
-    params: Mapping[str, Any],
-    outputs: Iterable[str],
-    known: Mapping[str, str] = {},
-) -> None:
-    """Add what they were made from to the artefacts among a job's `outputs`.
-
-    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`.
-    `known` has the sha256 of outputs that the job itself has computed.
-    """
-    outputs = list(outputs)
-    artefacts = [path for path in outputs if is_artefact(path)]
-    others = [path for path in outputs if path not in artefacts] if artefacts else []
-    digests = {portable(path): known.get(path) or result_sha256(path) for path in others}
-    code, settings = value_sha256(params.get("code", {})), settings_digests(params)
-    record = MadeFrom(rule, code, settings, dict(inputs), digests)
-    for path in artefacts:
-        write_artefact(path, read_artefact(path) | {_MADE_FROM: as_json(record)})

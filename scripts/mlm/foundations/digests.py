@@ -1,8 +1,11 @@
-"""The identity of files and values, by their sha256; and how two nested values differ."""
+"""The identity of files, values and results, by their sha256; and how two nested values differ."""
 
+import csv
 import hashlib
+import io
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +19,9 @@ LARGEST_READ = 1_000_000_000
 #: A file changed less than this many seconds ago is not remembered: a second change might leave
 #: its dates as they are, as far as the file system's clock can tell.
 _SETTLED_SECONDS = 2.0
+#: Columns of tables that hold seconds or speeds.
+_TIMED = ("initialisation_seconds", "tokens_per_second")
+_NUMBER = re.compile(r"[0-9.e+-]*")
 #: In the place of a value that one of two nested values lacks.
 _ABSENT = "(absent)"
 
@@ -29,6 +35,20 @@ def file_sha256(path: str | os.PathLike) -> str:
 def value_sha256(value: Any) -> str:
     """Return the sha256 of a JSON-like value in its canonical form, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+
+
+def result_sha256(path: str | os.PathLike) -> str:
+    """Return the sha256 of a result: of a table with times or speeds, without those numbers."""
+    with suppress(ValueError, StopIteration):
+        text = Path(path).read_bytes().decode() if str(path).endswith(".csv") else ""
+        header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        if timed := {i for i, name in enumerate(header) if name in _TIMED}:
+            lines = [
+                ["" if i in timed and _NUMBER.fullmatch(c) else c for i, c in enumerate(row)]
+                for row in rows
+            ]
+            return value_sha256([header, *lines])
+    return file_sha256(path)
 
 
 class FileMemory:

@@ -20,14 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from mlm.foundations.artefacts import (
-    compared,
-    is_artefact,
-    made_from,
-    result_sha256,
-    settings_digests,
-)
-from mlm.foundations.digests import LARGEST_READ, FileMemory
+from mlm.foundations.artefacts import compared, is_artefact, made_from, settings_digests
+from mlm.foundations.digests import LARGEST_READ, FileMemory, result_sha256
 from mlm.foundations.errors import MlmError, remedy
 
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.

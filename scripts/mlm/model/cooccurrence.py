@@ -19,7 +19,8 @@ import numpy as np
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
-from mlm.model.neighbour_heads import StartingWeights, columns_of_words, positions_apart_from_words
+from mlm.model.initialisation import StartingWeights
+from mlm.model.neighbour_heads import columns_of_words, positions_apart_from_words
 from mlm.model.warm_start import Begun
 from mlm.samples.shard_reading import ShardFiles, samples_in_order
 from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, counted_samples

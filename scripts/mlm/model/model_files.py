@@ -1,10 +1,12 @@
-"""A published encoder in the Hugging Face layout: read, never run.
+"""Models in the Hugging Face layout: a published encoder is read, never run, and an export written.
 
 Weights are read from safetensors alone, and get the names that transformers in PyTorch saves for
 AutoModelForMaskedLM.
 """
 
+import copy
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 from mlm.config.families import FAMILIES
 from mlm.config.fields import hub_id
 from mlm.config.model import INDEX, unfit_files, weight_files
-from mlm.config.model_fields import content_of
+from mlm.config.model_fields import content_of, in_numbers
+from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import MlmError, listed, reading
+from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.tokenizer.pretrained import SOURCE_FILES, snapshot
 
 if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
@@ -144,3 +148,56 @@ def _licence(card: Path) -> str | None:
     except Exception:  # a card is any text
         return None
     return licence if isinstance(licence, str) else None
+
+
+def fitting(
+    stored: Mapping[str, "np.ndarray"],
+    architecture: Architecture,
+    place: str | Path,
+    without: Collection[str] = (),
+) -> dict[str, "np.ndarray"]:
+    """The architecture's weights among those that `place` has, float32 by name, but for those
+    `without`. Raises MlmError if one is missing or has another shape, or for weights of layers that
+    the network lacks: its config.json has fewer or other layers."""
+    every = parameter_shapes(architecture)
+    shapes = {name: shape for name, shape in every.items() if name not in without}
+    remedy = "Give the model.safetensors and the config.json of one model"
+    for name, shape in shapes.items():
+        stored_shape = stored[name].shape if name in stored else "nothing"
+        if stored_shape != shape:
+            raise MlmError(f"{place}: {name}: found {stored_shape}, expected {shape}. {remedy}")
+    prefix = re.escape(FAMILIES[architecture.family].encoder_prefix)
+    in_layer = re.compile(prefix + r"(.*\.)?\d+\..*(weight|bias)$")
+    if beyond := sorted(name for name in stored if name not in every and in_layer.match(name)):
+        raise MlmError(
+            f"{place}: {beyond[0]} and {len(beyond) - 1} more: found weights of layers that "
+            f"config.json lacks. {remedy}"
+        )
+    return {name: stored[name].astype("float32") for name in shapes}
+
+
+def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, "np.ndarray"]]:
+    """Architecture and weights, float32 by name, of a directory with config.json and
+    model.safetensors. Raises MlmError as `fitting` and `Architecture.of`."""
+    config, file = Path(directory) / "config.json", Path(directory) / "model.safetensors"
+    with reading(config, "a model's configuration"):
+        fields = read_json(config)
+    architecture = Architecture.of(fields)
+    with reading(file, "safetensors"):
+        stored = read_tensors(file)
+    return architecture, fitting(stored, architecture, file)
+
+
+def write_exported(directory: str | Path, weights: Mapping[str, "np.ndarray"], config: Any) -> None:
+    """Write model.safetensors, by PyTorch's names, and config.json, of transformers' class, with
+    the architecture's name in PyTorch, as readers expect it."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    write_weights(weights, f"{directory}/model.safetensors")
+    config = copy.deepcopy(config)
+    config.architectures = [MODEL_FOR_MASKED_LM_MAPPING_NAMES[config.model_type]]
+    config.dtype = "float32"
+    fields = config.to_dict()
+    fields.pop("_name_or_path", None)
+    # For transformers 5, and in numbers for version 4.
+    write_json(f"{directory}/config.json", fields | in_numbers(fields))

@@ -15,15 +15,15 @@ the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initi
   projection has orthonormal columns, and its output projection is `_COPIED` times the transpose.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from mlm.config.families import FAMILIES, Names
+from mlm.config.families import FAMILIES
 from mlm.config.model import unfit_neighbour_heads
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
+from mlm.model.initialisation import StartingWeights
 
 #: Found by experiment (docs/learning.md): how many layers begin so, the score of a head's own
 #: neighbour in nats of attention above the others, the share of a word vector that is copied, the
@@ -54,46 +54,6 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
     """[length, 2 * pairs]; columns 2i and 2i + 1 are sine and cosine of frequency i."""
     angles = np.arange(length)[:, np.newaxis] * frequencies[np.newaxis, :]
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, -1)
-
-
-@dataclass(frozen=True)
-class StartingWeights:
-    """Weights `by_name`, float32, changed in place by the roles that an initialisation knows."""
-
-    by_name: dict[str, np.ndarray]
-    architecture: Architecture
-
-    @property
-    def _names(self) -> Names:
-        return self.architecture.names
-
-    def table(self, role: str) -> np.ndarray:
-        """Return a copy of the table [rows, width] of "words" or of "positions"."""
-        return self.by_name[f"{getattr(self._names, role)}.weight"].copy()
-
-    def set_table(self, role: str, table: np.ndarray) -> None:
-        self._set(f"{getattr(self._names, role)}.weight", table)
-
-    def set_attention(self, layer: int, **kernels: np.ndarray) -> None:
-        """Set the kernels [inputs, outputs] of a layer's query, key, value or output."""
-        names, prefix = self._names, self.architecture.layer_prefix(layer)
-        if "output" in kernels:
-            self._set(f"{prefix}{names.attended}.weight", kernels["output"].T)
-        stored = [f"{prefix}{name}.weight" for name in names.projections]
-        joined = np.concatenate([self.by_name[name] for name in stored])
-        for role, part in zip(("query", "key", "value"), np.split(joined, 3), strict=True):
-            if role in kernels:
-                part[:] = kernels[role].T
-        for name, part in zip(stored, np.split(joined, len(stored)), strict=True):
-            self._set(name, part)
-
-    def set_output_bias(self, bias: np.ndarray) -> None:
-        # A ModernBERT may be without.
-        if self._names.decoder_bias in self.by_name:
-            self._set(self._names.decoder_bias, bias)
-
-    def _set(self, name: str, value: np.ndarray) -> None:
-        self.by_name[name] = np.ascontiguousarray(value, np.float32)
 
 
 def neighbour_heads(weights: StartingWeights, seed: int) -> None:

@@ -10,8 +10,7 @@ from mlm.config.model import Model
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.model_files import Checkpoint
-from mlm.model.weights import fitting
+from mlm.model.model_files import Checkpoint, fitting
 from mlm.tokenizer.pieces import pieces_by_id
 
 

@@ -7,6 +7,7 @@ from mlm.evaluation.artefacts import Tone
 from mlm.evaluation.verdicts import FEW_CLUSTERS, MEMORISED, SEEN
 from mlm.foundations.terminal import plural
 from mlm.report.report_inputs import Results, RunResults
+from mlm.report.run_comparison import best_run
 
 #: A validation loss that moves by more than this share of it is still falling at the end (over the
 #: last quarter of the training), or rose again (above its lowest).
@@ -39,7 +40,7 @@ class Answer:
 
 def answer(results: Results) -> Answer:
     """The answer on the best run of `results`."""
-    best, runs = results.best, len(results.runs)
+    best, runs = best_run(results), len(results.runs)
     model, baselines = best.evaluation.test, best.evaluation.baselines
     name, baseline = min(baselines.items(), key=lambda entry: entry[1].loss)
     counting = "counting words" if name == "unigram" else "counting neighbours"

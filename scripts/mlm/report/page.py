@@ -17,7 +17,7 @@ from mlm.foundations.artefacts import as_json, write_artefact
 from mlm.foundations.atomic import canonical_json, write_text
 from mlm.foundations.terminal import in_bytes, plural, signed
 from mlm.preflight.artefacts import cells
-from mlm.report import run_comparison, sections, wording
+from mlm.report import run_comparison, wording
 from mlm.report.headline import answer
 from mlm.report.plots import figures
 from mlm.report.report_inputs import OF_OTHER_RUNS, Results
@@ -26,8 +26,24 @@ from mlm.report.wording import FIGURES, plain
 #: The version of report.json's format.
 FORMAT_VERSION = 5
 _TEMPLATES = Path(__file__).parents[3] / "report"
+#: By name, in the order of the page: the heading. The section is what its template
+#: `report/sections/<name>.html.j2` makes of the artefacts, and is left out if that is nothing.
+SECTIONS = {
+    "summary": "Summary",
+    "runs": "Runs compared",
+    "evaluation": "Evaluation",
+    "fill_mask": "Fill in the mask",
+    "finetune": "Fine-tuning",
+    "training": "Training",
+    "preview": "What the model is shown",
+    "corpus": "Corpus",
+    "tokenizer": "Tokenizer",
+    "shards": "Shards",
+    "preflight": "Preflight",
+    "provenance": "Provenance",
+}
 #: What templates call, as functions or filters: all functions of some modules, and these.
-_MODULES = (run_comparison, sections, wording)
+_MODULES = (run_comparison, wording)
 _FUNCTIONS = {
     *(as_json, canonical_json, cells, in_bytes, name_of, on_overlap, plural, signed),
     *(f for m in _MODULES for _, f in getmembers(m, isfunction) if f.__module__ == m.__name__),
@@ -78,11 +94,11 @@ def render(results: Results, drawn: Mapping[str, str]) -> str:
     }
     bodies = {
         name: Markup(environment.get_template(f"sections/{name}.html.j2").render())
-        for name in sections.SECTIONS
+        for name in SECTIONS
     }
     glossary = yaml.safe_load((_TEMPLATES / "glossary.yaml").read_text(encoding="utf-8"))
     return environment.get_template("page.html.j2").render(
-        sections=[(n, t, bodies[n]) for n, t in sections.SECTIONS.items() if bodies[n].strip()],
+        sections=[(n, t, bodies[n]) for n, t in SECTIONS.items() if bodies[n].strip()],
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         glossary=dict(sorted(glossary.items(), key=lambda entry: entry[1][0].lower())),
     )
@@ -119,7 +135,7 @@ def numbers_of(results: Results) -> dict[str, Any]:
             for other in results.also
         },
         "comparison": {
-            "best": results.best.name,
+            "best": run_comparison.best_run(results).name,
             "standings": [asdict(s) for s in run_comparison.standings(results)],
             "seeds": [asdict(g) for g in run_comparison.seed_groups(results)],
         },

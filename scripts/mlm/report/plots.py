@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.report.report_inputs import Results, RunResults
+from mlm.report.run_comparison import best_run
 from mlm.report.wording import plain
 
 matplotlib.use("svg")
@@ -67,7 +68,7 @@ Runs = Sequence[RunResults]
 
 def figures(results: Results) -> dict[str, str]:
     """All figures by name, as whole `<svg>` elements."""
-    runs, best = results.runs, results.best
+    runs, best = results.runs, best_run(results)
     look = series_look(runs.index(best)) | _MARKED
     drawn: dict[str, tuple] = {
         "training_loss": (_training_curve, runs, "loss"),

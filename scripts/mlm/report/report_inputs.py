@@ -75,11 +75,6 @@ class Results:
     digests: dict[str, str]
     also: list[EvaluatedRun] = field(default_factory=list)
 
-    @property
-    def best(self) -> RunResults:
-        """The run with the lowest final validation loss, never test loss; the first of equals."""
-        return min(self.runs, key=lambda run: run.training.final.validation_loss)
-
     def code_of_stages(self) -> dict[str, str]:
         """The digest of the code that made each stage's results, as they recorded it themselves;
         each under `stage [run]` if runs differ."""

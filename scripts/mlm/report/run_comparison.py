@@ -1,7 +1,8 @@
-"""Comparing runs: which is best, which differences mean something, what seeds alone change."""
+"""Comparing runs: which is best, which differences mean something, what seeds alone change, and
+what they show beside each other."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from mlm.config.fields import merged
 from mlm.config.resolution import short_name
-from mlm.evaluation.artefacts import Difference, EvaluationFigures
+from mlm.evaluation.artefacts import Difference, EvaluationFigures, FilledToken
 from mlm.evaluation.intervals import Estimate
+from mlm.finetuning.score_comparison import Finetuning
+from mlm.foundations.artefacts import as_json
 from mlm.foundations.atomic import canonical_json
-from mlm.report.report_inputs import Results, RunResults
-from mlm.report.wording import value
+from mlm.report.report_inputs import EvaluatedRun, Results, RunResults
+from mlm.report.wording import NONE, value
+from mlm.samples.preview import PreviewSample
 
 #: Settings of the evaluation on which its questions depend.
 MASK_SETTINGS = ("mlm_probability", "seed")
@@ -41,13 +45,18 @@ class SeedGroup:
     accuracy_spread: float
 
 
+def best_run(results: Results) -> RunResults:
+    """The run with the lowest final validation loss, never test loss; the first of equals."""
+    return min(results.runs, key=lambda run: run.training.final.validation_loss)
+
+
 def standings(results: Results) -> list[Standing]:
     """A Standing for each run of `results`, those of other directories last."""
-    best, rows = results.best.evaluation, []
+    best, rows = best_run(results), []
     for run in [*results.runs, *results.also]:
-        compared = run is not results.best
-        unpaired = _unpaired(run.evaluation, best) if compared else None
-        difference = _less(run.evaluation, best) if compared and unpaired is None else None
+        pair, compared = (run.evaluation, best.evaluation), run is not best
+        unpaired = _unpaired(*pair) if compared else None
+        difference = _less(*pair) if compared and unpaired is None else None
         rows.append(Standing(run.name, difference, unpaired))
     return rows
 
@@ -150,3 +159,52 @@ def flattened(overrides: dict, prefix: str = "") -> dict[str, object]:
         elif not isinstance(value, dict):
             flat[name] = value
     return flat
+
+
+def ranked(results: Results) -> list[tuple[int, EvaluatedRun, Standing]]:
+    """Number, run and Standing: the lowest validation loss first, other directories last."""
+    here, standing = len(results.runs), standings(results)
+    rows = list(zip(range(len(standing)), [*results.runs, *results.also], standing, strict=True))
+    return sorted(rows[:here], key=lambda row: row[1].training.final.validation_loss) + rows[here:]
+
+
+def setting_rows(columns: Sequence[dict]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each setting and its values in words: one a column, or the one of all."""
+    flat = [flattened(column) for column in columns]
+    for path in dict.fromkeys(path for one in flat for path in one):
+        values = [value(one[path]) if path in one else NONE for one in flat]
+        yield path, values[:1] if len(set(values)) == 1 else values
+
+
+def training_settings(run: RunResults) -> dict:
+    """The settings that were in force, as training.json has them."""
+    beside = ("format_version", "made_from", "run", "final", "digests", "packages", "code")
+    return {k: v for k, v in as_json(run.training).items() if k not in beside}
+
+
+def finetuning_settings(metrics: Finetuning) -> dict:
+    """Data and settings of a fine-tuning, with the learning rates that the folds chose."""
+    data = {k: v for k, v in as_json(metrics.data).items() if k != "format_version"}
+    return data | metrics.settings | {"learning_rates": metrics.learning_rates}
+
+
+def previews(runs: Sequence[RunResults]) -> list[tuple[list[str], list[PreviewSample]]]:
+    """Names of runs and the masked samples that they share."""
+    groups: list[tuple[list[str], list[PreviewSample]]] = []
+    for run in runs:
+        samples = run.preview.samples if run.preview else []
+        names = next((names for names, shown in groups if shown == samples), None)
+        if names:
+            names.append(run.name)
+        elif samples:
+            groups.append(([run.name], samples))
+    return groups
+
+
+def answers_by_prompt(runs: Sequence[RunResults]) -> dict[str, dict[str, list[FilledToken]]]:
+    """The answers to each prompt by run."""
+    prompts: dict[str, dict[str, list[FilledToken]]] = {}
+    for run in runs:
+        for prompt in run.fill_mask.prompts:
+            prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
+    return prompts

@@ -22,7 +22,7 @@ class FinalFigures:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """The figures of a `mlm.training.training_log.Row`."""
+        """The figures of a `mlm.training.loop.Row`."""
         values = ((f.name, getattr(row, f.name)) for f in fields(cls))
         figures: dict[str, Any] = {n: x if x is None else round(x, 6) for n, x in values}
         return cls(**figures)

@@ -12,7 +12,8 @@ import psutil
 
 from mlm.config.pretraining import Checkpoint
 from mlm.foundations.errors import MlmError
-from mlm.foundations.terminal import Progress, noted_signals
+from mlm.foundations.signals import noted_signals
+from mlm.foundations.terminal import Progress
 from mlm.training.engine import Engine, Task
 from mlm.training.optimizers import rate_of_step
 from mlm.training.states import StateDirectory

@@ -18,7 +18,7 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import show
 from mlm.model.cooccurrence import start_from_counts
 from mlm.model.masked_loss import head_in_words
-from mlm.model.weights import write_exported
+from mlm.model.model_files import write_exported
 from mlm.samples.manifests import check_shards, project_root
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.artefacts import (

@@ -20,7 +20,8 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, error_in_words, first_line, listed
-from mlm.foundations.terminal import end_with_parent, noted_signals, show
+from mlm.foundations.signals import end_with_parent, noted_signals
+from mlm.foundations.terminal import show
 
 #: Address and port of process 0, and which process this is; Slurm has a name of its own for that.
 COORDINATOR, INDEX, _OF_SLURM = "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID", "SLURM_PROCID"
