@@ -5,7 +5,7 @@
 Takes the configuration as snakemake does. Nothing is written.
 """
 
-from mlm.foundations.command import parser_for_run, print_json, run_command
+from mlm.foundations.command_line import parser_for_run, print_json, run_command
 from mlm.foundations.errors import printable
 
 
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
         parser.error(f"--most {options.most}: a whole number from 1 is expected")
     # Imported late, so that a wrong option is refused at once.
     from mlm.asking.answer import ask, in_words
-    from mlm.config.resolution import settings_and_run
+    from mlm.config.overlays_and_sweeps import settings_and_run
 
     answer = ask(options.sentence, *settings_and_run(options), options.most)
     if options.json:

@@ -7,7 +7,7 @@ Takes the configuration as snakemake does. Nothing is written.
 
 from pathlib import Path
 
-from mlm.foundations.command import check_model, parser_for_run, print_json, run_command
+from mlm.foundations.command_line import check_model, parser_for_run, print_json, run_command
 from mlm.foundations.errors import printable
 
 
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
     if options.top_k < 1:
         parser.error(f"--top-k {options.top_k}: a whole number from 1 is expected")
     # Imported late, so that a wrong option is refused at once.
-    from mlm.config.resolution import settings_and_run
+    from mlm.config.overlays_and_sweeps import settings_and_run
 
     settings, run = settings_and_run(options)
     results = Path("results", "runs", run)

@@ -8,7 +8,7 @@ classification, `label` and the probability of each class; of a regression, `val
 
 from pathlib import Path
 
-from mlm.foundations.command import check_model, parser_for_run, run_command
+from mlm.foundations.command_line import check_model, parser_for_run, run_command
 
 
 def main(arguments: list[str]) -> None:
@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--text-column", help="its column (default: finetune.data.text_column)")
     parser.add_argument("--output", default="predictions.csv", help="the table to write")
     options = parser.parse_args(arguments)
-    from mlm.config.resolution import settings_and_run
+    from mlm.config.overlays_and_sweeps import settings_and_run
 
     settings, run = settings_and_run(options)
     model = Path("results", "runs", run, "finetune", "model")

@@ -10,7 +10,7 @@ is changed.
 import argparse
 from pathlib import Path
 
-from mlm.foundations.command import described_parser, run_command
+from mlm.foundations.command_line import described_parser, run_command
 from mlm.foundations.errors import MlmError
 
 

@@ -11,7 +11,7 @@ def build_tokenizer(job: Any):
     limit_tokenizer_threads(job.threads)
     from mlm.config.tokenizer import Tokenizer
     from mlm.corpus.corpus_reading import SplitDocuments
-    from mlm.tokenizer.tokenizer_building import make_tokenizer
+    from mlm.tokenizer.tokenizer_statistics import make_tokenizer
 
     corpora = {Path(path).stem: SplitDocuments.described(path) for path in job.input.records}
     section = Tokenizer.model_validate(job.params.tokenizer)

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
-from mlm.config.resolution import resolve
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest

@@ -9,8 +9,8 @@ from loaded_script import loaded
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.filters import QualityRules
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.config.pretraining import RunConfiguration
-from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

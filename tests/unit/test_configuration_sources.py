@@ -10,7 +10,7 @@ from snakemake.utils import update_config
 from tests.conftest import refusal
 
 from mlm.config.configuration import trainings
-from mlm.config.resolution import (
+from mlm.config.overlays_and_sweeps import (
     check_repeated,
     laid_over,
     read_overlay,

@@ -10,7 +10,7 @@ from tests.conftest import ended
 
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.foundations.artefacts import write_artefact
-from mlm.foundations.command import status_of
+from mlm.foundations.command_line import status_of
 from mlm.foundations.errors import HIDDEN
 from mlm.foundations.job import record_job
 
@@ -88,7 +88,7 @@ def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_an_encoding_lacks_is_printed_as_escapes(encoding):
     program = """
-from mlm.foundations.command import print_json, run_command
+from mlm.foundations.command_line import print_json, run_command
 from mlm.foundations.errors import MlmError
 def main(_):
     print_json(["\u010d\u202e", "\xe9"])

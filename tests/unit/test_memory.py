@@ -13,7 +13,7 @@ from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import Model
-from mlm.config.resolution import resolve
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import model_configuration
 from mlm.preflight.described_steps import AXIS, described_train_step, traced_step

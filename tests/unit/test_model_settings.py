@@ -5,8 +5,8 @@ import pytest
 from mlm.config import configuration, pretraining
 from mlm.config.configuration import trainings
 from mlm.config.model import Model
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.config.pretraining import engine_for
-from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}

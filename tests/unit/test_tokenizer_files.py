@@ -4,13 +4,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mlm.config.resolution import resolve
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
-from mlm.tokenizer.tokenizer_building import make_tokenizer
+from mlm.tokenizer.tokenizer_statistics import make_tokenizer
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 75}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]

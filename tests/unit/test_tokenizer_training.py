@@ -12,12 +12,17 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 from test_tokenizer_files import corpus
 
-from mlm.config.resolution import resolve
+from mlm.config.overlays_and_sweeps import resolve
 from mlm.config.tokenizer import SpecialTokens, Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.training import TrainingText, sentencepiece_model, suitable_size, train_tokenizer
+from mlm.tokenizer.vocabulary_training import (
+    TrainingText,
+    sentencepiece_model,
+    suitable_size,
+    train_tokenizer,
+)
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 600}}).tokenizer.model_dump()
 SPECIAL = SECTION["special_tokens"]
@@ -107,7 +112,7 @@ TRAIN_ONCE = """
 import json, sys
 from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.config.tokenizer import Tokenizer
-from mlm.tokenizer.training import train_tokenizer
+from mlm.tokenizer.vocabulary_training import train_tokenizer
 path, section, documents, size = sys.argv[1:]
 corpus, section = SplitDocuments([(path, int(documents))], int(size)), json.loads(section)
 sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.model_validate(section))[0]))

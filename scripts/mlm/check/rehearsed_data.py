@@ -25,8 +25,8 @@ from mlm.corpus.source_files import Part, SplitFiles, file_format, matched_files
 from mlm.foundations.terminal import in_bytes
 from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.training import CorpusTooSmall
+from mlm.tokenizer.tokenizer_statistics import make_tokenizer
+from mlm.tokenizer.vocabulary_training import CorpusTooSmall
 from mlm.training.run import RunFiles
 
 #: A corpus of at most so many bytes on disk goes through the stages as it is.

@@ -15,7 +15,7 @@ import yaml
 
 from mlm.config.configuration import Configuration, Overrides
 from mlm.config.fields import checked, differing, merged, with_text_keys
-from mlm.foundations.command import chosen_run, enter_directory
+from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
 try:

@@ -12,7 +12,7 @@ from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import Pretrained, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder, write_tokenizer
 from mlm.tokenizer.pretrained import check_ids, load_pretrained
-from mlm.tokenizer.training import train_tokenizer
+from mlm.tokenizer.vocabulary_training import train_tokenizer
 
 #: Bytes of a split's text that are measured; a larger one gives stretches at equal distances.
 MOST_BYTES = 200_000_000
