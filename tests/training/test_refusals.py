@@ -12,6 +12,7 @@ from mlm.foundations.errors import ConfigError
 from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
+from mlm.training.length_and_phases import updates_of
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_data_that_do_not_fit_the_run_are_refused(root):
     "length, steps", [({"steps": 7}, 7), ({"epochs": 1.5}, 38), ({"tokens": 1000}, 8)]
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
-    assert Pretraining(**length).updates(200, LENGTH, 8) == steps
+    assert updates_of(Pretraining(**length), 200, LENGTH, 8) == steps
 
 
 @pytest.mark.slow

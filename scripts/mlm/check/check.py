@@ -27,6 +27,7 @@ from mlm.model.cooccurrence import start_from_counts
 from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.length_and_phases import updates_of
 from mlm.training.pretrain import engine_of, open_devices
 from mlm.training.run import RunFiles, read_manifests, run_of
 
@@ -197,7 +198,7 @@ def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) ->
     samples = sizes["train"].samples
     if problem := batch.unfilled(samples, has="will have about"):
         raise MlmError(f"{run.name}: {problem}")
-    number = section.updates(samples, run.sequence_length, batch.samples)
+    number = updates_of(section, samples, run.sequence_length, batch.samples)
     return number - (run.operation.continue_from.step or 0)
 
 

@@ -308,20 +308,6 @@ class Recipe(Section):
         size = (phase or self).per_replica_batch_size
         return GlobalBatch(size, replicas, self.optimizer.gradient_accumulation_steps)
 
-    def updates(self, samples: int, sequence_length: int, batch: int) -> int:
-        """The length in updates, for a train split of `samples` in batches of `batch`, which are
-        larger or smaller in phases that say so."""
-        if self.steps:
-            return self.steps
-        rows: float = batch
-        if self.phases:
-            phases = self.in_phases(sequence_length)
-            tokens = sum(p.share * p.sequence_length * p.per_replica_batch_size for p in phases)
-            rows *= tokens / (sequence_length * self.per_replica_batch_size)
-        if self.epochs:
-            return max(1, math.ceil(self.epochs * samples / rows))
-        return max(1, math.ceil((self.tokens or 0) / (rows * sequence_length)))
-
     def contradictions(self) -> Iterator[str]:
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:

@@ -27,8 +27,9 @@ from mlm.tokenizer.encoding import write_tokenizer
 from mlm.training.devices import has_cudnn_attention, reason_for_xla
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.mesh_steps import on_mesh, train_step
+from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run, RunFiles, TrainingPhase
+from mlm.training.run import Run, RunFiles
 from mlm.training.train_step import Computation, OfEachStep
 
 #: Products in a kernel of attention: scores and weighted sum; for the gradient, the scores again

@@ -19,6 +19,7 @@ from mlm.foundations.terminal import in_binary_bytes
 from mlm.preflight.artefacts import Finding, PreflightVerdict, Target
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
 from mlm.preflight.described_steps import described_train_step, unmade_data
+from mlm.training.length_and_phases import updates_of
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 
 #: The share of a chip's peak that is assumed: that of Ettin's encoder of 150 million parameters in
@@ -62,7 +63,7 @@ def preflight(
             if target.fits and not faults:
                 batch = config.pretraining.batch_on(target.replicas).samples
                 sizes = run.train.num_samples, config.sequence_length, batch
-                _add_time(target, config.pretraining.updates(*sizes))
+                _add_time(target, updates_of(config.pretraining, *sizes))
             targets.append(target)
     return PreflightVerdict(
         run=config.name,

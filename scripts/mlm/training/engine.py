@@ -16,8 +16,9 @@ from mlm.model.warm_start import Begun
 from mlm.samples.shard_reading import ShardFiles, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
+from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run, TrainingPhase
+from mlm.training.run import Run
 from mlm.training.train_step import Computation, OfEachStep
 
 

@@ -1,7 +1,7 @@
 """A run: its configuration, checked and resolved against its files and number of replicas."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,19 +18,12 @@ from mlm.model.neighbour_heads import neighbour_heads
 from mlm.model.network import Network, ops_of
 from mlm.model.warm_start import Begun, WarmStart
 from mlm.samples.manifests import Manifest, check_sequence_length, project_root
-from mlm.samples.masking import (
-    VALIDATION_MASKING,
-    MaskingPlan,
-    masking_plan,
-)
+from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
 from mlm.samples.shard_reading import ShardFiles
-from mlm.samples.stored_batches import BatchOrder
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
+from mlm.training.length_and_phases import TrainingPhase, phases_of, updates_of
 from mlm.training.train_step import Computation
-
-#: Difference of the seeds of successive phases, modulo 2**32: 2**32 over the golden ratio.
-_GOLDEN = 0x9E3779B9
 
 
 @dataclass(frozen=True)
@@ -39,36 +32,6 @@ class RunFiles:
 
     tokenizer: str
     manifests: dict[str, str]
-
-
-@dataclass(frozen=True)
-class TrainingPhase:
-    """Updates `first` + 1 to `end` of a run, on batches of `batch_size` rows of `train`: `seed`
-    decides their order, `seed` and `plan` their masks."""
-
-    first: int
-    end: int
-    seed: int
-    batch_size: int
-    plan: MaskingPlan
-    train: ShardFiles
-    shuffle_window: int
-
-    def order_from(self, step: int) -> BatchOrder:
-        """Return the order of the phase's batches after `step` updates of the run."""
-        return BatchOrder(
-            seed=self.seed,
-            global_batch_size=self.batch_size,
-            shuffle_window=self.shuffle_window,
-            start_step=max(step, self.first),
-            steps=self.end,
-            first=self.first,
-        )
-
-    @property
-    def values(self) -> list:
-        """Last step, row length, share of masked tokens and batch size: what phases differ in."""
-        return [self.end, self.plan.sequence_length, self.plan.mlm_probability, self.batch_size]
 
 
 @dataclass(frozen=True)
@@ -129,24 +92,7 @@ class Run:
     @cached_property
     def phases(self) -> tuple[TrainingPhase, ...]:
         """The parts of the training, one after the other; most runs have one."""
-        section, length, phases, first = self.pretraining, self.train.sequence_length, [], 0
-        settled = zip(section.in_phases(length), section.ends(self.steps), strict=True)
-        for number, (phase, end) in enumerate(settled):
-            row, share = phase.sequence_length, phase.mlm_probability
-            phases.append(
-                TrainingPhase(
-                    first=first,
-                    end=end,
-                    # So that order and masks differ from those of the earlier phases.
-                    seed=(self.seed + number * _GOLDEN) % 2**32,
-                    batch_size=section.batch_on(self.replicas, phase).samples,
-                    plan=replace(self.plan, sequence_length=row, mlm_probability=share),
-                    train=self.train.in_rows(row // length),
-                    shuffle_window=section.shuffle_window,
-                )
-            )
-            first = end
-        return tuple(phases)
+        return phases_of(self.pretraining, self.replicas, self.plan, self.train)
 
     def computation(self, devices: Devices) -> Computation:
         """Return the network, for these devices, and the loss of masked language modelling."""
@@ -224,7 +170,7 @@ def run_of(
         rows = manifests["train"].in_rows(phase.sequence_length // length).num_samples
         if problem := section.batch_on(replicas, phase).unfilled(rows):
             raise MlmError(f"pretraining: {problem}")
-    steps = section.updates(samples, length, batch.samples)
+    steps = updates_of(section, samples, length, batch.samples)
     settled = {
         "steps": steps,
         "seed": config.training_seed,

@@ -13,7 +13,8 @@ from mlm.training.devices import Devices
 from mlm.training.engine import Engine, RunEngine, Task, flat, nested
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.mesh_steps import on_mesh, train_step, validation_step
-from mlm.training.run import Run, TrainingPhase
+from mlm.training.length_and_phases import TrainingPhase
+from mlm.training.run import Run
 
 
 class MeshEngine(Engine):

@@ -11,7 +11,8 @@ from mlm.model.network import DropoutKeys
 from mlm.samples.masking import VALIDATION_SEED, mask_batch
 from mlm.training.devices import Devices
 from mlm.training.engine import RunEngine, flat, nested
-from mlm.training.run import Run, TrainingPhase
+from mlm.training.length_and_phases import TrainingPhase
+from mlm.training.run import Run
 from mlm.training.train_step import OfEachStep, train_step
 
 _MEASURED = ("loss", "accuracy", "predictions", "overflow")
