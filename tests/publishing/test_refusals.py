@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.publishing.uploads import Destination, Upload, publish, scrubbed
+from mlm.publishing.uploads import Destination, publish, scrubbed
 from tests.publishing.conftest import READING, TOKEN
 from tests.publishing.hub_server import Repo
 
@@ -14,10 +14,7 @@ UNKNOWN = "hf_" + "Revoked" * 5
 
 
 def refusal(repository: str = "me/model", private: bool = True) -> str:
-    files = {
-        "model.safetensors": Upload.of(b"\0" * 1000),
-        "README.md": Upload.of(b"---\nlicense: other\n---\n"),
-    }
+    files = {"model.safetensors": "\0" * 1000, "README.md": "---\nlicense: other\n---\n"}
     with pytest.raises(MlmError) as caught:
         publish(Destination(repository, private), files, "Publish")
     shown = "".join(traceback.format_exception(caught.value))

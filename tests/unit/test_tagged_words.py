@@ -52,7 +52,6 @@ def test_conll_and_jsonl_are_read_by_sentence_and_document(tmp_path):
         ("conll", "a B-LOC\nb LOC\n", r"line 1, word 2 \('b'\).*'LOC' is neither O"),
         ("conll", "a\tO\nb O\n", r"line 2: 'b O' is not a word and its tag.*by tabs"),
         ("conll", "a O\nb\tO\n\nc O x\n", r"line 4: 'c O x' is not a word and its tag"),
-        ("conll", "O Anna\nB-LOC went\nO away\n", r"line 1: the words seem to be in the column"),
         ("conll", "a O\n" * 10_000, r"line 1: a sentence of 10,000 words.*blank lines"),
         ("conll", "\n\n", "no row or sentence"),
         ("jsonl", '{"tokens": [], "tags": []}\n', "line 1: a sentence without words"),

@@ -1,6 +1,5 @@
 """Texts and labels as the arrays that the network reads, and its outputs as predictions."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,14 +79,6 @@ class EncodedTexts:
             " ".join(classes[int(row[place])] if place else NO_TAG for place in places)
             for row, places in zip(outputs.argmax(axis=-1), pieces, strict=True)
         ]
-
-    def warn_of_cut_words(self, examples: Sequence[Example]) -> None:
-        """Count the words of sentences that the model does not see, and name their sentences."""
-        pieces = self.pieces or [[]] * len(examples)
-        cut = {e.id: places.count(0) for e, places in zip(examples, pieces, strict=True)}
-        if words := sum(cut.values()):
-            names = ", ".join([name for name, count in cut.items() if count][:10])
-            print(f"{words} words are cut, of: {names}", file=sys.stderr)
 
 
 def first_pieces(

@@ -125,7 +125,6 @@ def fold_of(
     encoder, longest = encoder_of(checkpoint, published=name.run is None)
     most = model.length(section.max_length, longest)
     texts = EncodedTexts.of([e.excerpt for e in examples], encoder, most, tags)
-    texts.warn_of_cut_words(examples)
     held_out = np.array([example.fold == name.number for example in examples])
     seeds = np.random.SeedSequence([seed, _ALL if name.number is None else name.number, 0])
     fold = Fold(

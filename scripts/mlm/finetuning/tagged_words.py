@@ -25,7 +25,6 @@ def tagged_sentences(
     problems: list[str] = []
     read = _conll if data.source == "conll" else _jsonl
     examples = list(read(lines, data, problems))
-    problems = problems or [*_swapped(examples)]
     if not problems and any(t[:2] in ("B-", "I-") for e in examples for t in e.target.split(" ")):
         problems = [problem for example in examples for problem in _not_iob2(example)]
     return examples, problems
@@ -97,19 +96,6 @@ def _sentence(
         problems.append(f"line {line}: {problem}")
     else:
         yield Example(f"line {line}", "\t".join(words), " ".join(tags), group)
-
-
-def _swapped(examples: Sequence[Example]) -> Iterator[str]:
-    """A line if words and tags seem to have each other's place."""
-    words = {word for e in examples for word in e.excerpt.split("\t")}
-    tags = {tag for e in examples for tag in e.target.split(" ")}
-    if len(tags) > 2 * len(words) or (
-        len(words) > 1 and all(map(_IOB.fullmatch, words)) and not all(map(_IOB.fullmatch, tags))
-    ):
-        yield (
-            f"{examples[0].id}: the words seem to be in the column of the tags ({len(tags):,} "
-            f"different tags, {len(words):,} different words): the word comes first, the tag last"
-        )
 
 
 def _not_iob2(example: Example) -> Iterator[str]:

@@ -4,7 +4,6 @@
 A file that is not what its maker recorded is an MlmError, and nothing is sent.
 """
 
-import hashlib
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.corpus.artefacts import HubSource
 from mlm.evaluation.artefacts import METRICS, EvaluationFigures
 from mlm.foundations.artefacts import OPTIONAL, Artefact, MadeFrom, as_json, portable
-from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -46,6 +45,10 @@ _REMEDIES = {
     429: "Wait for a while. ",
     None: "Check the network and HF_ENDPOINT. ",
 }
+
+
+#: Files to send, or their texts, by their paths in the repository.
+Files = Mapping[str, Path | str]
 
 
 @dataclass(frozen=True)
@@ -74,30 +77,6 @@ class PublishRecord(Artefact):
     commit: str
     files: list[SentFile]
     run: str | None = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A file to send, or the content of one, and its sha256."""
-
-    source: Path | bytes
-    sha256: str
-
-    @classmethod
-    def of(cls, content: bytes) -> "Upload":
-        return cls(content, hashlib.sha256(content).hexdigest())
-
-    @property
-    def size(self) -> int:
-        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
-
-    def place_at(self, path: Path) -> None:
-        """Make `path` a link to the file, or write the content there."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(self.source, bytes):
-            path.write_bytes(self.source)
-        else:
-            path.symlink_to(self.source.absolute())
 
 
 def publish_tokenizer(
@@ -139,38 +118,31 @@ def publish_model(
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: part for key, part in as_json(evaluated).items() if key in _FIGURES}
     files = _checked(directory, names, trained.made_from, training)
-    files["training.json"] = Upload.of(Path(training).read_bytes())
-    files["evaluation.json"] = Upload.of(canonical_json(figures).encode())
+    files |= {"training.json": Path(training), "evaluation.json": canonical_json(figures)}
     record = _publish("model", section, files, card, f"Publish the model of run {trained.run}")
     return replace(record, run=trained.run)
 
 
 def _checked(
     directory: Path, names: Iterable[str], made_from: MadeFrom, maker: str | Path
-) -> dict[str, Upload]:
+) -> Files:
     """Return the files `names` in `directory` by name. MlmError unless `maker` recorded them."""
-    uploads, recorded, problems = {}, made_from.outputs, []
-    for path in (directory / name for name in names):
-        uploads[path.name] = Upload(path, file_sha256(path))
-        if uploads[path.name].sha256 != recorded.get(portable(path)):
-            problems.append(path)
-    if problems:
+    paths = [directory / name for name in names]
+    recorded = made_from.outputs
+    if problems := [path for path in paths if file_sha256(path) != recorded.get(portable(path))]:
         raise MlmError(
             f"Not what was made, by {maker}: {', '.join(map(str, problems))}. Nothing was sent. "
             f"{remedy(*problems)}"
         )
-    return uploads
+    return {path.name: path for path in paths}
 
 
-def _publish(
-    what: str, section: Publish, files: dict[str, Upload], card: str, title: str
-) -> PublishRecord:
+def _publish(what: str, section: Publish, files: Files, card: str, title: str) -> PublishRecord:
     """Upload the files and the card; return the record of what went where."""
-    files = files | {"README.md": Upload.of(card.encode())}
     destination = Destination(getattr(section, what), section.private)
-    commit = publish(destination, files, title)
-    sent = [SentFile(path, file.size, file.sha256) for path, file in sorted(files.items())]
-    return PublishRecord(what, destination, commit, sent)
+    return PublishRecord(
+        what, destination, *publish(destination, {**files, "README.md": card}, title)
+    )
 
 
 def token_from_environment() -> str:
@@ -192,9 +164,9 @@ def scrubbed(text: str, token: str) -> str:
     return _SECRETS.sub("…", text.replace(token, "…"))
 
 
-def publish(destination: Destination, files: Mapping[str, Upload], title: str) -> str:
-    """Upload `files`, by their paths, to a repository that is made if it is missing, and return the
-    last commit. huggingface_hub repeats requests that fail in passing, and sends nothing that is
+def publish(destination: Destination, files: Files, title: str) -> tuple[str, list[SentFile]]:
+    """Upload `files` to a repository that is made if it is missing, and return the last commit and
+    what is in it. huggingface_hub repeats requests that fail in passing, and sends nothing that is
     there, so that a rerun resumes. MlmError, without secrets, if the token or the destination is
     unfit, or the Hub or the network fails."""
     token = token_from_environment()
@@ -221,9 +193,9 @@ def publish(destination: Destination, files: Mapping[str, Upload], title: str) -
 
 
 def _published(
-    api: HfApi, destination: Destination, files: Mapping[str, Upload], title: str
-) -> str:
-    repository = destination.repository
+    api: HfApi, destination: Destination, files: Files, title: str
+) -> tuple[str, list[SentFile]]:
+    repository, sent = destination.repository, []
     api.create_repo(repository, private=destination.private, exist_ok=True)
     if destination.private and not api.repo_info(repository).private:
         raise MlmError(
@@ -231,14 +203,20 @@ def _published(
             "its settings, name another, or set publish.private: false. Nothing was uploaded"
         )
     with tempfile.TemporaryDirectory() as folder:
-        for path, file in files.items():
-            file.place_at(Path(folder, path))
+        for name, file in sorted(files.items()):
+            place = Path(folder, name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(file, str):
+                write_text(place, file)
+            else:
+                place.symlink_to(file.absolute())
+            sent.append(SentFile(name, place.stat().st_size, file_sha256(place)))
         made = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=title)
     # The Hub skips without a word what the repository's .gitignore matches.
     if missing := sorted(files.keys() - set(api.list_repo_files(repository))):
         names = ", ".join(missing[:3])
         raise MlmError(f"{names}: not in {repository} after the upload. Has it a .gitignore?")
-    return made.oid
+    return made.oid, sent
 
 
 def published_source(publish: Publish, corpus: Corpus) -> str:
