@@ -14,8 +14,8 @@ def score_model(job: Any):
     from mlm.config.fields import SPLITS
     from mlm.corpus.artefacts import CorpusSplit
     from mlm.evaluation.bits_by_group import TextOfGroups
+    from mlm.evaluation.minimal_pair_files import read_pair_files
     from mlm.evaluation.model_evaluation import Evaluated, evaluate
-    from mlm.evaluation.pair_files import read_pair_files
     from mlm.samples.manifests import Manifest, project_root
 
     inputs, params, run = job.input, job.params, job.wildcards.run

@@ -19,8 +19,8 @@ from mlm.evaluation.artefacts import EvaluationFigures, rounded
 from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.fill_mask import answers
 from mlm.evaluation.intervals import Estimate
+from mlm.evaluation.minimal_pair_files import Pair
 from mlm.evaluation.model_evaluation import Evaluated, evaluate
-from mlm.evaluation.pair_files import Pair
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.errors import MlmError
 from mlm.model.model_files import read_exported

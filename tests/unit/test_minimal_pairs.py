@@ -10,9 +10,9 @@ from tests.conftest import refusal
 from transformers import PreTrainedTokenizerFast
 
 from mlm.evaluation.hidden_sets import positions_of
+from mlm.evaluation.minimal_pair_files import Pair, read_pair_files
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.ngram_baselines import NeighbourMixtures
-from mlm.evaluation.pair_files import Pair, read_pair_files
 from mlm.foundations.errors import MlmError
 from mlm.samples.token_counts import count_tokens
 

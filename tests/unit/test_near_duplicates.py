@@ -11,7 +11,7 @@ import pytest
 from corpus_files import SPLITS
 
 from mlm.corpus.embedded_corpus import paragraphs, speeches
-from mlm.corpus.words import signatures_of
+from mlm.corpus.words_and_minhash import signatures_of
 
 
 def build(

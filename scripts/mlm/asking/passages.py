@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mlm.corpus.artefacts import document_range
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.words import inside_word
+from mlm.corpus.words_and_minhash import inside_word
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.masking import mask_batch

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.overlays_and_sweeps import REPLACE, read_overlay
-from mlm.evaluation.pair_files import read_pair_files
+from mlm.evaluation.minimal_pair_files import read_pair_files
 from mlm.foundations.atomic import write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import check_environment

@@ -9,9 +9,9 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, model_validator
 
+from mlm.config.config_json import content_of, field_problems, unknown_fields
 from mlm.config.families import FAMILIES, first_position, unfit_family
 from mlm.config.fields import BelowOne, Count, FilePath, Section, hub_id, section, unexpanded
-from mlm.config.model_fields import content_of, field_problems, unknown_fields
 
 #: Fields of the transformers configuration that the workflow itself sets.
 _SET_BY_THE_WORKFLOW = (

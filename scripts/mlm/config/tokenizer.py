@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from mlm.config.config_json import content_of
 from mlm.config.fields import (
     FileCount,
     FileCounts,
@@ -17,7 +18,6 @@ from mlm.config.fields import (
     unexpanded,
     unpinned,
 )
-from mlm.config.model_fields import content_of
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

@@ -28,8 +28,8 @@ from mlm.corpus.artefacts import (
 from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.decontamination import HeldOutRuns, decontaminate
 from mlm.corpus.deduplication import remove_duplicates, remove_near_duplicates
-from mlm.corpus.document_groups import carve
 from mlm.corpus.filters import Filters
+from mlm.corpus.groups_and_splits import carve
 from mlm.corpus.mixing_and_writing import Segment, WrittenFile, segments, write_file
 from mlm.corpus.source_files import Part, SplitFiles
 from mlm.corpus.sources import open_source

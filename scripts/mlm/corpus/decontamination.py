@@ -15,7 +15,7 @@ from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.document_formats import documents_of_file
 from mlm.corpus.source_files import recorded_path
 from mlm.corpus.spooling import CONTAMINATED, Spool, SpooledCorpus
-from mlm.corpus.words import NgramIndex, ngrams, word_hashes, words_of
+from mlm.corpus.words_and_minhash import NgramIndex, ngrams, word_hashes, words_of
 from mlm.foundations.errors import MlmError
 
 #: Shorter texts are not looked for: too many documents have their words by chance.

@@ -16,7 +16,7 @@ from mlm.corpus.spooling import (
     PRECEDENCE,
     SpooledCorpus,
 )
-from mlm.corpus.words import BANDS, HASHES, NO_KEY
+from mlm.corpus.words_and_minhash import BANDS, HASHES, NO_KEY
 
 #: Pairs whose signatures, links that are in memory together.
 _PAIRS, _CHUNK = 1 << 16, 1 << 20

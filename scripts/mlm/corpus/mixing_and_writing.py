@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mlm.config.corpus import UNGROUPED
 from mlm.corpus.artefacts import CorpusFile, document_range, file_name
 from mlm.corpus.decontamination import HeldOutRuns
-from mlm.corpus.document_groups import group_ids, keyed_hash
+from mlm.corpus.groups_and_splits import group_ids, keyed_hash
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, Spool, SpooledCorpus
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError

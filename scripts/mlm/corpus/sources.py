@@ -16,7 +16,6 @@ from mlm.corpus.artefacts import (
     SourceFile,
 )
 from mlm.corpus.document_formats import documents_of_file
-from mlm.corpus.document_groups import Document, grouped_per, groups_of_source
 from mlm.corpus.embedded_corpus import (
     PACKAGE,
     SHA256,
@@ -25,6 +24,7 @@ from mlm.corpus.embedded_corpus import (
     presidents,
     speeches_by_split,
 )
+from mlm.corpus.groups_and_splits import Document, grouped_per, groups_of_source
 from mlm.corpus.source_files import Part, SplitFiles, recorded_path
 from mlm.foundations.digests import file_sha256
 

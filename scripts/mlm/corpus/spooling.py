@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.artefacts import NearDuplicatesOfSplit, ReadPart, TakenByRule, add_taken
-from mlm.corpus.words import BANDS, HASHES, signatures_of
+from mlm.corpus.words_and_minhash import BANDS, HASHES, signatures_of
 
 # Arrow's own allocator keeps more of what was freed: a fifth of the memory of a corpus of 200 MB.
 pa.set_memory_pool(pa.system_memory_pool())

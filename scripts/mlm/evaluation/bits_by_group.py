@@ -12,7 +12,7 @@ import numpy as np
 from mlm.config.corpus import UNGROUPED
 from mlm.corpus.artefacts import CorpusSplit, MixSource
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.document_groups import group_ids
+from mlm.corpus.groups_and_splits import group_ids
 from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
 from mlm.evaluation.hidden_sets import Positions
 from mlm.evaluation.intervals import mean_of, sums_by_cluster

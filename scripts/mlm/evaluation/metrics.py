@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource
-from mlm.corpus.document_groups import group_ids
 from mlm.corpus.embedded_corpus import address_of
+from mlm.corpus.groups_and_splits import group_ids
 from mlm.evaluation.artefacts import ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.hidden_sets import Answers, Positions, Scores

@@ -31,9 +31,9 @@ from mlm.evaluation.metrics import (
     means_over,
     summary_of,
 )
+from mlm.evaluation.minimal_pair_files import Pair
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.ngram_baselines import COMPONENTS, NeighbourMixtures
-from mlm.evaluation.pair_files import Pair
 from mlm.evaluation.scoring import Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256

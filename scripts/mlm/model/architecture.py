@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from mlm.config.config_json import field_problems, in_numbers
 from mlm.config.families import FAMILIES, Family, Names
-from mlm.config.model_fields import field_problems, in_numbers
 from mlm.foundations.errors import ConfigError
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from mlm.config.config_json import content_of, in_numbers
 from mlm.config.families import FAMILIES
 from mlm.config.fields import hub_id
 from mlm.config.model import INDEX, unfit_files, weight_files
-from mlm.config.model_fields import content_of, in_numbers
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed, reading

@@ -11,7 +11,7 @@ import numpy as np
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit, document_range
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.document_groups import group_ids
+from mlm.corpus.groups_and_splits import group_ids
 from mlm.foundations.artefacts import portable
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256

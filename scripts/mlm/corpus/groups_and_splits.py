@@ -1,4 +1,4 @@
-"""Documents and their groups (`corpus.group_by`, `corpus.group_per`), which splits keep whole."""
+"""Documents, their groups (`corpus.group_by`, `corpus.group_per`), and the split of each group."""
 
 import hashlib
 import re

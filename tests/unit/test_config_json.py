@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import transformers
 
+from mlm.config.config_json import ACTIVATIONS, field_problems, in_numbers, unknown_fields
 from mlm.config.families import FAMILIES
 from mlm.config.model import Model
-from mlm.config.model_fields import ACTIVATIONS, field_problems, in_numbers, unknown_fields
 from mlm.model.network import Network, ops_of
 
 #: Fields without effect on a masked language model: of other heads, of generating text, of
