@@ -76,27 +76,18 @@ class Results:
     also: list[EvaluatedRun] = field(default_factory=list)
 
     def code_of_stages(self) -> dict[str, str]:
-        """The digest of the code that made each stage's results, as they recorded it themselves;
-        each under `stage [run]` if runs differ."""
-        made = [("corpus", split, one.made_from.code) for split, one in self.corpus.items()]
-        made.append(("tokenizer", "", self.tokenizer.made_from.code))
-        made += [("manifest", split, one.made_from.code) for split, one in self.manifests.items()]
+        """The digests of the code that made each stage's results, as they recorded it themselves;
+        several if it was edited between runs."""
+        made: dict[str, list[Artefact]] = {"corpus": [*self.corpus.values()]}
+        made |= {"tokenizer": [self.tokenizer], "manifest": [*self.manifests.values()]}
         for run in self.runs:
-            made.append(("pretrain", run.name, run.training.code))
-            made += [
-                ("evaluate" if stage == "evaluation" else stage, run.name, artefact.made_from.code)
-                for stage, artefact in run.artefacts().items()
-                if stage != "training"
-            ]
-        by_stage: dict[str, dict[str, str]] = {}
-        for stage, where, digest in made:
-            if digest is not None:
-                by_stage.setdefault(stage, {})[where] = digest
-        return {
-            stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
-            for stage, digests in by_stage.items()
-            for where, digest in digests.items()
-        } | {"report": self.code}
+            for stage, artefact in run.artefacts().items():
+                made.setdefault(stage, []).append(artefact)
+        codes = {stage: {one.made_from.code for one in of} for stage, of in made.items()}
+        # The record in training.json is that of its copy.
+        codes["training"] = {run.training.code for run in self.runs}
+        shown = {stage: ", ".join(sorted(filter(None, of))) for stage, of in codes.items()}
+        return shown | {"report": self.code}
 
     def digests_of_files(self, most: int | None = None) -> dict[str, str]:
         """The sha256 of every artefact by name: those read here, and those that they vouch for.
