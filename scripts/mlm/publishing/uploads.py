@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ _REMEDIES = {
 
 
 #: Files to send, or their texts, by their paths in the repository.
-Files = Mapping[str, Path | str]
+Files = dict[str, Path | str]
 
 
 @dataclass(frozen=True)
