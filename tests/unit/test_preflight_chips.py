@@ -12,10 +12,10 @@ def test_grids_of_tpus_and_gpus_of_one_machine_are_accepted():
     assert list(map(existing_target, names)) == names
 
 
-def test_a_misspelt_target_is_told_with_the_nearest():
-    for misspelt, nearest in (("v4:2x2", "v4:2x2x1"), ("h100:16", "h100"), ("t4:2x2", "")):
-        with pytest.raises(ValueError, match=f"nearest: {nearest}"):
-            existing_target(misspelt)
+@pytest.mark.parametrize("target", ["v4:2x2", "v5e:1x2", "h100:16", "t4:2x2", "h10", "v5e"])
+def test_a_target_that_there_is_not_is_refused(target):
+    with pytest.raises(ValueError, match="v5e up to 16x16"):
+        existing_target(target)
 
 
 def test_a_target_counts_its_chips_and_machines():

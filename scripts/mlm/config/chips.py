@@ -10,7 +10,6 @@ a card's total, less than on the box. Cores, caches and shared memory: XLA's des
 (xla/backends/gpu/target_config/specs), else the whitepapers and the CUDA programming guide.
 """
 
-import difflib
 import math
 import re
 from dataclasses import dataclass
@@ -24,30 +23,28 @@ _GIB = 2**30
 #: The part of a GPU's memory that JAX takes when a training starts. The rest is for CUDA itself,
 #: its libraries and a desktop.
 GPU_MEMORY_SHARE = 0.9
-#: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
-CHIP_CONFIGURATIONS = {"v4": "megacore"}
 _NAME = re.compile(r"[a-z0-9-]+(?::[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)?")
 
 
 @dataclass(frozen=True)
-class ChipFacts:
-    """Figures of one chip, which is one replica; `largest_grid` is that of the chips in one slice,
-    or of the GPUs in one machine. `float32_flops` is None where all products are made of
-    bfloat16's."""
+class Tpu:
+    """A chip, which is one replica; all its products are made of bfloat16's. `configuration` is
+    its name for libtpu where it is not the one that libtpu describes unasked."""
 
-    hbm_bytes: int
-    bf16_flops: float
+    gib: int
+    teraflops: int
+    #: Of the chips in one slice.
     largest_grid: tuple[int, ...]
-    float32_flops: float | None = None
+    configuration: str | None = None
 
     @property
     def usable_bytes(self) -> int:
         """The memory that a training can have."""
-        return self.hbm_bytes
+        return self.gib * _GIB
 
     def peak_flops(self, precision: str) -> float:
         """Operations a second of products in `precision`."""
-        return (precision == "float32" and self.float32_flops) or self.bf16_flops
+        return self.teraflops * 1e12
 
 
 class Core(NamedTuple):
@@ -60,27 +57,34 @@ class Core(NamedTuple):
     shared_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuFacts(ChipFacts):
-    """Figures of one GPU, with those that its compiler asks for: number and kind of its cores, MiB
-    of the L2 cache, and GHz."""
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, which is one replica: rates of its memory (bytes), of bfloat16 and of float32
+    (operations), each 10^9 a second; number of its cores, MiB of the L2 cache, and GHz."""
 
     description: str
-    hbm_bytes_per_second: float
-    largest_grid: tuple[int, ...] = (8,)
+    gib: float
+    rates: tuple[int, int, int]
     core: Core
     chip: tuple[int, int, float]
+    #: Of the GPUs in one machine.
+    largest_grid: tuple[int, ...] = (8,)
 
     @property
     def usable_bytes(self) -> int:
-        return int(self.hbm_bytes * GPU_MEMORY_SHARE)
+        """The memory that a training can have."""
+        return int(int(self.gib * _GIB) * GPU_MEMORY_SHARE)
+
+    def peak_flops(self, precision: str) -> float:
+        """Operations a second of products in `precision`."""
+        return 1e9 * self.rates[2 if precision == "float32" else 1]
 
 
-TPUS: dict[str, ChipFacts] = {
-    "v4": ChipFacts(32 * _GIB, 275e12, (16, 16, 16)),
-    "v5e": ChipFacts(16 * _GIB, 197e12, (16, 16)),
-    "v5p": ChipFacts(95 * _GIB, 459e12, (16, 16, 24)),
-    "v6e": ChipFacts(32 * _GIB, 918e12, (16, 16)),
+TPUS = {
+    "v4": Tpu(32, 275, (16, 16, 16), "megacore"),
+    "v5e": Tpu(16, 197, (16, 16)),
+    "v5p": Tpu(95, 459, (16, 16, 24)),
+    "v6e": Tpu(32, 918, (16, 16)),
 }
 
 
@@ -88,48 +92,29 @@ _TURING, _AMPERE = Core((7, 5), 64, 1024, 65_536), Core((8, 0), 64, 2048, 167_93
 _GA102, _ADA = Core((8, 6), 128, 1536, 102_400), Core((8, 9), 128, 1536, 102_400)
 _HOPPER = Core((9, 0), 128, 2048, 233_472)
 _A100, _RTX = (108, 40, 1.41), "NVIDIA GeForce RTX "
-
-
-def _gpu(
-    name: str, gib: float, rates: tuple[int, int, int], core: Core, chip: tuple[int, int, float]
-) -> GpuFacts:
-    """A GPU with the `rates` of its memory (bytes), of bfloat16 and of float32 (operations), each
-    10^9 a second."""
-    memory, bf16, float32 = (1e9 * rate for rate in rates)
-    return GpuFacts(
-        hbm_bytes=int(gib * _GIB),
-        hbm_bytes_per_second=memory,
-        bf16_flops=bf16,
-        float32_flops=float32,
-        core=core,
-        chip=chip,
-        description=name,
-    )
-
-
-GPUS: dict[str, GpuFacts] = {
-    "h100": _gpu("NVIDIA H100 80GB HBM3", 79.1, (3352, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
-    "h200": _gpu("NVIDIA H200", 139.7, (4800, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
-    "a100-40gb": _gpu("NVIDIA A100-SXM4-40GB", 39.3, (1555, 312_000, 19_500), _AMPERE, _A100),
-    "a100-80gb": _gpu("NVIDIA A100-SXM4-80GB", 79.1, (2039, 312_000, 19_500), _AMPERE, _A100),
-    "l40s": _gpu("NVIDIA L40S", 44.3, (864, 362_000, 91_600), _ADA, (142, 96, 2.52)),
-    "l4": _gpu("NVIDIA L4", 22.0, (300, 121_000, 30_300), _ADA, (58, 48, 2.04)),
-    "rtx4090": _gpu(_RTX + "4090", 23.6, (1008, 165_200, 82_600), _ADA, (128, 72, 2.52)),
-    "rtx3090": _gpu(_RTX + "3090", 23.6, (936, 71_000, 35_600), _GA102, (82, 6, 1.695)),
+GPUS = {
+    "h100": Gpu("NVIDIA H100 80GB HBM3", 79.1, (3352, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
+    "h200": Gpu("NVIDIA H200", 139.7, (4800, 989_400, 66_900), _HOPPER, (132, 50, 1.98)),
+    "a100-40gb": Gpu("NVIDIA A100-SXM4-40GB", 39.3, (1555, 312_000, 19_500), _AMPERE, _A100),
+    "a100-80gb": Gpu("NVIDIA A100-SXM4-80GB", 79.1, (2039, 312_000, 19_500), _AMPERE, _A100),
+    "l40s": Gpu("NVIDIA L40S", 44.3, (864, 362_000, 91_600), _ADA, (142, 96, 2.52)),
+    "l4": Gpu("NVIDIA L4", 22.0, (300, 121_000, 30_300), _ADA, (58, 48, 2.04)),
+    "rtx4090": Gpu(_RTX + "4090", 23.6, (1008, 165_200, 82_600), _ADA, (128, 72, 2.52)),
+    "rtx3090": Gpu(_RTX + "3090", 23.6, (936, 71_000, 35_600), _GA102, (82, 6, 1.695)),
     # It has no units for bfloat16: those of float32 do the work.
-    "t4": _gpu("Tesla T4", 14.5, (320, 8_100, 8_100), _TURING, (40, 4, 1.59)),
+    "t4": Gpu("Tesla T4", 14.5, (320, 8_100, 8_100), _TURING, (40, 4, 1.59)),
 }
 
-CHIPS: dict[str, ChipFacts] = {**TPUS, **GPUS}
+CHIPS: dict[str, Tpu | Gpu] = {**TPUS, **GPUS}
 
 
-def generation_of(target: str) -> str:
-    """The part of a target's name before the colon: "v5e" of "v5e:2x2"."""
-    return target.split(":")[0]
+def chip_of(target: str) -> Tpu | Gpu:
+    """The chip of a target: a v5e of "v5e:2x2"."""
+    return CHIPS[target.partition(":")[0]]
 
 
 def is_gpu(target: str) -> bool:
-    return generation_of(target) in GPUS
+    return isinstance(chip_of(target), Gpu)
 
 
 def number_of_chips(target: str) -> int:
@@ -137,16 +122,10 @@ def number_of_chips(target: str) -> int:
     return math.prod(_grid(target))
 
 
-def memory_of_a_replica(target: str) -> int:
-    """The bytes that a replica on `target` can have."""
-    return CHIPS[generation_of(target)].usable_bytes
-
-
 def hosts_of(target: str) -> int:
     """Machines of `target`: each has four chips, or up to eight v5e, v6e or GPUs."""
-    whole = is_gpu(target) or generation_of(target) in ("v5e", "v6e")
     chips = number_of_chips(target)
-    return 1 if whole and chips <= 8 else max(1, chips // 4)
+    return 1 if len(chip_of(target).largest_grid) < 3 and chips <= 8 else max(1, chips // 4)
 
 
 def _grid(target: str) -> tuple[int, ...]:
@@ -156,20 +135,17 @@ def _grid(target: str) -> tuple[int, ...]:
 
 def existing_target(target: str) -> str:
     """Return `target`. Raises ValueError, in words, if nothing of that name can be compiled for."""
-    facts = CHIPS.get(generation_of(target))
-    if facts and _NAME.fullmatch(target):
-        grid, largest = _grid(target), facts.largest_grid
+    chip = CHIPS.get(target.partition(":")[0])
+    if chip and _NAME.fullmatch(target):
+        grid, largest = _grid(target), chip.largest_grid
         within = all(1 <= side <= most for side, most in zip(grid, largest, strict=False))
         # A machine holds 2 × 2 chips of a slice.
         whole = is_gpu(target) or (len(grid) > 1 and grid[0] % 2 == grid[1] % 2 == 0)
         if within and len(grid) == len(largest) and whole:
             return target
-    smallest = [f"{g}:{'2x2' if len(f.largest_grid) == 2 else '2x2x1'}" for g, f in TPUS.items()]
-    names = target.strip().lower(), [*GPUS, *smallest]
-    nearest = ", ".join(difflib.get_close_matches(*names, n=3, cutoff=0.0))
-    grids = ", ".join(f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in TPUS.items())
+    grids = ", ".join(f"{n} up to {'x'.join(map(str, t.largest_grid))}" for n, t in TPUS.items())
     raise ValueError(
-        f"{target!r} is neither a GPU nor a TPU topology; nearest: {nearest}. Accepted are a GPU "
+        f"{target!r} is neither a GPU nor a TPU topology. Accepted are a GPU "
         f"({', '.join(GPUS)}), up to eight on one machine (h100:8), and a TPU generation with its "
         f"grid of chips (v5e:2x4 for v5litepod-8), whose first two sides are even: {grids}"
     )

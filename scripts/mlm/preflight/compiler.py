@@ -18,10 +18,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mlm.config.chips import (
-    CHIP_CONFIGURATIONS,
-    GPUS,
-    GpuFacts,
-    generation_of,
+    Gpu,
+    chip_of,
     is_gpu,
     number_of_chips,
 )
@@ -159,11 +157,11 @@ def _memory(stats: Any, at_once: bool) -> Memory:
     return Memory(arguments, outputs, aliased, temporaries, code, peak, allocated)
 
 
-def target_config(facts: GpuFacts) -> str:
+def target_config(gpu: Gpu) -> str:
     """Return the card as XLA's GPU compiler asks for it: a GpuTargetConfigProto
     (xla/stream_executor/device_description.proto) as text. A block of threads has 1 KiB less of a
     core's shared memory than there is, up to compute capability 7.5 all of it."""
-    core, (cores, l2_mib, clock) = facts.core, facts.chip
+    core, (cores, l2_mib, clock) = gpu.core, gpu.chip
     major, minor = core.compute_capability
     reserved = 1024 if major >= 8 else 0
     return f"""
@@ -177,29 +175,28 @@ def target_config(facts: GpuFacts) -> str:
           shared_memory_per_block_optin: {core.shared_bytes - reserved}
           registers_per_core_limit: 65536 registers_per_block_limit: 65536
           block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
-          memory_bandwidth: {facts.hbm_bytes_per_second:.0f}
-          device_memory_size: {facts.usable_bytes}
+          memory_bandwidth: {1e9 * gpu.rates[0]:.0f}
+          device_memory_size: {gpu.usable_bytes}
           l2_cache_size: {l2_mib * 2**20}
           cuda_compute_capability {{ major: {major} minor: {minor} }}
         }}
         platform_name: "CUDA"
         runtime_version {{ major: 12 minor: 9 patch: 0 }}
         dnn_version_info {{ major: 9 minor: 10 }}
-        device_description_str: "{facts.description}"
+        device_description_str: "{gpu.description}"
     """
 
 
 def _devices_of(target: str) -> list:
     from jax.experimental import topologies
 
-    if is_gpu(target):
+    if isinstance(chip := chip_of(target), Gpu):
         described = {
-            "target_config": target_config(GPUS[generation_of(target)]),
+            "target_config": target_config(chip),
             "topology": f"1x1x{number_of_chips(target)}",
         }
         return topologies.get_topology_desc(platform="cuda", **described).devices
-    configuration = CHIP_CONFIGURATIONS.get(generation_of(target))
-    options = {"chip_config_name": configuration} if configuration else {}
+    options = {"chip_config_name": chip.configuration} if chip.configuration else {}
     return topologies.get_topology_desc(platform="tpu", topology_name=target, **options).devices
 
 

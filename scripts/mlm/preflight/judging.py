@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.chips import CHIPS, generation_of, hosts_of, memory_of_a_replica, number_of_chips
+from mlm.config.chips import chip_of, hosts_of, number_of_chips
 from mlm.config.pretraining import GlobalBatch, RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
@@ -101,7 +101,7 @@ def _judged(
         precision=step["precision"],
         replicas=number_of_chips(name),
         hosts=hosts_of(name),
-        hbm_per_replica=memory_of_a_replica(name),
+        hbm_per_replica=chip_of(name).usable_bytes,
         global_batch_size=on_target.samples,
         memory=answer.memory,
         flops_per_step=answer.flops or None,
@@ -129,7 +129,7 @@ def _judged(
 
 def _add_time(target: Target, updates: int) -> None:
     """Add the estimated time of a run of so many `updates` to `target`."""
-    rate = UTILISATION * CHIPS[generation_of(target.target)].peak_flops(target.precision)
+    rate = UTILISATION * chip_of(target.target).peak_flops(target.precision)
     target.run_seconds = float(f"{updates * (target.flops_per_step or 0.0) / rate:.4g}")
 
 
