@@ -18,8 +18,8 @@ _SET_BY_THE_WORKFLOW = (
     *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
     *("mask_token_id", "pad_token_id", "tie_word_embeddings"),
 )
-#: The weights of a published encoder, in one file or with an index of several.
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: The weights of a published encoder.
+WEIGHTS = "model.safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -190,33 +190,14 @@ def unfit_files(directory: Path) -> Iterator[str]:
             yield "config.json names code of its own (auto_map), which is never run"
     except ValueError as error:
         yield f"config.json: {error}; the configuration of one model is expected"
-    try:
-        weight_files(directory)
-    except ValueError as error:
-        yield str(error)
-
-
-def weight_files(directory: Path) -> list[str]:
-    """The names of the safetensors files of the encoder in `directory`, sorted: the one, or the
-    index and the parts that it names. ValueError, in words, if they are not all there."""
-    if (directory / WEIGHTS).is_file():
-        return [WEIGHTS]
-    if not (directory / INDEX).is_file():
+    if not (directory / WEIGHTS).is_file():
         pickles = sorted(file.name for file in directory.glob("*") if file.suffix in _PICKLES)
-        raise ValueError(
+        yield (
             f"has no {WEIGHTS}{f', but {pickles[0]}' if pickles else ''}. A pickle "
             "(pytorch_model.bin) can run any code and is never opened; choose a commit with "
             "safetensors, or convert it elsewhere: "
             "AutoModelForMaskedLM.from_pretrained(…).save_pretrained(…)"
         )
-    try:
-        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
-        names = sorted({Path(name).name for name in index["weight_map"].values()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"has a damaged {INDEX} ({error!r})") from None
-    if missing := [name for name in names if not (directory / name).is_file()]:
-        raise ValueError(f"lacks {', '.join(missing)}, which {INDEX} names")
-    return [INDEX, *names]
 
 
 def _config_json(place: str) -> str | None:

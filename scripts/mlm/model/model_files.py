@@ -7,7 +7,6 @@ AutoModelForMaskedLM.
 import copy
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mlm.config.config_json import content_of, in_numbers
 from mlm.config.families import FAMILIES
 from mlm.config.fields import hub_id
-from mlm.config.model import INDEX, unfit_files, weight_files
+from mlm.config.model import WEIGHTS, unfit_files
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed, reading
@@ -27,7 +26,7 @@ if TYPE_CHECKING:  # the plan, which has no NumPy, asks for the files alone
 
 _CONFIG, _CARD = "config.json", "README.md"
 #: What is downloaded of a checkpoint; no folder of the Hub matches.
-_ON_HUB = (_CONFIG, "model*.safetensors", INDEX, _CARD, *SOURCE_FILES)
+_ON_HUB = (_CONFIG, WEIGHTS, _CARD, *SOURCE_FILES)
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,15 @@ class Checkpoint:
         if problems := [*unfit_files(directory)]:
             raise MlmError(f"{key}: {place} is no encoder to begin with:\n{listed(problems)}")
         fields = content_of(str(directory / _CONFIG))
-        files = [directory / name for name in weight_files(directory) if name != INDEX]
-        weights: dict[str, np.ndarray] = {}
-        for file in files:
-            try:
-                weights |= read_tensors(file)
-            except ValueError as error:
-                raise MlmError(
-                    f"{file} is damaged: it cannot be read as safetensors of finite numbers "
-                    f"({error}). Download it again"
-                ) from None
-        parts = {file.name: file_sha256(file) for file in (directory / _CONFIG, *files)}
+        file = directory / WEIGHTS
+        try:
+            weights = read_tensors(file)
+        except ValueError as error:
+            raise MlmError(
+                f"{file} is damaged: it cannot be read as safetensors of finite numbers "
+                f"({error}). Download it again"
+            ) from None
+        parts = {file.name: file_sha256(file) for file in (directory / _CONFIG, file)}
         return cls(
             place=place,
             fields=fields,
@@ -76,11 +73,8 @@ def checkpoint_files(place: str | None) -> list[str]:
     """The files that count of the checkpoint in the directory `place`, sorted; none of a Hub id."""
     if not place or not Path(place).is_dir():
         return []
-    directory = Path(place)
-    with suppress(ValueError):  # which the plan reports
-        names = {_CONFIG, _CARD, *SOURCE_FILES, *weight_files(directory)}
-        return sorted(str(directory / name) for name in names if (directory / name).is_file())
-    return []
+    files = {Path(place, name) for name in (_CONFIG, _CARD, WEIGHTS, *SOURCE_FILES)}
+    return sorted(str(file) for file in files if file.is_file())
 
 
 def directory_of(place: str, key: str) -> Path:
