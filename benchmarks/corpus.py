@@ -34,7 +34,7 @@ SPLITS = ("train", "validation", "test")
 #: What each case lays over the configuration; datatrove_corpus.py has its side of it.
 CASES: dict[str, dict] = {
     "exact": {},
-    "near": {"corpus": {"filters": {"near_duplicates": {"enabled": True}}}},
+    "near": {"corpus": {"filters": {"near_duplicates": True}}},
     "filters": yaml.safe_load((ROOT / "presets" / "filters-gopher.yaml").read_text()),
 }
 #: No job may take more memory than this.

@@ -94,7 +94,7 @@ def main() -> None:
     corpus: dict = {"parts": options.parts}
     if options.files:
         corpus |= {"source": "files", "files": {"train": ["*.txt"]}}
-    corpus["filters"] = {"near_duplicates": {"enabled": options.near}}
+    corpus["filters"] = {"near_duplicates": options.near}
     print(f"{'shards':>8} {'dry run':>10}{'':16} {'no-op':>10}")
     print(f"{'':8} " + f"{'CPU s':>8} {'wall s':>8} {'MB':>8} " * 2)
     for count in options.shards:

@@ -99,7 +99,7 @@ def in_directory(directory, files):
 
 def corpus_files(split):
     """The declared Parquet files of the documents of `split`, in order."""
-    count = getattr(settings.corpus.count, split)
+    count = settings.corpus.files_of(split)
     return [f"results/corpus/{file_name(split, share, count)}" for share in range(count)]
 
 

@@ -64,7 +64,7 @@ rule corpus:
             "filters": identities(FILTER_FILES),
         },
         corpus=CORPUS.as_param(),
-        file_counts=settings.corpus.count.as_param(),
+        file_count=settings.corpus.count,
         # They change no byte.
         planned=NotCompared(parts=list(map(asdict, PARTS))),
         code=code_of("corpus", "corpus"),

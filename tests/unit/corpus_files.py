@@ -15,20 +15,17 @@ from mlm.corpus.corpus_building import build_corpus, read_part
 from mlm.corpus.source_files import files_of_sources, planned_parts
 
 
-def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | None = None):
+def outputs(directory: Path | str = "results/corpus", count: int = 1):
     """The corpus below `directory`: its files and its descriptions, by split."""
-    counts = counts or dict.fromkeys(SPLITS, 1)
-    parquet = {
-        split: [str(Path(directory) / file_name(split, share, count)) for share in range(count)]
-        for split, count in counts.items()
-    }
+    parquet = {split: [str(Path(directory) / f"{split}.parquet")] for split in SPLITS}
+    parquet["train"] = [str(Path(directory) / file_name("train", i, count)) for i in range(count)]
     return parquet, {split: str(Path(directory) / f"{split}.json") for split in SPLITS}
 
 
 def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus") -> dict:
     """The documents by split that the configuration's section `corpus` leads to."""
     settings = resolve({"corpus": corpus, "seed": seed})
-    parquet, described = outputs(directory, settings.corpus.count.model_dump())
+    parquet, described = outputs(directory, settings.corpus.count)
     build_in_one_job(settings, parquet, described)
     return {
         split: [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
@@ -51,7 +48,7 @@ def in_parts(directory: Path, settings: Configuration, parts: int) -> int:
     records = [directory / f"parts/{number}.json" for number in range(len(planned))]
     for part, record in zip(planned, records, strict=True):
         read_part(configuration, part, record)
-    made = outputs(directory, settings.corpus.count.model_dump())
+    made = outputs(directory, settings.corpus.count)
     build_corpus(configuration, planned, *made, records, 2)
     return len(planned)
 

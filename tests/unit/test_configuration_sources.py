@@ -131,7 +131,6 @@ TWICE = "line 4: not valid YAML: config is set in line 2 of the same section, to
         (b"model:\n\tfamily: bert\n", "line 2: not valid YAML: while scanning for the next token"),
         (b"seed: !!python/name:os.sep\n", "line 1: not valid YAML: could not determine"),
         (b"- 1\n", "holds no keys"),
-        (b"runs:\n  no: {}\n", "line 2: not valid YAML: the key no is read as a boolean"),
         (b"model:\n  config: {hidden_size: 4}\n  family: bert\n  config: {}\n", TWICE),
     ],
 )
@@ -144,6 +143,13 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
     if words == TWICE:  # which Snakemake merges away
         with pytest.raises(MlmError, match=TWICE):
             settings_from(ConfigSettings(configfiles=[file]), [file])
+
+
+def test_a_key_is_the_text_that_it_is(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("runs: {no: {}, 7: &seven {seed: 1}, 2020-01-01: {<<: *seven, <<: *seven}}")
+    runs = {"no": {}, "7": {"seed": 1}, "2020-01-01": {"seed": 1}}
+    assert read_overlay(file) == {"runs": runs}
 
 
 @pytest.mark.parametrize(

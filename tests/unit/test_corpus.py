@@ -179,8 +179,8 @@ def test_an_error_or_a_kill_on_the_way_leaves_the_old_corpus_and_nothing_else(tm
     emptied = from_files(tmp_path, texts | {"train": ["c"], "test": [" "]})
     assert "test is left without a document" in refusal(build, emptied, 3, out)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
-    plan = from_files(tmp_path, texts) | {"count": {"train": 3}}
-    assert "corpus.count.train" in refusal(build, plan, 3, tmp_path / "more")
+    plan = from_files(tmp_path, texts) | {"count": 3}
+    assert "corpus.count" in refusal(build, plan, 3, tmp_path / "more")
     assert not list((tmp_path / "more").iterdir())
 
 
@@ -193,7 +193,7 @@ def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path, monkeypatch)
     for count in (1, 3, 50):
         out = tmp_path / str(count)
         names = [file_name("train", i, count) for i in range(count)]
-        build(plan | {"count": {"train": count}}, 3, out)
+        build(plan | {"count": count}, 3, out)
         documents = SplitDocuments.described(out / "train.json")
         assert [t for some in documents.texts(7) for t in some] == texts["train"]
         assert documents.column("group").to_pylist() == list(range(50))

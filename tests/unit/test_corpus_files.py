@@ -48,7 +48,6 @@ REFUSALS = [
     ("txt", b"one\n\xed\x95", ["line 2, byte offset 4", "not UTF-8"]),
     ("txt", b"a\nb\0c\n", ["train.txt, line 2, byte offset 3", "NUL"]),
     ("txt", b"", ["train.txt is empty (0 bytes)"]),
-    ("txt.gz", gzip.compress(b"", mtime=0), ["train.txt.gz: nothing is in it"]),
     ("txt.gz", PACKED[:-9], ["train.txt.gz", "cut off"]),
     ("txt.gz", PACKED[:20] + b"\xff" * 8, ["damaged"]),
     ("txt.gz", gzip.compress(b"a\n", mtime=0) + b"\0\0b", ["damaged", "Not a gzipped file"]),

@@ -44,7 +44,7 @@ def mix(more: dict | None = None, **weights) -> Configuration:
     for name, keys in (more or {}).items():
         chosen[name] = chosen.get(name, chosen["pieces"]) | keys
     corpus = {"source": "mix", "mix": chosen, "held_out": {"validation": 0.2, "test": 0.2}}
-    return resolve({"corpus": corpus | {"count": {"train": 3}}})
+    return resolve({"corpus": corpus | {"count": 3}})
 
 
 def texts(directory: Path, split: str) -> list[str]:

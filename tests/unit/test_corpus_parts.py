@@ -31,8 +31,7 @@ def sources(here, monkeypatch):
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     monkeypatch.setattr(mixing_and_writing, "BATCH_DOCUMENTS", 9)
     monkeypatch.setattr(spooling, "_TOGETHER", 99)
-    for name in ("_PAIRS", "_CHUNK"):
-        monkeypatch.setattr(deduplication, name, 7)
+    monkeypatch.setattr(deduplication, "_PAIRS", 7)
     data = Path("data")
     data.mkdir()
     (data / "a.txt").write_text("\n".join(texts(60)), encoding="utf-8")
@@ -50,7 +49,7 @@ def section(**more) -> Configuration:
 
 
 def in_one_job(directory: Path, settings: Configuration) -> None:
-    build_in_one_job(settings, *outputs(directory, settings.corpus.count.model_dump()))
+    build_in_one_job(settings, *outputs(directory, settings.corpus.count))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def in_one_job(directory: Path, settings: Configuration) -> None:
             "held_out": {"validation": 0.2, "test": 0.2},
             "filters": {"decontamination": {"also": ["validation", "test"], "words": 9}},
         },
-        {"count": {"train": 5, "test": 2}, "held_out": {"validation": 0.2, "test": 0.2}},
+        {"count": 5, "held_out": {"validation": 0.2, "test": 0.2}},
         {
             "files": {
                 "train": ["data/a.txt", "data/b.jsonl"],
@@ -76,14 +75,14 @@ def in_one_job(directory: Path, settings: Configuration) -> None:
             "held_out": {"validation": 0.2, "test": 0.2},
             "filters": {
                 "quality": {
-                    "rules": {"min_words": 4, "max_top_2_gram": 0.95, "curly_bracket": True}
+                    "rules": {"min_words": 4, "max_top_n_grams": [0.95], "curly_bracket": True}
                 },
                 "decontamination": {"against": ["data/c.txt.gz"]},
             },
         },
         {
             "held_out": {"validation": 0.2, "test": 0.2},
-            "filters": {"near_duplicates": {"enabled": True, "threshold": 0.7}},
+            "filters": {"near_duplicates": True},
         },
     ],
     ids=["held out", "carved", "given", "filtered", "near"],
@@ -97,7 +96,7 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, corpus, parts, 
     settings = section(**corpus)
     in_one_job(Path("one"), settings)
     expected = content(Path("one"))
-    assert len(expected) == 3 + sum(settings.corpus.count.model_dump().values())
+    assert len(expected) == 5 + settings.corpus.count
     taken = json.loads(expected["train.json"])["filters"]
     on = {"decontamination", "quality", "near_leaked"} & taken.keys()
     assert all(taken[name] > 3 for name in on)
@@ -107,7 +106,7 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, corpus, parts, 
 
 
 BAD = {
-    "corpus.count.train": {"count": {"train": 10_000}},
+    "corpus.count": {"count": 10_000},
     "train is left without a document": {"filters": {"min_characters": 10_000}},
 }
 

@@ -104,7 +104,7 @@ def test_a_parquet_column_that_is_no_text_is_refused():
     twice = pa.table([["a"], ["b"]], schema=pa.schema([("text", pa.string())] * 2))
     for table, told in (
         (twice, "2 columns are called 'text'"),
-        (pa.table({"text": [1, 2]}), "is of type int64, expected string"),
+        (pa.table({"text": [1, 2]}), "row 1: 'text' holds a number, expected text"),
         (pa.table({"text": no_utf8}), "rows 1 to 2: a text is not UTF-8"),
     ):
         pq.write_table(table, "train.parquet")

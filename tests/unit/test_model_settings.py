@@ -34,8 +34,8 @@ def problems(**sections) -> list[str]:
 def test_a_missing_tensorflow_is_told_with_all_other_problems(monkeypatch, engine, installed, told):
     for module in (configuration, pretraining):
         monkeypatch.setattr(module, "installed_version", installed.get)
-    seed, *missing = problems(seed=-1, pretraining={"engine": engine})
-    assert seed.startswith("seed: ")
+    source, *missing = problems(corpus={"source": "files"}, pretraining={"engine": engine})
+    assert source.startswith("corpus.files.train: ")
     assert [line.startswith("TensorFlow is not installed here") for line in missing] == [
         True
     ] * told

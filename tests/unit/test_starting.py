@@ -69,12 +69,12 @@ def test_labels_are_the_column_of_few_values(tmp_path):
 def test_prompts_are_sentences_of_the_text_with_one_mask():
     prompts = prompts_from([SENTENCE * 2] * 9)
     assert prompts == ["The [MASK] did not agree on the budget of the year."] * 3
-    wrapped = "Git 2.30 Notes\n====\n\n * The command learned\n   to use version 2.0 of it. * More."
+    wrapped = "The command learned\n   to use version 2.0 of it. More."
     assert prompts_from([wrapped] * 3) == ["The command learned to use [MASK] 2.0 of it."] * 3
     assert prompts_from(["library to read the files"] * 3) == ["library to [MASK] the files"] * 3
     chinese = "在这个世界上没有比这更重要的事情了所以我们必须努力"
     (prompt,) = prompts_from([chinese])
-    assert prompt == "在这个世界上没有比这更重要的[MASK]了所"
+    assert prompt == "在这个世界上没有比这更重要的事情了所以我[MASK]须努"
 
 
 def test_steps_fit_into_the_minutes_beside_the_other_stages():

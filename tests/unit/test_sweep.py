@@ -56,6 +56,6 @@ def test_a_wrong_value_or_path_is_told_of_its_run_and_a_shared_section_is_refuse
     (problem,) = problems({"sweep": {"pretraining.seeds": [1]}})
     assert "did you mean 'seed'" in problem
     (problem,) = problems({"sweep": {"evaluation.prompts": [["a [MASK]"]]}})
-    assert "cannot be a file name" in problem
+    assert "string should match" in problem
     (problem,) = problems({"sweep": {"tokenizer.kind": ["bpe"]}})
     assert problem.startswith("sweep.tokenizer.kind: ")

@@ -32,7 +32,7 @@ FILES = {
     "source": "files",
     "files": {"train": ["data/*.txt"]},
     "count": {"train": 2},
-    "filters": {"near_duplicates": {"enabled": True}, "decontamination": {"also": ["test"]}},
+    "filters": {"near_duplicates": True, "decontamination": {"also": ["test"]}},
 }
 
 

@@ -64,7 +64,7 @@ SETTINGS = [
 ]
 MORE_SETTINGS = [
     ("pretraining.masking.mlm_probability", 0.2, downstream("pretrain", "masked_samples")),
-    ("corpus.count.train", 2, ALL),
+    ("corpus.count", 2, ALL),
     ("corpus.files.train", ["data/train-a.txt"], ALL),
     ("accelerator.kind", "cpu", downstream("pretrain", "evaluate")),
 ]

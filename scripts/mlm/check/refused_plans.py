@@ -8,12 +8,11 @@ from typing import Any
 from mlm.config.overlays_and_sweeps import REPLACE, read_overlay
 from mlm.evaluation.minimal_pair_files import read_pair_files
 from mlm.foundations.atomic import write_text
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import check_environment
 from mlm.foundations.errors import MlmError
 from mlm.preflight.compiler import require_compilers
 
-#: The overlays of the last run in this directory, by name, with their digests.
+#: The names of the overlays of the last run in this directory.
 _OVERLAYS = Path("results/configuration.yaml")
 #: Results that cost most, or from which all others follow.
 _COSTLY = ("results/corpus/", "results/tokenizer/", "results/runs/")
@@ -39,29 +38,21 @@ def guard_results(jobs: Iterable[Any], overlays: Iterable[Path], options: Mappin
     """Remember the `overlays` of this run. Raises MlmError if `jobs`, Snakemake's, would replace a
     corpus, tokenizer or model that was made with overlays of other names, unless `options`, of
     --config, allow it."""
-    names = {path.name: file_sha256(path) for path in overlays}
+    names = sorted(path.name for path in overlays)
     outputs = (str(path) for job in jobs for path in job.output)
     costly = sorted(p for p in outputs if p.startswith(_COSTLY) and p.endswith(_ENDINGS))
     # A check, a preflight or a report alone is not what the results were made with.
     if not costly:
         return
     replaced = [path for path in costly if Path(path).is_file()]
-    before = read_overlay(_OVERLAYS)["overlays"] if _OVERLAYS.is_file() else names
+    before = sorted(read_overlay(_OVERLAYS)["overlays"]) if _OVERLAYS.is_file() else names
     allowed = str(options.get(REPLACE, "")).lower() == "true"
-    if replaced and before.keys() != names.keys() and not allowed:
-        raise MlmError(_refusal(replaced, list(before), list(names)))
-    lines = [f"  {json.dumps(name)}: {digest}\n" for name, digest in names.items()]
-    head = "# The overlays of the last run here, by name, with their sha256.\noverlays:"
-    write_text(_OVERLAYS, f"{head}\n{''.join(lines)}" if lines else f"{head} {{}}\n")
-
-
-def _refusal(replaced: Sequence[str], before: Sequence[str], now: Sequence[str]) -> str:
-    def named(names: Sequence[str]) -> str:
-        return f"--configfile {' '.join(names)}" if names else "no --configfile"
-
-    others = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
-    return (
-        f"The results here were made with {named(before)}; this command has {named(now)} and would "
-        f"replace them ({replaced[0]}{others}). Name the same files to go on with these results, "
-        "work elsewhere (--directory my-project), or replace them: --config replace=true"
-    )
+    if replaced and before != names and not allowed:
+        others = f" and {len(replaced) - 1} more" if len(replaced) > 1 else ""
+        raise MlmError(
+            f"The results here were made with --configfile {' '.join(before) or '(none)'}; this "
+            f"command has {' '.join(names) or '(none)'} and would replace them ({replaced[0]}"
+            f"{others}). Name the same files to go on with these results, work elsewhere "
+            "(--directory my-project), or replace them: --config replace=true"
+        )
+    write_text(_OVERLAYS, f"# Of the last run here.\noverlays: {json.dumps(names)}\n")

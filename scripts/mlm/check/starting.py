@@ -33,8 +33,7 @@ _TOKENS_A_STEP, _EPOCHS = 4096, 30
 #: Share of the minutes that is planned for; machines are not always as idle as now.
 _PLANNED = 0.9
 _STEPS_TRIED = 2000
-#: From no sign of a list or heading to the end of a sentence, but "2.0" is none.
-_SENTENCE = re.compile(r"(?<![^\s。！？])[^\s*•#>=-][^。！？*•#>=]{,98}?(?:[.!?](?=\s|$)|[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 #: Usual names of the columns of texts and of labels.
 _TEXTS = ("text", "content", "sentence", "document", "excerpt", "body")
 _LABELS = ("label", "target", "class", "category")
@@ -181,22 +180,19 @@ def _task_of(cells: pd.Series) -> str | None:
 
 
 def prompts_from(documents: Sequence[str], count: int = 3) -> list[str]:
-    """Short sentences of the text, else beginnings, spread over it, each with a word masked."""
-    texts = [" ".join(text[:5000].split()) for text in documents[:: 1 + len(documents) // 200]]
+    """Short sentences with which documents begin, spread over the text, each with a word masked."""
+    texts = [" ".join(text[:500].split()) for text in documents[:: 1 + len(documents) // 200]]
     spaced = sum(text.count(" ") for text in texts) * 20 > sum(map(len, texts))
-    beginnings = [[" ".join(text.split(" ")[:9]) if spaced else text[:18]] for text in texts]
-    prompts: list[str] = []
-    for parts in (map(_SENTENCE.findall, texts), beginnings):
-        if len(prompts) < count:
-            masked = ([p for part in some if (p := _masked(part, spaced))] for some in parts)
-            prompts = [some[0] for some in masked if some]
+    prompts = [prompt for text in texts if (prompt := _masked(text, spaced))]
     return prompts[:: max(1, len(prompts) // count)][:count] or [_MASK]
 
 
-def _masked(sentence: str, spaced: bool) -> str | None:
-    """The sentence with its longest word masked, without spaces two characters of it."""
-    words = sentence.split() if spaced else re.findall("..?", sentence)
-    if not 5 <= len(words) <= 12 or _MASK in sentence:
+def _masked(text: str, spaced: bool) -> str | None:
+    """The first sentence, or what begins it, with its longest word masked, without spaces two
+    characters of it."""
+    sentence = _SENTENCE_END.split(text)[0]
+    words = (sentence.split() if spaced else re.findall("..?", sentence))[:12]
+    if len(words) < 5 or _MASK in sentence:
         return None
     bare = [re.sub(r"^\W+|\W+$", "", word) for word in words]
     longest = max(range(1, len(words) - 1), key=lambda i: (len(bare[i]), i))

@@ -26,9 +26,8 @@ class Accelerator(Section):
     its resource mpi says so, else on its machine. With kind: tpu, or where JAX_COORDINATOR_ADDRESS
     is set, they are this same command on every host."""
     deterministic: bool = True
-    """On a GPU, use kernels that give the same bits every time; it affects the result. false: use
-    the fastest, cuDNN's attention among them, with which two runs may end in different weights
-    (engine: jax)."""
+    """On a GPU, use kernels that give the same bits every time; it affects the result. false: the
+    fastest, which may differ from run to run (engine: jax)."""
 
     def lanes(self, batch: int) -> int:
         """Equal parts of `batch` samples that a CPU computes at a time in TensorFlow."""

@@ -1,12 +1,11 @@
 """The fields of a config.json: which a network computes with, and which it may not have."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from mlm.config.families import FAMILIES
 from mlm.config.fields import (
@@ -15,8 +14,8 @@ from mlm.config.fields import (
     NoBoolean,
     Positive,
     Section,
-    checked,
     did_you_mean,
+    sentences,
     unexpanded,
 )
 
@@ -65,8 +64,6 @@ class _StrictFields(Section):
 
 def content_of(path: str) -> dict[str, Any]:
     """The content of the config file at `path`; ValueError, in words, if it is none."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueError("is not a regular file")
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -146,4 +143,8 @@ def field_problems(fields: Mapping[str, Any], family: str) -> Iterator[str]:
                 "local_rope_theta, and leave it out"
             )
     bounds = {name: bound for name, bound in _FIELDS.items() if name in fields}
-    yield from checked(create_model("Fields", __base__=_StrictFields, **bounds), dict(fields))[1]
+    model = create_model("Fields", __base__=_StrictFields, **bounds)
+    try:
+        model.model_validate(dict(fields))
+    except ValidationError as error:
+        yield from sentences(error, model)

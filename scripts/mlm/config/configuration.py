@@ -10,15 +10,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.chips import Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
-from mlm.config.fields import (
-    Section,
-    Seed,
-    canonical,
-    merged,
-    section,
-    unfit_names,
-    wrong_with_file,
-)
+from mlm.config.fields import Name, Section, Seed, canonical, merged, section, wrong_with_file
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
 from mlm.config.pretraining import Operation, Pretraining, RunConfiguration, engine_for
@@ -60,7 +52,7 @@ class Configuration(Section):
     publish: Publish = section(Publish)
     """`snakemake --cores 2 publish`, and nothing else, uploads to the Hugging Face Hub, with the
     token in the environment variable HF_TOKEN."""
-    runs: Annotated[dict[str, _Overrides], Field(min_length=1)] = Field(
+    runs: Annotated[dict[Name, _Overrides], Field(min_length=1)] = Field(
         default_factory=lambda: {"base": Overrides()}
     )
     """Each run's name and overrides of model, pretraining, evaluation. Overlays replace base."""
@@ -125,8 +117,6 @@ class Configuration(Section):
         for name in sorted(self.report.also.keys() & self.runs.keys()):
             yield f"report.also: {name!r} is also the name of a run; choose another"
         yield from (f"publish.{line}" for line in self.publish.clashes(self.runs))
-        yield from unfit_names("runs", self.runs, longest=64)
-        yield from unfit_names("report.also", self.report.also, longest=64)
 
     def _contradictions_of_runs(self, runs: dict[str, Overrides]) -> Iterator[str]:
         """The contradictions of all runs, each once, with the runs that have it unless all do."""

@@ -7,20 +7,19 @@ from pydantic import Field
 
 from mlm.config.fields import (
     FileCount,
-    FileCounts,
+    Name,
     NoBoolean,
     Section,
     Seed,
     Text,
     section,
-    unfit_names,
     unpinned,
 )
 from mlm.config.filters import CorpusFilters
 
 #: What groups are called where each document is one of its own.
 UNGROUPED = "document"
-_HeldOut = Annotated[float, Field(gt=0, le=0.5), NoBoolean]
+_HeldOut = Annotated[float, Field(gt=0, lt=0.5), NoBoolean]
 
 
 class Files(Section):
@@ -60,10 +59,6 @@ class HeldOut(Section):
     """Share of the groups to carve from train for validation if the source has no such split; of
     the embedded addresses at least 20."""
     test: _HeldOut = 0.05
-
-    def contradictions(self) -> Iterator[str]:
-        if self.validation + self.test >= 1:
-            yield f"validation: {self.validation} and test: {self.test} leave nothing to train on"
 
 
 class SourceSection(Section):
@@ -134,17 +129,17 @@ class SourceOfMix(SourceSection):
 
 
 class Corpus(SourceSection):
-    mix: dict[str, SourceOfMix] = Field(default_factory=dict)
+    mix: dict[Name, SourceOfMix] = Field(default_factory=dict)
     """Sources by name, each with keys as in this section and a weight, how often its documents of
     train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
     held_out: HeldOut = section(HeldOut)
     encoding_errors: Literal["strict", "replace"] = "strict"
     """Bytes that are not UTF-8, and NULs. strict: stop and name them. replace: put U+FFFD there."""
     filters: CorpusFilters = section(CorpusFilters)
-    count: FileCounts = section(FileCounts)
+    count: FileCount = 1
+    """Number of Parquet files of train. A job reads only those with its part of train."""
     parts: FileCount = 1
-    """Number of jobs that read the source side by side, to the same bytes: at most one for each
-    file. For many gigabytes."""
+    """Number of jobs that read the source side by side, at most one for each file."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
@@ -157,9 +152,12 @@ class Corpus(SourceSection):
                 yield f"{key}: not read with source: mix. Set it for each source of corpus.mix"
         if not self.mix:
             yield "mix: empty; name the sources, each with its weight"
-        yield from unfit_names("mix", self.mix, longest=32)
         for name, source in self.mix.items():
             yield from source.all_contradictions(f"mix.{name}")
+
+    def files_of(self, split: str) -> int:
+        """The number of Parquet files of `split`."""
+        return self.count if split == "train" else 1
 
     @property
     def carved(self) -> dict[str, float]:

@@ -3,19 +3,12 @@
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from mlm.config import fields
-from mlm.config.fields import Count, Distinct, FilePath, Section, Text
+from mlm.config.fields import Count, Distinct, FilePath, Name, Section, Text
 
-
-def _pair_file(path: str) -> str:
-    if not path.endswith((".jsonl", ".tsv")):
-        raise ValueError(f"{path!r} ends neither in .jsonl nor in .tsv")
-    return path
-
-
-PairFile = Annotated[FilePath, AfterValidator(_pair_file)]
+PairFile = Annotated[FilePath, Field(pattern=r"\.(jsonl|tsv)$")]
 
 
 class Evaluation(Section):
@@ -37,9 +30,8 @@ class Evaluation(Section):
     ]
     """Sentences to fill in, each with exactly one mask token."""
     minimal_pair_files: Annotated[list[PairFile], Distinct] = []
-    """Files with pairs of an acceptable and an unacceptable sentence: .jsonl with BLiMP's fields
-    (sentence_good, sentence_bad, UID), .tsv with MultiBLiMP's columns (sen, wrong_sen,
-    phenomenon)."""
+    """Files of minimal pairs of sentences: .jsonl with BLiMP's fields (sentence_good, sentence_bad,
+    UID), .tsv with MultiBLiMP's columns (sen, wrong_sen, phenomenon)."""
 
     def unmasked_prompts(self, mask: str) -> Iterator[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
@@ -65,6 +57,6 @@ class Report(Section):
     """Heading of the page."""
     runs: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """Runs to show; null: all."""
-    also: dict[str, FilePath] = {}
+    also: dict[Name, FilePath] = {}
     """Finished runs of other working directories to compare in bits per character, by a name:
     {wordpiece: ../wordpiece/results/runs/base}. They are read only."""

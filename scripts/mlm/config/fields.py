@@ -8,7 +8,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Self, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
+from typing_extensions import is_typeddict
 
 SPLITS = ("train", "validation", "test")
 #: The keys of section `pretraining` that say how long a training is: one replaces another.
@@ -60,12 +61,6 @@ def _usable_name(path: str) -> str:
     return path
 
 
-def _distinct(items: list) -> list:
-    if twice := [item for item in items if items.count(item) > 1]:
-        raise ValueError(f"{twice[0]!r} is named {len(twice)} times; once is enough")
-    return items
-
-
 #: Every number has both bounds: beyond these, libraries fail with errors of their own.
 LARGEST = 10**9
 NoBoolean = BeforeValidator(_not_boolean)
@@ -83,7 +78,10 @@ Threads = Annotated[int, Field(ge=1, le=1024), NoBoolean]
 Text = Annotated[str, Field(min_length=1)]
 #: A name of a file or a directory that Snakemake and records can hold.
 FilePath = Annotated[Text, AfterValidator(_usable_name)]
-Distinct = AfterValidator(_distinct)
+#: A name that can be part of a path.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+#: What is named twice counts once.
+Distinct = AfterValidator(lambda items: list(dict.fromkeys(items)))
 
 
 class Section(BaseModel):
@@ -127,13 +125,6 @@ class Section(BaseModel):
         """The section as a rule's param, from which the job makes it again (`model_validate`): in
         plain values, and sorted, so that the order of the configuration is no change."""
         return canonical(self.model_dump(exclude=set(left_out)))
-
-
-class FileCounts(Section):
-    train: FileCount = 1
-    """Number of files of train. A job that reads a part of the split reads only those with it."""
-    validation: FileCount = 1
-    test: FileCount = 1
 
 
 def canonical(value: Any) -> Any:
@@ -180,35 +171,18 @@ def did_you_mean(name: Any, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-_Model = TypeVar("_Model", bound=Section)
-
-
-def checked(model: type[_Model], values: dict) -> tuple[_Model, list[str]]:
-    """`values` as the section `model`, and a line for each that is wrong by itself. It takes its
-    default, so that settings can still be compared and all problems are reported at once."""
-    problems = []
-    while True:
-        try:
-            return model.model_validate(values), problems
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                problems.append(_sentence(detail, model))
-                values = _without(values, detail["loc"])
-
-
-def with_text_keys(value: Any) -> Any:
-    """`value` with text for keys that YAML reads as numbers, dates or null."""
-    if isinstance(value, Mapping):
-        return {str(key): with_text_keys(inner) for key, inner in value.items()}
-    return value
+def sentences(error: ValidationError, model: type[Section]) -> list[str]:
+    """A line for each value that is wrong in the section `model`."""
+    return [_sentence(detail, model) for detail in error.errors(include_url=False)]
 
 
 def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     way, value, words = detail["loc"], detail["input"], detail["msg"]
+    way = way[:-2] if way[-1] == "[key]" else way
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in way)[1:]
     match detail["type"]:
         case "extra_forbidden":
-            known = sorted(_section_at(model, way[:-1]).model_fields)
+            known = _keys_at(model, way[:-1])
             hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
             return f"{path}: unknown key; {hint}"
         case "value_error":
@@ -234,32 +208,16 @@ def section_in(hint: Any) -> type[Section] | None:
     return next(filter(None, map(section_in, get_args(hint))), None)
 
 
-def _section_at(model: type[Section], way: tuple[int | str, ...]) -> type[Section]:
-    """The class of the section that is at `way` below `model`."""
+def _keys_at(model: type[Section], way: tuple[int | str, ...]) -> list[str]:
+    """The keys of the section that is at `way` below `model`."""
     names = [part for part in way if isinstance(part, str)]
     while names:
         hint = model.model_fields[names[0]].annotation
+        if is_typeddict(hint):
+            return sorted(hint.__annotations__)
         model = section_in(hint) or model
         names = names[2 if get_origin(hint) is dict else 1 :]
-    return model
-
-
-def _without(values: dict, way: tuple) -> dict:
-    """`values` without the one at `way`; without the whole list where that is an item of one."""
-    key, *rest = way
-    if not rest or isinstance(rest[0], int):
-        return {k: v for k, v in values.items() if k != key}
-    return values | {key: _without(values.get(key, {}), tuple(rest))}
-
-
-def unfit_names(key: str, names: Iterable[str], longest: int) -> Iterator[str]:
-    """A line for each of `names`, keys of the section `key`, that cannot be a part of a path."""
-    for name in names:
-        if len(name) > longest or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-            yield (
-                f"{key}: {name!r} cannot be a file name; use a to z, A to Z, digits, '_', '-' and "
-                f"'.' (at most {longest}, the first a letter or digit)"
-            )
+    return sorted(model.model_fields)
 
 
 def hub_id(place: str) -> tuple[str, str] | None:

@@ -27,9 +27,8 @@ _OneOrMore = Annotated[
 class FinetuneData(Section):
     source: Literal["embedded", "csv", "conll", "jsonl"] = "embedded"
     """embedded: passages of the State of the Union addresses and their year, as (year - 1900) / 50.
-    csv: a file of your own, with the columns below; others are ignored. conll (on each line a word
-    and, last, its tag; blank lines between sentences) and jsonl (objects with the lists tokens and
-    tags): sentences whose words have tags."""
+    csv: a file with the columns below. conll (on each line a word and, last, its tag) and jsonl
+    (objects with the lists tokens and tags): sentences whose words have tags."""
     passages_per_speech: Count = 16
     """Maximum number of embedded passages, of up to 100 words, from a speech."""
     file: FilePath | None = None
@@ -56,16 +55,14 @@ class Finetune(Section):
     """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
     with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""
     task: Literal["regression", "classification", "token_classification"] = "regression"
-    """regression: predict one number. classification: predict a class by its name.
-    token_classification: predict a tag for each word."""
+    """Predict a number, the name of a class, or a tag for each word."""
     data: FinetuneData = section(FinetuneData)
     folds: Annotated[int, Field(ge=2, le=100), NoBoolean] = 5
     """Number of folds of the cross-validation, each one job and one training."""
     epochs: Count = 10
     """Passes over the training passages."""
     max_length: Annotated[int, Field(ge=3, le=65_536), NoBoolean] | None = None
-    """Maximum number of tokens of a passage; null: what the model was trained with. Longer passages
-    are truncated and counted."""
+    """Maximum number of tokens, beyond which passages are truncated; null: the model's."""
     per_device_batch_size: Count = 16
     """Passages on one device in one step."""
     learning_rate: _OneOrMore = [0.001]

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from mlm.config.configuration import Configuration, Overrides
-from mlm.config.fields import checked, differing, merged, with_text_keys
+from mlm.config.fields import differing, merged, sentences
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
@@ -30,10 +31,14 @@ REPLACE = "replace"
 
 def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in and a sweep's runs in its place. Every one of
-    `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
-    configuration, mistyped = checked(Configuration, swept(with_text_keys(values)))
-    if problems := [*mistyped, *configuration.problems()]:
-        raise ConfigError(list(dict.fromkeys(problems)))
+    `values` counts as set even if it equals a default. Raises ConfigError with all that is wrong by
+    itself, else with every contradiction."""
+    try:
+        configuration = Configuration.model_validate(swept(values))
+    except ValidationError as error:
+        raise ConfigError(sentences(error, Configuration)) from None
+    if problems := list(dict.fromkeys(configuration.problems())):
+        raise ConfigError(problems)
     tokenizer = configuration.tokenizer.for_corpus(configuration.corpus.source)
     return configuration.model_copy(update={"tokenizer": tokenizer})
 
@@ -115,21 +120,19 @@ def read_overlay(file: str | Path) -> dict[str, Any]:
 
 
 class _Loader(SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
-    """Refuses keys that YAML takes silently for something else: one that a section sets twice, of
-    which the last counts, and `no`, which is false."""
+    """Takes each key as the text that it is, also `no` and 7, and refuses one that a section sets
+    twice, of which the last would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         lines: dict[str, int] = {}
         for key, _ in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
-            if key.tag == "tag:yaml.org,2002:bool":
-                words = f"the key {name} is read as a boolean; write it in quotes: '{name}'"
-                raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
-            # `<<` merges other mappings, and may be repeated.
-            if name in lines and name != "<<":
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            key.tag = "tag:yaml.org,2002:str"
+            if (name := str(key.value)) in lines:
                 words = f"{name} is set in line {lines[name]} of the same section, too; keep one"
                 raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
-            lines[name] = line
+            lines[name] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
 
 
@@ -199,18 +202,14 @@ def all_named_files(settings: Configuration | None, *finders: Callable[[], Any])
 
 def files_of_other_runs(also: Mapping[str, str]) -> list[Path]:
     """The files that are read of the directories of `report.also`, by name; MlmError with every
-    directory that lacks one or is of this working directory."""
-    problems, files = [], []
-    for name, directory in also.items():
-        place, key = Path(directory), f"report.also.{name}: {directory}"
-        of_run = [place / "training.json", place / "evaluation.json"]
-        if Path("results").resolve() in place.resolve().parents:
-            problems.append(f"{key} is of this working directory itself")
-        elif missing := [file.name for file in of_run if not file.is_file()]:
-            near = sorted(place.glob("results/runs/*/evaluation.json"))
-            hint = near[0].parent if near else "../other/results/runs/base"
-            problems.append(f"{key} lacks {' and '.join(missing)}; expected such as {hint}")
-        files += of_run
+    directory that lacks one."""
+    names = "training.json", "evaluation.json"
+    problems = [
+        f"report.also.{name}: {directory} lacks {' or '.join(names)}; expected is the directory of "
+        "a finished run, such as ../other/results/runs/base"
+        for name, directory in also.items()
+        if not all(Path(directory, file).is_file() for file in names)
+    ]
     if problems:
         raise MlmError(f"Runs of other directories:\n{listed(problems)}")
-    return files
+    return [Path(directory, file) for directory in also.values() for file in names]

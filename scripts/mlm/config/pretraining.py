@@ -67,8 +67,7 @@ class Optimizer(Section):
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
     decay_steps: fields.NotNegative | None = None
-    """Steps of the decay, at the end of the schedule; below 1, a share of it; null: all after the
-    warmup."""
+    """Steps of the decay at the end of the schedule; below 1, a share; null: after the warmup."""
     min_lr_ratio: fields.Fraction = 0.0
     """Final learning rate, as a share of the peak."""
     schedule_steps: Count | None = None
@@ -98,8 +97,7 @@ class Optimizer(Section):
         return self.model_copy(update=lengths)
 
     def too_long(self, steps: int | None) -> Iterator[str]:
-        """A line if warmup and decay are longer than a training of `steps`, or of any (None)."""
-        shares = self.warmup_steps, self.decay_steps or 0
+        """A line if warmup and decay are longer than a training of `steps` (None: not known)."""
         if schedule := self.schedule_steps or steps:
             warmup, decay = self._lengths(schedule)
             if warmup + decay > schedule:
@@ -108,8 +106,6 @@ class Optimizer(Section):
                     f"{decay}, but the schedule has {schedule}. Lower warmup_steps or decay_steps, "
                     "or train longer"
                 )
-        elif max(shares) < 1 < sum(shares) - 1e-9:
-            yield f"warmup_steps: it and decay_steps add up to {sum(shares):g}, more than 1"
 
     def _lengths(self, schedule: int) -> tuple[int, int]:
         """Steps of the warmup and of the decay in a schedule of `schedule` steps."""
@@ -235,8 +231,7 @@ class Recipe(Section):
     """What of section `pretraining` decides the weights and the log."""
 
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
-    """Training framework; it affects the result. auto: tensorflow, but jax if TensorFlow is
-    not installed."""
+    """Training framework; it affects the result. auto: tensorflow, or jax without it."""
     seed: Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)

@@ -1,41 +1,23 @@
 """Section `publish`: what goes to the Hugging Face Hub, when asked."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from mlm.config.fields import Section, Text
 from mlm.foundations.errors import MlmError
 
-_REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
 #: Replaced by the run's name in `publish.model`.
 RUN = "{run}"
-
-
-def _repository(name: str) -> str:
-    if len(name) > 96 or not _REPOSITORY.fullmatch(name):
-        raise ValueError(
-            f"{name!r} cannot be the name of a repository; expected owner/name of letters, digits, "
-            "'-', '_' and '.' (not '--', '..' or '.git' at the end), at most 96 characters"
-        )
-    return name
-
-
-def _repository_of_runs(name: str) -> str:
-    _repository(name.replace(RUN, "run"))
-    return name
-
-
-Repository = Annotated[Text, AfterValidator(_repository)]
+Repository = Annotated[str, Field(pattern=r"^[\w.-]+/([\w.-]|\{run\})+$", max_length=96)]
 
 
 class Publish(Section):
     tokenizer: Repository | None = None
     """Repository, owner/name, of the tokenizer; null: not published."""
-    model: Annotated[Text, AfterValidator(_repository_of_runs)] | None = None
+    model: Repository | None = None
     """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
     """Runs whose models are published; null: all."""

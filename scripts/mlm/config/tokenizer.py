@@ -9,7 +9,6 @@ from pydantic import Field
 from mlm.config.config_json import content_of
 from mlm.config.fields import (
     FileCount,
-    FileCounts,
     FilePath,
     NoBoolean,
     Section,
@@ -71,9 +70,8 @@ class Tokenizer(Section):
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
     replacements: list[_Pair] | None = None
-    """Pairs [old, new] of text to replace before anything else, in this order. Ids do not give the
-    old text back. null: in the embedded corpus, two backticks or two single quotes become a double
-    quote; in any other, nothing is replaced."""
+    """Pairs [old, new] of text to replace before anything else, in this order. null: in the
+    embedded corpus, two backticks or two single quotes become a double quote; else none."""
     unknown_literal: Text | None = None
     """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
     character_coverage: Annotated[float, Field(ge=0.5, le=1), NoBoolean] = 1.0
@@ -125,9 +123,11 @@ class Tokenizer(Section):
             yield "replacements: the first text of a pair must not be empty"
 
 
-class ShardCount(FileCounts):
+class ShardCount(Section):
     train: FileCount = 4
     """Number of shards of train: each is one file and one job."""
+    validation: FileCount = 1
+    test: FileCount = 1
 
 
 class Shards(Section):

@@ -45,7 +45,7 @@ def read_part(configuration: CorpusConfiguration, part: Part, record: Path) -> N
     that remain, by split. Raises MlmError for bad input."""
     source, seed = open_source(configuration, part), configuration.seed
     filters = Filters(configuration.corpus.sources()[part.source].filters)
-    signs = configuration.corpus.filters.near_duplicates.enabled
+    signs = configuration.corpus.filters.near_duplicates
     counts, spools = {split: filters.counts() for split in SPLITS}, {}
     progress, size, documents = Progress("reading the corpus", None, "bytes"), 0, 0
     with ExitStack() as together:
@@ -130,9 +130,8 @@ def _compare(
     remove_duplicates(corpus, filters.deduplicate, filters.remove_leakage)
     if section.decontaminates:
         decontaminate(corpus, section, pool)
-    if filters.near_duplicates.enabled:
-        threshold = filters.near_duplicates.threshold
-        remove_near_duplicates(corpus, threshold, filters.remove_leakage, scratch)
+    if filters.near_duplicates:
+        remove_near_duplicates(corpus, filters.remove_leakage, scratch)
     problems = [_emptied(corpus, split) for split in SPLITS if not _kept(corpus, split)]
     if problems:
         raise MlmError("\n".join(["A split of the corpus is empty.", *problems]))
@@ -142,8 +141,8 @@ def _order(corpus: SpooledCorpus, split: str, files: int) -> list[Segment]:
     order = segments(corpus, split)
     if (documents := sum(segment.documents for segment in order)) < files:
         raise MlmError(
-            f"{split}: {documents} documents cannot fill {files} files. Set corpus.count.{split} "
-            f"to at most {documents}"
+            f"{split}: {documents} documents cannot fill {files} files. Set corpus.count to "
+            f"{documents} or less"
         )
     return order
 

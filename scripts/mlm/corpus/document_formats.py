@@ -40,7 +40,7 @@ _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     """Context manager: the decompressed bytes of the open `file` (by one of COMPRESSIONS, or None),
-    all members or frames as one stream. Raises MlmError for damaged and for empty data."""
+    all members or frames as one stream. Raises MlmError for damaged data."""
     if compression is None:
         yield file
         return
@@ -48,8 +48,6 @@ def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
     try:
         with bare, io.BufferedReader(bare, _BUFFER) as stream:
-            if not stream.peek(1):
-                raise MlmError(f"{file.name}: nothing is in it. Fill it or leave it out")
             yield stream
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if getattr(error, "errno", None):
@@ -150,7 +148,7 @@ def _separated_documents(
 
 def _parquet_documents(stream: BinaryIO, name: str, settings: Corpus) -> Iterator[Document]:
     try:
-        check_schema(name, pq.read_schema(stream), settings)
+        check_columns(name, pq.read_schema(stream).names, settings)
         columns = sorted({settings.text_column, settings.group_by} - {None})
         file, row = pq.ParquetFile(stream, buffer_size=1 << 20), 0
         for number in range(file.num_row_groups):
@@ -207,26 +205,9 @@ def _is_strict(settings: Corpus) -> bool:
 
 
 def _type_name(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else "text")
-
-
-def check_schema(where: str, schema: pa.Schema, settings: Corpus) -> None:
-    """Raise MlmError unless an Arrow schema has the columns that are read, in a type to read."""
-    check_columns(where, schema.names, settings)
-    kind = schema.field(settings.text_column).type
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
-    if not any(is_kind(value) for is_kind in text):
-        raise MlmError(
-            f"{where}: the column {settings.text_column!r} is of type {kind}, expected string. "
-            "Name another one in corpus.text_column, or convert it"
-        )
-    if settings.group_by and pa.types.is_nested(group := schema.field(settings.group_by).type):
-        raise MlmError(
-            f"{where}: the column {settings.group_by!r} is of type {group}, expected string or "
-            "integer. Name another one in corpus.group_by, or convert it"
-        )
+    names = {dict: "an object", list: "a list", bool: "true or false", str: "text"}
+    names |= dict.fromkeys((int, float), "a number")
+    return names.get(type(value), type(value).__name__)
 
 
 def check_columns(where: str, names: list[str], settings: Corpus) -> None:

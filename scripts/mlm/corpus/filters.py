@@ -14,8 +14,8 @@ from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
 from mlm.corpus.decoding import UNCHANGED, clean
 
 _ELLIPSES = ("...", "…")
-_POLICIES = re.compile(
-    "terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
+_BOILERPLATE = re.compile(
+    "javascript|terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
 )
 _CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
 _SENTENCE_END = re.compile(r"[.?!]+[\"'”’»)\]]*(?=\s|$)")
@@ -177,7 +177,7 @@ _OF_PAGES: dict[str, Callable[[_Page], float]] = {
     "max_ellipsis_lines": lambda page: page.share_of_lines(lambda line: line.endswith(_ELLIPSES)),
     "max_duplicate_lines": lambda page: page.duplicates(page.lines),
     "max_duplicate_line_characters": lambda page: page.duplicate_characters(page.lines),
-    **{f"max_top_{n}_gram": partial(_Page.top_n_gram, n=n) for n in (2, 3, 4)},
+    **{f"max_top_{n}_grams": partial(_Page.top_n_gram, n=n) for n in range(2, 8)},
     **{f"max_duplicate_{n}_grams": partial(_Page.duplicate_n_grams, n=n) for n in range(5, 11)},
 }
 #: Which lines each rule of lines takes, by its limit, in the order in which the rules are tried.
@@ -187,10 +187,8 @@ _OF_LINES: dict[str, Callable[[str, int], bool]] = {
         not line.endswith((".", "?", "!", '"')) or line.endswith(_ELLIPSES)
     ),
     "min_words_in_line": lambda line, limit: len(line.split(None, limit)) < limit,
-    "javascript_lines": lambda line, _: "javascript" in line.lower(),
-    "policy_lines": lambda line, _: _POLICIES.search(line.lower()) is not None,
+    "boilerplate_lines": lambda line, _: _BOILERPLATE.search(line.lower()) is not None,
 }
-
 
 #: What each rule of whole texts refuses, by its limit, once the rules of lines have been tried.
 _OF_TEXTS: dict[str, Callable[[str, int], bool]] = {

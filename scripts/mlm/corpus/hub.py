@@ -12,7 +12,7 @@ from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import document_range
-from mlm.corpus.document_formats import batch_documents, check_schema
+from mlm.corpus.document_formats import batch_documents, check_columns
 from mlm.corpus.groups_and_splits import Document
 from mlm.foundations.errors import MlmError
 
@@ -50,7 +50,7 @@ def hub_streams(
                 f"{split} from train"
             )
         data = available[name]
-        check_schema(where, data.data.schema, corpus)
+        check_columns(where, data.column_names, corpus)
         rows = range(max(part.start - first, 0), min(part.stop - first, len(data)))
         streams[split] = partial(_documents, data, rows, where, corpus)
         first += len(data)

@@ -144,13 +144,16 @@ class SpooledCorpus:
         """Return the indices of the documents of `spool` that no pass removed."""
         return np.flatnonzero(self.verdicts[spool.numbers] == KEPT)
 
-    def equal_values(self, name: str, width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield a column of 64-bit hashes of the documents that remain, [documents, width], and the
-        numbers of these: in pieces, so that all with equal values are together."""
-        pieces = 1 + self.documents // _TOGETHER
+    def equal_values(
+        self, name: str, width: int, documents: range
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield a column of 64-bit hashes of those of `documents`, of whole splits, that remain,
+        [documents, width], and their numbers: in pieces, so that all with equal values are
+        together."""
+        pieces = 1 + len(documents) // _TOGETHER
         for piece in range(pieces):
-            values, numbers = [], []
-            for spool in self.spools:
+            values, numbers = [np.empty((0, width), np.uint64)], [np.empty(0, np.int64)]
+            for spool in (spool for spool in self.spools if spool.first in documents):
                 of_spool = spool.values(name, np.uint64, width)
                 chosen = of_spool[:, 0] % np.uint64(pieces) == piece
                 chosen &= self.verdicts[spool.numbers] == KEPT

@@ -8,7 +8,6 @@ Python's `logging` needs nothing.
 import logging
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,9 +15,6 @@ from typing import Any
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.job import hold
-
-#: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
-LEAST_FREE_BYTES = 100_000_000
 
 #: Beginnings of lines that say nothing of this run.
 _LINES = (
@@ -78,7 +74,7 @@ def hold_directory() -> None:
 
 
 def check_place(directory: Path) -> None:
-    """Raise MlmError if results cannot be written below `directory`, or hardly fit."""
+    """Raise MlmError if results cannot be written below `directory`."""
     for place in (directory / "results", directory / "logs", directory / ".snakemake"):
         # A link to nothing is no directory either.
         there = place if os.path.lexists(place) else directory
@@ -88,12 +84,6 @@ def check_place(directory: Path) -> None:
                 f"{there.resolve()}; chmod u+rwX), or run in another directory (snakemake "
                 "--directory)"
             )
-    if (free := shutil.disk_usage(directory).free) < LEAST_FREE_BYTES:
-        raise MlmError(
-            f"{directory} has only {free / 1e6:.0f} MB of free disk space; at least "
-            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, or run in "
-            "another directory (snakemake --directory)"
-        )
 
 
 def plan(jobs: Iterable[Any], rules: Iterable[Any]) -> str:
