@@ -106,15 +106,6 @@ def labelled(rows):
     return {"finetune": {"task": "classification", "data": data, "folds": 2, "epochs": 3}}
 
 
-def test_examples_are_counted(here, texts):
-    (here / "small.txt").write_text("\n".join(texts[:600]))
-    settings = of_files("small.txt", **labelled([f"{i},text {i},{'aab'[i % 3]}" for i in range(9)]))
-    forecast = Forecast()
-    assert len(checking._examples_of(settings, here, forecast)) == 9
-    words = "Fine-tuning: 9 examples of reviews.csv in 2 classes."
-    assert forecast.lines == [words]
-
-
 def test_sentences_whose_words_have_tags_are_counted_and_those_too_long_are_told(here):
     lines = (f"Call me Ishmael, number {i}, of ship {i * 7919 % 997}." for i in range(4000))
     (here / "small.txt").write_text("\n".join(lines))

@@ -147,18 +147,13 @@ def labelled_task(path: Path) -> dict[str, Any]:
         table = read_table(path)
     except (OSError, ValueError) as error:
         raise MlmError(f"{path}: expected a CSV file of texts and labels ({error})") from None
-    if table.shape[1] < 2 or len(table) < 10:
-        raise MlmError(
-            f"{path}: {table.shape[1]} columns and {len(table)} rows. Expected are a header, a "
-            "column of texts, one of labels, and at least 10 rows, separated by commas"
-        )
     text = table.map(len).sum().idxmax()
     columns = [name for name in table.columns if name != text]
     tasks = {name: task for name in columns if (task := _task_of(pd.Series(table[name])))}
     if not tasks:
         raise MlmError(
-            f"{path}: none of the columns {', '.join(map(repr, columns))} has labels: 2 to "
-            f"{_CLASSES} classes, each at least twice, or numbers"
+            f"{path}: none of the columns beside {text!r} ({', '.join(map(repr, columns))}) has "
+            f"labels: 2 to {_CLASSES} classes, each at least twice, or numbers"
         )
     usual = [name for name in _LABELS if name in tasks]
     label = usual[0] if usual else min(tasks, key=lambda name: tasks[name])

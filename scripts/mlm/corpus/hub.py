@@ -2,7 +2,6 @@
 `datasets` by itself takes whatever version was cached last."""
 
 import errno
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -70,11 +69,6 @@ def _documents(
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
     """Return the builder of the dataset at `revision`, from the Hub or the cache of `datasets`."""
-    if os.path.isdir(name):
-        raise MlmError(
-            f"corpus.hub.dataset: {name!r} is a directory here, and would be read instead of "
-            "the Hub's dataset. Set corpus.source to files to read it, or work elsewhere"
-        )
     try:
         builder = datasets.load_dataset_builder(name, config, revision=revision)
         if builder.hash == revision:
