@@ -5,16 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from mlm.config.fields import (
-    FileCount,
-    Name,
-    NoBoolean,
-    Section,
-    Seed,
-    Text,
-    section,
-    unpinned,
-)
+from mlm.config.fields import FileCount, Name, NoBoolean, Section, Seed, Text, section, unpinned
 from mlm.config.filters import CorpusFilters
 
 #: What groups are called where each document is one of its own.
