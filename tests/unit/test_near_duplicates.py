@@ -31,7 +31,7 @@ def build(
 def ngrams(text: str, size: int = 5) -> set[tuple[str, ...]]:
     """The n-grams of a text of letters and digits, by another way than the project's."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).casefold())
-    return {tuple(words[i : i + size]) for i in range(max(len(words) - size + 1, 1))}
+    return {tuple(words[i : i + size]) for i in range(len(words) - size + 1)}
 
 
 def similarity(one: str, other: str) -> float:
@@ -92,7 +92,7 @@ def expected(texts: dict[str, list[str]], remove_leakage: bool) -> dict:
         earlier = [n for n in range(own[0]) if remove_leakage and root[n] == n]
         of_key: dict[tuple[int, int], int] = {}
         for n in [*earlier, *own]:
-            # Those of a text without words are zeros.
+            # Those of a text of fewer words than an n-gram has are zeros.
             for place in ((band, key) for band, key in enumerate(keys[n].tolist()) if key):
                 other = of_key.setdefault(place, n)
                 if n in own and (signatures[other] == signatures[n]).mean() >= 0.75:

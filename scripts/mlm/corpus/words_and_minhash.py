@@ -23,7 +23,7 @@ _END = "\0"
 #: Words of an n-gram; bands of a signature, and rows of a band.
 WORDS, BANDS, ROWS = 5, 14, 8
 HASHES = BANDS * ROWS
-#: The key of a text without words, which is like no other.
+#: The key of a text with fewer words, which is like no other.
 NO_KEY = 0
 #: n-grams that are hashed together.
 _BLOCK = 1 << 15
@@ -66,16 +66,11 @@ def ngrams(words: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray
     """Return a 64-bit hash of the `size` words from each of `words` on, and whether they are in one
     text, by the `counts` of words of each text: uint64 and bool, both [words]."""
     remaining = np.repeat(np.cumsum(counts), counts) - np.arange(len(words))
-    return ngram_hashes(words, size), remaining >= size
-
-
-def ngram_hashes(words: np.ndarray, size: int) -> np.ndarray:
-    """Return a 64-bit hash of the `size` words from each of `words` on; zeros follow the last."""
     following = np.concatenate([words, np.zeros(size - 1, np.uint64)])
     sums = np.zeros(len(words), np.uint64)
     for start, factor in enumerate(_factors(size)):
         sums += following[start : start + len(words)] * factor
-    return scrambled(sums)
+    return scrambled(sums), remaining >= size
 
 
 class NgramIndex:
@@ -173,36 +168,27 @@ def _kinds() -> np.ndarray:
 
 
 def signatures_of(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the signatures of `texts`, uint8 [texts, HASHES], and their keys, uint64 [texts,
-    BANDS]. A byte of each hash stands for it; different hashes share one time in 256 (b-bit minwise
-    hashing, Li and König 2010)."""
-    shingles, counts = shingle_hashes(*word_hashes(texts), WORDS)
-    smallest = minhashes(shingles, counts, HASHES)
-    keys = np.where(counts[:, None] > 0, band_keys(smallest, BANDS), np.uint64(NO_KEY))
+    """Return the signatures of `texts`, uint8 [texts, HASHES], and the 64-bit keys of their bands,
+    uint64 [texts, BANDS]; NO_KEY for a text of fewer than WORDS words. A byte of each hash stands
+    for it; different hashes share one time in 256 (b-bit minwise hashing, Li and König 2010)."""
+    words, counts = word_hashes(texts)
+    hashes, whole = ngrams(words, counts, WORDS)
+    counts = np.maximum(counts - WORDS + 1, 0)
+    smallest = _minhashes((hashes[whole] >> np.uint64(32)).astype(np.uint32), counts)
+    rows = smallest.reshape(-1, BANDS, ROWS).astype(np.uint64)
+    keys = np.broadcast_to(np.arange(1, BANDS + 1, dtype=np.uint64), rows.shape[:2])
+    for row in range(ROWS):
+        keys = scrambled(keys * np.uint64(_BASE) + rows[:, :, row])
+    keys = np.where(counts[:, None] > 0, keys, np.uint64(NO_KEY))
     return ((smallest * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8), keys
 
 
-def shingle_hashes(
-    words: np.ndarray, counts: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a 32-bit hash of each n-gram of `size` of the `words` of `word_hashes`, and the number
-    of n-grams of each text. A shorter text is one n-gram of all its words."""
-    hashes, whole = ngrams(words, counts, size)
-    first = np.cumsum(counts) - counts
-    for text in np.flatnonzero((counts > 0) & (counts < size)):
-        start = first[text]
-        hashes[start] = ngram_hashes(words[start : start + counts[text]], size)[0]
-        whole[start] = True
-    per_text = np.where(counts < size, np.minimum(counts, 1), counts - size + 1)
-    return (hashes[whole] >> np.uint64(32)).astype(np.uint32), per_text
-
-
-def minhashes(shingles: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray:
-    """Return the smallest value of each of `hashes` functions of the `shingles`, uint32 [texts,
-    hashes]; the largest number for a text without any."""
-    smallest = np.full((hashes, len(counts)), np.iinfo(np.uint32).max, np.uint32)
-    drawn = scrambled(np.arange(1, 2 * hashes + 1, dtype=np.uint64)).astype(np.uint32)
-    masks, factors = drawn[:hashes], drawn[hashes:] | np.uint32(1)
+def _minhashes(shingles: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the smallest value of each of HASHES functions of the `shingles`, uint32 [texts,
+    HASHES]; the largest number for a text without any."""
+    smallest = np.full((HASHES, len(counts)), np.iinfo(np.uint32).max, np.uint32)
+    drawn = scrambled(np.arange(1, 2 * HASHES + 1, dtype=np.uint64)).astype(np.uint32)
+    masks, factors = drawn[:HASHES], drawn[HASHES:] | np.uint32(1)
     texts = np.flatnonzero(counts)
     starts = (np.cumsum(counts) - counts)[texts]
     ends = np.append(starts[1:], len(shingles))
@@ -212,18 +198,9 @@ def minhashes(shingles: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarr
         block = shingles[starts[begin] : ends[stop - 1]]
         offsets = starts[begin:stop] - starts[begin]
         values = np.empty_like(block)
-        for function in range(hashes):
+        for function in range(HASHES):
             np.bitwise_xor(block, masks[function], out=values)
             np.multiply(values, factors[function], out=values)
             smallest[function, texts[begin:stop]] = np.minimum.reduceat(values, offsets)
         begin = stop
     return np.ascontiguousarray(smallest.T)
-
-
-def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
-    """Return a 64-bit key of each band of `smallest`: uint64 [texts, bands]."""
-    rows = smallest.reshape(len(smallest), bands, smallest.shape[1] // bands).astype(np.uint64)
-    keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64), rows.shape[:2])
-    for row in range(rows.shape[2]):
-        keys = scrambled(keys * np.uint64(0x9E3779B97F4A7C15) + rows[:, :, row])
-    return keys
