@@ -115,7 +115,7 @@ def started(python: Path, role: str, place: Path, options, *more: str) -> dict:
 
 def evaluated(model: Path, options):
     """The workflow's evaluation of a model."""
-    from mlm.config.overlays_and_sweeps import resolve
+    from mlm.config.overlays import resolve
     from mlm.evaluation.model_evaluation import evaluate
 
     settings = resolve({})

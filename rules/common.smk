@@ -5,10 +5,10 @@ from functools import partial
 from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
 from mlm.config.memory import tokens_of
-from mlm.config.overlays_and_sweeps import all_named_files, files_of_other_runs
-from mlm.config.configuration import trainings
+from mlm.config.overlays import all_named_files, files_of_other_runs
+from mlm.config.runs import trainings
 from mlm.config.corpus import CorpusConfiguration
-from mlm.config.overlays_and_sweeps import settings_of
+from mlm.config.overlays import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES
 from mlm.corpus.artefacts import file_name, overlapping
 from mlm.corpus.source_files import files_of_sources, filter_files

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
         parser.error(f"--most {options.most}: a whole number from 1 is expected")
     # Imported late, so that a wrong option is refused at once.
     from mlm.asking.answer import ask, in_words
-    from mlm.config.overlays_and_sweeps import settings_and_run
+    from mlm.config.overlays import settings_and_run
 
     answer = ask(options.sentence, *settings_and_run(options), options.most)
     if options.json:

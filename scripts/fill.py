@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
     if options.top_k < 1:
         parser.error(f"--top-k {options.top_k}: a whole number from 1 is expected")
     # Imported late, so that a wrong option is refused at once.
-    from mlm.config.overlays_and_sweeps import settings_and_run
+    from mlm.config.overlays import settings_and_run
 
     settings, run = settings_and_run(options)
     results = Path("results", "runs", run)

@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--text-column", help="its column (default: finetune.data.text_column)")
     parser.add_argument("--output", default="predictions.csv", help="the table to write")
     options = parser.parse_args(arguments)
-    from mlm.config.overlays_and_sweeps import settings_and_run
+    from mlm.config.overlays import settings_and_run
 
     settings, run = settings_and_run(options)
     model = Path("results", "runs", run, "finetune", "model")

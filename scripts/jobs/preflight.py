@@ -10,7 +10,7 @@ def check_configuration(job: Any):
     """Say what stands in the way of a run, and what it will take."""
     limit_tokenizer_threads(1)
     from mlm.check.check import check, show
-    from mlm.config.overlays_and_sweeps import resolve
+    from mlm.config.overlays import resolve
 
     show(check(resolve(job.params.settings)))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.foundations.errors import ConfigError
 
 RUNS = {"base": {}, "wide": {"pretraining": {"seed": 1}}}

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest
@@ -140,7 +140,7 @@ def small_job(
 
     `parent` are name and overrides of the run that this one continues.
     """
-    from mlm.config.configuration import trainings
+    from mlm.config.runs import trainings
     from mlm.training.run import RunFiles
 
     overrides = _merged(

@@ -9,7 +9,7 @@ from tests.conftest import refusal
 from mlm.config.configuration import Configuration
 from mlm.config.corpus import CorpusConfiguration
 from mlm.config.fields import SPLITS
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.artefacts import file_name
 from mlm.corpus.corpus_building import build_corpus, read_part
 from mlm.corpus.source_files import files_of_sources, planned_parts

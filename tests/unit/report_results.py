@@ -7,7 +7,7 @@ from pathlib import Path
 
 import report_artefacts as made
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.artefacts import NearDuplicate, NearDuplicatesOfSplit, TakenByRule
 from mlm.evaluation.artefacts import FilledToken, Verdict
 from mlm.report.page import render, write_report

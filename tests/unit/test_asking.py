@@ -11,7 +11,7 @@ from loaded_script import loaded
 
 from mlm.asking.answer import ask, in_words
 from mlm.asking.passages import uses_of
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.command_line import status_of

@@ -7,7 +7,7 @@ import pytest
 from fake_tokenizer import CharacterTokenizer
 from test_corpus_parts import in_parts
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.config.tokenizer import Shards
 from mlm.evaluation.bits_by_group import MOST_GROUPS, TextOfGroups, bits_by_group
 from mlm.evaluation.hidden_sets import Scores, positions_of

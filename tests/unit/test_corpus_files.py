@@ -12,7 +12,7 @@ from corpus_files import build, described, files, refused
 from tests.conftest import refusal
 
 from mlm.config.corpus import Corpus, Files
-from mlm.config.overlays_and_sweeps import all_named_files, resolve
+from mlm.config.overlays import all_named_files, resolve
 from mlm.corpus.document_formats import read_documents
 from mlm.corpus.source_files import matched_files
 from mlm.foundations.errors import MlmError

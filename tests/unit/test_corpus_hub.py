@@ -13,7 +13,7 @@ from corpus_files import build, described, refused
 from tests.conftest import refusal
 
 from mlm.config.corpus import CorpusConfiguration
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.source_files import Part
 from mlm.corpus.sources import open_source
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import refusal
 
 from mlm.config.configuration import Configuration
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.mixing_and_writing import chosen_documents

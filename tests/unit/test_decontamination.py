@@ -6,7 +6,7 @@ import pytest
 from corpus_files import build, described, files, in_parts
 from tests.conftest import refusal
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus import decontamination
 from mlm.corpus.decontamination import Decontamination
 

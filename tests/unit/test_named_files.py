@@ -4,7 +4,7 @@ import pytest
 from tests.conftest import refusal
 
 from mlm.config.corpus import CorpusConfiguration, Files
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.source_files import filter_files, matched_files
 
 PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}

@@ -11,7 +11,7 @@ from report_results import hostile as hostile_results
 from report_results import page_of, results_in, written
 from test_finetuning_report import metrics
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import write_artefact

@@ -5,7 +5,7 @@ import pytest
 import report_artefacts as made
 from tests.conftest import refusal
 
-from mlm.config.overlays_and_sweeps import files_of_other_runs, resolve
+from mlm.config.overlays import files_of_other_runs, resolve
 from mlm.foundations.artefacts import as_json
 from mlm.report.report_inputs import Results, RunResults, read_other_run
 from mlm.report.run_comparison import best_run, differing_settings, seed_groups, standings

@@ -4,7 +4,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError

@@ -12,7 +12,7 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 from test_tokenizer_files import corpus
 
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.config.tokenizer import SpecialTokens, Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError

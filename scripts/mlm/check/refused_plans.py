@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.overlays_and_sweeps import REPLACE, read_overlay
+from mlm.config.overlays import REPLACE, read_overlay
 from mlm.evaluation.minimal_pair_files import read_pair_files
 from mlm.foundations.atomic import write_text
 from mlm.foundations.environment import check_environment

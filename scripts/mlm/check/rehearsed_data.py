@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mlm.config.configuration import Configuration, families_of
+from mlm.config.configuration import Configuration
 from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_tokenizer
+from mlm.config.runs import families_of
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.corpus_reading import SplitDocuments

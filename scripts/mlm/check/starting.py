@@ -18,7 +18,7 @@ import yaml
 
 from mlm.check.check import Forecast, check
 from mlm.config.corpus import Corpus
-from mlm.config.overlays_and_sweeps import resolve
+from mlm.config.overlays import resolve
 from mlm.corpus.document_formats import decompressed, documents_of_file
 from mlm.corpus.source_files import FORMATS, file_format
 from mlm.foundations.errors import MlmError, listed

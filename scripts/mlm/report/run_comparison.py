@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from mlm.config.fields import merged
-from mlm.config.overlays_and_sweeps import short_name
+from mlm.config.runs import short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures, FilledToken
 from mlm.evaluation.intervals import Estimate
 from mlm.finetuning.score_comparison import Finetuning

@@ -1,12 +1,9 @@
-"""From YAML to the configuration: config.yaml, overlays, the command line and sweeps."""
+"""From YAML to the configuration: config.yaml, overlays and the command line."""
 
-import itertools
-import json
 import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from mlm.config.configuration import Configuration, Overrides
+from mlm.config.configuration import Configuration
 from mlm.config.fields import differing, merged, sentences
+from mlm.config.runs import swept
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
@@ -147,41 +145,6 @@ def _read_yaml(text: str, where: str) -> Any:
     except (ValueError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise MlmError(f"{where}: not valid YAML ({problem})") from None
-
-
-def swept(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with the runs of section `sweep` in the place of its runs, one for each combination,
-    unless something is wrong with either section."""
-    sweep, runs = values.get("sweep"), values.get("runs", {"base": {}})
-    if not (sweep and isinstance(sweep, dict) and isinstance(runs, dict)) or not all(
-        path.partition(".")[0] in Overrides.model_fields and isinstance(varied, list) and varied
-        for path, varied in sweep.items()
-    ):
-        return dict(values)
-    combined = {}
-    for name, run in runs.items():
-        for point in itertools.product(*sweep.values()):
-            settings, parts = run or {}, [str(name)]
-            for path, value in zip(sweep, point, strict=True):
-                parts.append(f"{short_name(path, sweep)}-{_name_of(value)}")
-                keys = reversed(path.split("."))
-                settings = merged(settings, reduce(lambda below, key: {key: below}, keys, value))
-            combined["_".join(parts)] = settings
-    return {key: value for key, value in values.items() if key != "sweep"} | {"runs": combined}
-
-
-def _name_of(value: Any) -> str:
-    """The name of a swept value, however it is written: 0.003, 1e-05, 2, muon, true."""
-    with suppress(ValueError, TypeError):
-        value = json.loads(value)
-    return json.dumps(value).removesuffix(".0").strip('"')
-
-
-def short_name(path: str, paths: Collection[str]) -> str:
-    """The shortest end of `path` that no other of `paths` ends with: learning_rate."""
-    keys = path.split(".")
-    ends = (".".join(keys[-count:]) for count in range(1, len(keys) + 1))
-    return next(e for e in ends if sum(f".{p}".endswith(f".{e}") for p in paths) == 1)
 
 
 def all_named_files(settings: Configuration | None, *finders: Callable[[], Any]) -> list[Any]:

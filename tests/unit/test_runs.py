@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mlm.config.overlays_and_sweeps import laid_over, resolve
+from mlm.config.overlays import laid_over, resolve
 from mlm.foundations.errors import ConfigError
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
