@@ -6,22 +6,36 @@ libtpu then leaves the variables of a TPU machine behind, for which later traini
 test starts as a user would does not see them.
 """
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
-_GIVEN = dict(os.environ)
 _SET = {"JAX_PLATFORMS": "cpu", "NPROC": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+# Compiling takes longer than what is compiled.
+_SET["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# All processes of the tests share what one of them has compiled.
+_COMPILED = None if "PYTEST_XDIST_WORKER" in os.environ else tempfile.TemporaryDirectory()
+_SET["JAX_COMPILATION_CACHE_DIR"] = (
+    _COMPILED.name if _COMPILED else os.environ["JAX_COMPILATION_CACHE_DIR"]
+)
+_SET["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+_SET["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+#: What they were before; the processes of pytest-xdist inherit both.
+_GIVEN = json.dumps({name: os.environ[name] for name in _SET if name in os.environ})
+_GIVEN = json.loads(os.environ.setdefault("GIVEN_TO_TESTS", _GIVEN))
 os.environ.update(_SET)
 # Hundreds of processes would each compile the library anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-#: The folders that begin: the long modules. The many short ones keep all processes busy to the end.
-_FIRST = ("publishing", "training", "finetuning", "workflow")
+#: What begins: the module that makes the tiny workflow, for which others would wait, and folders of
+#: long modules. The many short ones keep all processes busy to the end.
+_FIRST = ("test_ask_page.py", "publishing", "training", "finetuning", "workflow")
 
 
 def not_here(reason: str) -> None:
@@ -58,9 +72,23 @@ def refusal(act, *given, **how) -> str:
 
 def users_environment() -> dict[str, str]:
     """The environment as a test may have changed it, without what is set here."""
-    rest = {k: v for k, v in os.environ.items() if k not in _SET and k != "XLA_FLAGS"}
-    return rest | {k: _GIVEN[k] for k in (*_SET, "XLA_FLAGS") if k in _GIVEN}
+    return {name: value for name, value in os.environ.items() if name not in _SET} | _GIVEN
+
+
+@pytest.fixture(scope="session", autouse=True)
+def code_that_is_remembered():
+    """Each module is taken apart once in a process."""
+    from mlm.foundations import code_digests
+
+    memory = code_digests.FileMemory(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code_digests, "FileMemory", lambda _: memory)
+        yield
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: (*_FIRST, item.path.parent.name).index(item.path.parent.name))
+    def order(item) -> int:
+        names = item.path.name, item.path.parent.name
+        return next((i for i, first in enumerate(_FIRST) if first in names), len(_FIRST))
+
+    items.sort(key=order)

@@ -37,8 +37,18 @@ def write_small_data(place: Path) -> None:
         (place / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
 
 
-#: What `start` runs for jobs on a cluster.
-IMPATIENT = (str(ROOT / "tests" / "cluster" / "impatient_snakemake.py"),)
+#: What `start` runs for jobs on a cluster: Snakemake that asks every second how they do. Slurm's
+#: executor waits ten seconds longer each time, up to three minutes, and no option changes that.
+IMPATIENT = (
+    "-c",
+    """
+import asyncio, sys
+from snakemake.cli import main
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+RemoteExecutor.sleep = lambda self: asyncio.sleep(1)
+main(sys.argv[1:])
+""",
+)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import signal
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-import jax
 import numpy as np
 import pytest
 from tiny_task import STARTS, changed, job, merged, prepared
@@ -19,22 +18,6 @@ from mlm.finetuning.fold_training import FoldName, finetune_fold
 from mlm.finetuning.merged_folds import comparison_table, write_results
 from mlm.finetuning.prediction import predict_csv
 from mlm.foundations.errors import MlmError
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Folds of the same shapes take what the first had compiled."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 def run(place, out, section, **how):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from in_pytorch import run_in_pytorch
+from in_pytorch import run_in
 from safetensors.numpy import load_file
 from test_network import families
 from tiny_encoder import MASK, tiny_batch, tiny_config
@@ -96,7 +96,7 @@ def test_logits_equal_pytorchs(tmp_path):
     models["esm_2"] = grown("esm", token_dropout=True)
     for name, (model, parameters) in models.items():
         model.write(tmp_path / name, parameters)
-    run_in_pytorch("logits.py", tmp_path)
+    run_in("pytorch", "logits.py", "pytorch", tmp_path)
     for name, (model, parameters) in models.items():
         logits = np.asarray(model.logits(parameters, ids, mask))
         expected = np.load(tmp_path / name / "pytorch.npy")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_run import write_tokenizer
 
 from mlm.config.publish import Publish
 from mlm.foundations.artefacts import MadeFrom
@@ -34,20 +35,10 @@ def header(card: bytes) -> dict:
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
-    """The tokenizer below tmp_path, and what writes one."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
-    import small_run
-
-    small_run.write_tokenizer(tmp_path / "tokenizer")
-    return small_run
-
-
-@pytest.fixture
-def results(small, tmp_path):
+def results(tmp_path):
     """training.json and evaluation.json of a run, and a directory with its model."""
     directory = tmp_path / "model"
-    small.write_tokenizer(directory)
+    write_tokenizer(directory)
     (directory / "model.safetensors").write_bytes(b"\0weights")
     write_json(directory / "config.json", {"model_type": "roberta"})
     final = {"loss": 2.9, "accuracy": 0.3, "validation_loss": 3.0, "validation_accuracy": 0.25}
@@ -115,6 +106,7 @@ def recorded_tokenizer(tmp_path) -> Path:
     """tokenizer_stats.json with the digests of the tokenizer's files, as its job records them."""
     stats = tmp_path / "tokenizer_stats.json"
     if not stats.exists():
+        write_tokenizer(tmp_path / "tokenizer")
         made.tokenizer_stats(vocabulary_size=500).write(stats)
         files = (tmp_path / "tokenizer").iterdir()
         record_job("tokenizer", {}, {}, map(str, [stats, *files]))
@@ -147,14 +139,14 @@ def test_a_model_without_a_record_is_not_published(hub, results, tmp_path):
     assert hub.requests == []
 
 
-def test_a_damaged_tokenizer_is_not_published(hub, small, tmp_path):
+def test_a_damaged_tokenizer_is_not_published(hub, tmp_path):
     recorded_tokenizer(tmp_path)
     flip_last_byte(path := tmp_path / "tokenizer/tokenizer_config.json")
     assert str(path) in refusal(publish_own_tokenizer, tmp_path)
     assert hub.requests == []
 
 
-def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
+def test_a_tokenizer_goes_with_a_card(hub, tmp_path):
     publish_own_tokenizer(tmp_path)
     found = hub.files("me/tokenizer")
     names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "README.md"}

@@ -19,7 +19,3 @@ def python_of(environment: str) -> Path:
 def run_in(environment: str, script: str, *arguments) -> str:
     command = [python_of(environment), HERE / script, *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def run_in_pytorch(script: str, *arguments) -> str:
-    return run_in("pytorch", script, *arguments)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from in_pytorch import run_in_pytorch
+from in_pytorch import run_in
 from tiny_encoder import MASK, logits, tiny_batch, tiny_config, tiny_encoder
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as CLASSES
 
@@ -56,7 +56,7 @@ def models(tmp_path_factory):
 def test_pytorch_has_the_same_logits_and_saves_the_same_weights(models):
     root, found = models
     _, mask = tiny_batch()
-    run_in_pytorch("logits.py", root)
+    run_in("pytorch", "logits.py", "pytorch", root)
     for name in CASES:
         place = root / name
         expected = np.load(place / "pytorch.npy")

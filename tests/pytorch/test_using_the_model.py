@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from in_pytorch import python_of, run_in_pytorch
+from in_pytorch import python_of, run_in
 from small_run import LENGTH, run_child, write_inputs
 from tests.conftest import ended, users_environment
 
@@ -42,9 +42,8 @@ def in_place(place: Path, *command) -> str:
 def agrees(place: Path) -> None:
     """sentence-transformers and model.onnx compute what PyTorch computes of the model."""
     texts = ("w7", "w9[MASK]w30")
-    found = json.loads(
-        run_in_pytorch("opened_model.py", place / MODEL, place / "model.onnx", *texts)
-    )
+    models = place / MODEL, place / "model.onnx"
+    found = json.loads(run_in("pytorch", "opened_model.py", *models, *texts))
     assert found["longest"] == LENGTH
     assert found["vectors"] < 1e-5 and found["logits"] < 1e-4
 

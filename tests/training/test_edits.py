@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from small_run import LENGTH, small_run
 
-from mlm.foundations.code_digests import code_digests
-from mlm.foundations.digests import FileMemory
 from mlm.training import state_basis
 from mlm.training.devices import Devices
 
@@ -15,15 +13,6 @@ from mlm.training.devices import Devices
 def basis(root: Path, overrides: dict | None = None, replicas: int = 1) -> dict:
     devices = Devices("tensorflow", None, "cpu", "float32", replicas, {})
     return state_basis.state_basis(*small_run(root, overrides, replicas), devices)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def code_that_is_remembered():
-    """Each module is taken apart once, not once for each state."""
-    memory = FileMemory(None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_basis, "code_digests", lambda *asked: code_digests(*asked, memory))
-        yield
 
 
 def test_a_state_belongs_to_every_value_that_its_bits_follow_from(root, monkeypatch):

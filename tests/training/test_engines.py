@@ -1,12 +1,11 @@
 """One run in both engines, and what the one in JAX promises of its own."""
 
-import json
-import os
-
 import numpy as np
 import pytest
 from safetensors.numpy import load
-from small_run import in_child, small_job, small_run
+from small_run import small_job, small_run
+
+from mlm.training.pretrain import engine_of, open_devices
 
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
 CASES = {
@@ -16,35 +15,6 @@ CASES = {
         "masking": {"whole_word": True, "mlm_probability": 0.3},
     },
 }
-
-
-def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:
-    """Train a run that drops and draws classes in both engines, each in its own state below
-    {root}/{name}, and let each read the other's; TensorFlow and JAX are set up once in this
-    process."""
-    from mlm.training.pretrain import engine_of, open_devices
-
-    # Compiling takes longer than what is compiled.
-    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    os.environ["XLA_FLAGS"] = quickly
-    overrides = {"model": {"family": family}, "pretraining": pretraining | {"steps": steps}}
-    config, _ = small_job(root, overrides=overrides)
-    run, _ = small_run(root, overrides)
-    (root / name).mkdir()
-    engines, losses, states = {}, {}, {}
-    for framework in ("tensorflow", "jax"):
-        engine = engine_of(run, open_devices(framework, config.accelerator, 8))
-        states[framework, "begun"] = engine.saved()
-        sums = [engine.advance(1) for _ in range(steps)]
-        losses[framework] = [s["loss"] / s["predictions"] for s in sums] + [*engine.validate()]
-        states[framework, "ended"] = engine.saved()
-        engines[framework] = engine
-    (root / name / "losses.json").write_text(json.dumps(losses))
-    for framework, other in (("tensorflow", "jax"), ("jax", "tensorflow")):
-        engines[framework].restore(steps, states[other, "ended"])
-        states[framework, "of the other"] = engines[framework].saved()
-    for (framework, moment), content in states.items():
-        (root / name / f"{framework} {moment}").write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +28,25 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
 def test_both_engines_begin_alike_have_the_same_losses_and_read_each_others_states(
     root, family, case, steps
 ):
-    name = f"{family}-{case}-{steps}"
-    assert in_child(train_in_both, root, name, family, CASES[case], steps) == 0
-    found = json.loads((root / name / "losses.json").read_text())
-    found = {framework: np.array(losses) for framework, losses in found.items()}
-    assert found["jax"][steps - 1] < found["jax"][0] - (0.5 if steps == 200 else 0.05)
-    np.testing.assert_allclose(found["jax"], found["tensorflow"], atol=1e-4, rtol=0)
-
-    def state(framework: str, moment: str) -> bytes:
-        return (root / name / f"{framework} {moment}").read_bytes()
-
-    assert state("jax", "begun") == state("tensorflow", "begun")
-    assert state("jax", "of the other") == state("tensorflow", "ended")
-    assert state("tensorflow", "of the other") == state("jax", "ended")
-    arrays = load(state("jax", "ended"))
+    """Of a run that drops and draws classes."""
+    overrides = {"model": {"family": family}, "pretraining": CASES[case] | {"steps": steps}}
+    config, _ = small_job(root, overrides=overrides)
+    run, _ = small_run(root, overrides)
+    engines, losses, begun, ended = {}, {}, {}, {}
+    for framework in ("tensorflow", "jax"):
+        engine = engine_of(run, open_devices(framework, config.accelerator, 8))
+        begun[framework] = engine.saved()
+        sums = [engine.advance(1) for _ in range(steps)]
+        figures = [s["loss"] / s["predictions"] for s in sums]
+        losses[framework] = np.array([*figures, *engine.validate()])
+        ended[framework] = engine.saved()
+        engines[framework] = engine
+    assert losses["jax"][steps - 1] < losses["jax"][0] - (0.5 if steps == 200 else 0.05)
+    np.testing.assert_allclose(losses["jax"], losses["tensorflow"], atol=1e-4, rtol=0)
+    assert begun["jax"] == begun["tensorflow"]
+    for framework, other in (("tensorflow", "jax"), ("jax", "tensorflow")):
+        engines[framework].restore(steps, ended[other])
+        assert engines[framework].saved() == ended[other]
+    arrays = load(ended["jax"])
     assert arrays["step"] == steps
     assert {name.split("/")[0] for name in arrays} == {"parameters", "moments", "step"}

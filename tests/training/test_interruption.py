@@ -13,14 +13,17 @@ def resumed(root, name: str) -> list[str]:
     return re.findall(r"resumes from step (\d+)", told(root, name))
 
 
-def test_a_killed_training_ends_like_one_left_alone(root):
+@pytest.mark.parametrize("engine", ["jax", pytest.param("tensorflow", marks=pytest.mark.slow)])
+def test_a_killed_training_ends_like_one_left_alone(root, engine):
+    killed, whole = f"killed-{engine}", f"whole-{engine}"
+    overrides = {"pretraining": {"engine": engine, "steps": 12, "validation": {"every": 6}}}
     # In the middle of writing the third file of the second state.
-    assert run_child(root, "killed", fault={"write": 2}) == -signal.SIGKILL
-    assert not (root / "runs" / "killed").exists()
-    assert run_child(root, "killed") == 0
-    assert resumed(root, "killed") == ["5"]
-    assert run_child(root, "whole") == 0
-    assert result(root, "killed") == result(root, "whole")
+    assert run_child(root, killed, overrides, {"write": 2}) == -signal.SIGKILL
+    assert not (root / "runs" / killed).exists()
+    assert run_child(root, killed, overrides) == 0
+    assert resumed(root, killed) == ["5"]
+    assert run_child(root, whole, overrides) == 0
+    assert result(root, killed) == result(root, whole)
 
 
 @pytest.mark.slow

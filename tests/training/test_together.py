@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import re
 import socket
@@ -15,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 from small_run import LENGTH, result, small_job
-from tests.conftest import users_environment, waited_for
+from tests.conftest import waited_for
 
 from mlm.foundations.atomic import read_json
 from mlm.training.processes import COORDINATOR, INDEX
@@ -64,16 +65,10 @@ def job(root: Path, name: str, overrides: dict, log: str | None = None, run: str
         "files": asdict(files),
         "results": str(root / "runs" / name),
     }
-    # Programs that a process compiles are kept for those after it: a third of their time.
-    compiled = {
-        "JAX_COMPILATION_CACHE_DIR": str(root / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
     with (root / f"{log or name}.log").open("a") as output:
         return subprocess.Popen(
             [sys.executable, "-c", JOB, str(JOBS), json.dumps(request)],
-            env=users_environment() | compiled | variables,
+            env=os.environ | variables,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

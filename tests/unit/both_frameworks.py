@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from tiny_encoder import QUICKLY
 
 from mlm.model.network import ops_of
 
@@ -16,7 +15,7 @@ each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 def in_framework(framework: str, function):
     """`function` of nested arrays of NumPy, which gives such; JAX compiles it once."""
     if framework == "jax":
-        compiled = jax.jit(function, compiler_options=QUICKLY)
+        compiled = jax.jit(function)
     else:
 
         def compiled(*arguments):

@@ -124,16 +124,13 @@ def test_sentences_whose_words_have_tags_are_counted_and_those_too_long_are_told
     assert "names.conll" in check(of_files("small.txt", **sections)).problems[0]
 
 
-def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here):
-    lines = (f"Call me Ishmael, number {i}, of ship {i * 7919 % 997}." for i in range(4000))
-    (here / "small.txt").write_text("\n".join(lines))
-    small = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here, monkeypatch):
+    monkeypatch.setattr(checking, "rehearse_steps", lambda *_: steps(rows=(1.0,)))
+    (here / "small.txt").write_text("\n".join(f"Call me Ishmael, {i}." for i in range(4000)))
     task = labelled([f"{i},{'text ' * (i + 1) ** 3},{'aab'[i % 3]}" for i in range(9)])
-    sections = {"model": {"config": small}, "tokenizer": {"vocabulary_size": 300}} | task
-    # TensorFlow's threads are set once in a process, which may be done by now.
-    sections["pretraining"] = {"engine": "jax"}
-    forecast = check(of_files("small.txt", **sections))
+    forecast = check(of_files("small.txt", tokenizer={"vocabulary_size": 300}, **task))
     assert not forecast.problems and "finetune [base]" in [one.name for one in forecast.stages]
+    assert "Fine-tuning: 9 examples of reviews.csv in 2 classes." in forecast.lines
     (warning,) = forecast.warnings
     assert "% of the examples are longer than 64 tokens" in warning
 

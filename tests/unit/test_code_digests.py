@@ -1,6 +1,5 @@
 import ast
 import importlib
-import multiprocessing
 import re
 import sys
 from pathlib import Path
@@ -73,14 +72,24 @@ def test_an_edit_of_meaning_changes_the_digest_of_its_module_alone(library, edit
     assert changed == ({"mlm.a"} if means_anything else set())
 
 
+def own_modules():
+    return {name: m for name, m in sys.modules.items() if name.split(".")[0] == "mlm"}
+
+
 def loaded_by(names):
-    """The library's modules that the imports of `names` load, in a copy of this process."""
-    for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
-        del sys.modules[name]
-    for name in names:
-        importlib.import_module(name)
-    modules = [m for n, m in sys.modules.items() if n.startswith("mlm.")]
-    return {m.__name__ for m in modules if not m.__file__.endswith("__init__.py")}
+    """The library's modules that the imports of `names` load, as if none was loaded before."""
+    before = own_modules()
+    try:
+        for name in before:
+            del sys.modules[name]
+        for name in names:
+            importlib.import_module(name)
+        loaded = own_modules().values()
+        return {m.__name__ for m in loaded if not m.__file__.endswith("__init__.py")}
+    finally:
+        for name in own_modules():
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +102,7 @@ def test_what_python_imports_has_a_digest(rule):
     tree.body = [node for node in tree.body if not is_of_another_rule(node, rule)]
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     wanted = [node.module for node in imports if node.module.split(".")[0] == "mlm"]
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        loaded = pool.apply(loaded_by, [wanted])
+    loaded = loaded_by(wanted)
     assert loaded and loaded <= job_digests(script, rule).keys()
 
 

@@ -1,7 +1,5 @@
-import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import evaluated_project as project
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 import report_artefacts as made
 from safetensors.numpy import load_file, save_file
 from scipy.special import log_softmax
+from test_masks_page import code_of_the_page
 from tests.conftest import refusal
 from tiny_encoder import logits
 
@@ -51,17 +50,9 @@ def _evaluation(root, model=None, **settings):
     return evaluate("a run", model or root / "random", section, Accelerator(kind="cpu"), evaluated)
 
 
-def by_the_page():
-    """The code blocks of docs/masks.md, which know nothing of this project."""
-    page, names = Path(__file__).parents[2] / "docs" / "masks.md", {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        exec(block, names)
-    return names
-
-
 def numbers_of_sets(ids, real, share, seed=0):
     """The set of each token by the page, -1 for none, and how many sets there are."""
-    page, numbers = by_the_page(), np.full(ids.shape, -1)
+    page, numbers = code_of_the_page(), np.full(ids.shape, -1)
     for index, row in enumerate(ids.tolist()):
         text = [i < real[index] and id_ not in range(5) for i, id_ in enumerate(row)]
         A, *_ = page["words"](seed, 2**32 - 1, index, len(row))

@@ -55,9 +55,9 @@ def test_what_computes_attention_is_part_of_a_saved_state():
 
 
 @pytest.mark.parametrize(
-    ("documents", "positions"), [(False, None), (True, np.array([[1, 5], [2, 3]]))]
+    ("family", "documents", "positions"),
+    [("roberta", False, None), ("modernbert", True, np.array([[1, 5], [2, 3]]))],
 )
-@pytest.mark.parametrize("family", ["roberta", "modernbert"])
 def test_cudnn_is_asked_for_the_attention_that_xla_computes(
     monkeypatch, family, documents, positions
 ):

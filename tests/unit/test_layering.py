@@ -73,14 +73,3 @@ def test_a_state_knows_all_code_that_computes_its_bits_and_no_other(framework):
     others = {"mlm.training.loop", "mlm.training.states", "mlm.training.model_card"}
     assert not known.keys() & others
     assert "mlm.finetuning.fold_task" in computing_code("jax", "mlm.finetuning.fold_task")
-
-
-def test_the_page_on_the_architecture_has_the_order_and_names_files_that_are_there():
-    page = (SCRIPTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    chapter = page.split("## What may import what")[1].split("\n## ")[0]
-    assert tuple(re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE)) == ORDER
-    named = re.findall(r"`([\w.]+/[\w./]*)`", page)
-    made = ("results/", "state/")
-    places = (SCRIPTS / "mlm", SCRIPTS.parent)
-    for path in (path for path in named if not path.startswith(made)):
-        assert any((place / path).exists() for place in places), path

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_encoder import QUICKLY, dropout_keys, network_of, tiny_encoder
+from tiny_encoder import dropout_keys, network_of, tiny_encoder
 
 from mlm.model import network
 from mlm.model.jax_ops import fold_in
@@ -39,7 +39,7 @@ NETWORK = network_of(tiny_encoder("bert")[0])
 NOTHING_DROPPED = partial(NETWORK.dropped, rate=0.0, key=None)
 
 
-@partial(jax.jit, static_argnums=(0, 5), compiler_options=QUICKLY)
+@partial(jax.jit, static_argnums=(0, 5))
 def attended(attention, query, key, value, tokens, half_window):
     """What `attention` gives, and the gradients of a function of what it gives to real tokens."""
 
@@ -52,8 +52,7 @@ def attended(attention, query, key, value, tokens, half_window):
     return found, *gradients
 
 
-@pytest.mark.parametrize("documents", [False, True])
-@pytest.mark.parametrize("half_window", [None, 3, 20])
+@pytest.mark.parametrize(("half_window", "documents"), [(None, False), (3, True), (20, True)])
 def test_in_blocks_it_and_its_gradients_are_those_of_the_whole(half_window, documents):
     query, key, value, tokens = sample()
     tokens = tokens if documents else tokens._replace(document=None)
@@ -107,6 +106,6 @@ def test_memory_grows_with_the_length_and_not_with_its_square(half_window):
             return jnp.sum(jnp.sin(query))
 
         compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(vector, vector, vector, tokens)
-        return compiled.compile(QUICKLY).memory_analysis().temp_size_in_bytes
+        return compiled.compile().memory_analysis().temp_size_in_bytes
 
     assert temporaries(2048) < 2.5 * temporaries(1024)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,17 @@ VECTORS = json.loads(*re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL))
 SPECIAL, MASK = [0, 1, 2, 3, 4], 4
 
 
-@pytest.fixture(scope="module")
-def page() -> dict:
+@cache
+def code_of_the_page() -> dict:
     names = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(block, names)
     return names
+
+
+@pytest.fixture
+def page() -> dict:
+    return code_of_the_page()
 
 
 def ours(ids, attention, index, seed, epoch, *, vocabulary, whole_word, slots, **shares):

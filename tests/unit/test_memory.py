@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh
-from small_pretraining import small_pretraining
+from small_run import small_run, write_inputs
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.families import FAMILIES
@@ -89,7 +89,8 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path):
     given = {"model": section, "pretraining": {"engine": "jax", "per_replica_batch_size": 1024}}
     ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
     tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
-    small = small_pretraining(tmp_path)
+    write_inputs(tmp_path)
+    small, _ = small_run(tmp_path, {"pretraining": {"optimizer": {"name": "muon"}}})
     run = replace(
         small,
         model_config=model_configuration(model(section), tokenizer, 128),

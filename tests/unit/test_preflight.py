@@ -3,7 +3,6 @@
 from unittest import mock
 
 import pytest
-import small_pretraining  # noqa: F401 (the path of small_run)
 import small_run
 
 from mlm.foundations.errors import MlmError
@@ -89,6 +88,18 @@ def test_one_target_that_fails_leaves_the_others_their_answer(root):
     assert [t.fits for t in verdict.targets] == [None, False, False, None, True]
     # What no compiler answered is unknown.
     assert table(verdict).splitlines()[2].split()[-2:] == ["?"] * 2
+
+
+def test_of_phases_the_step_that_needs_most_is_reported(root):
+    short, length = {"share": 0.25}, 4 * small_run.LENGTH
+    long, steps = {"share": 0.5, "sequence_length": length, "per_replica_batch_size": 2}, []
+    answers = answer(peak=2**31), answer(peak=2**32, flops=2e12), answer(peak=2**30)
+    verdict = judged(root, *answers, log=steps, phases=[short, long, short])
+    (target,) = verdict.targets
+    assert [step["plan"]["sequence_length"] for step in steps] == [length // 4, length, length // 4]
+    assert [step["samples"] for step in steps] == [8, 2, 8]
+    assert (target.memory.peak, target.flops_per_step) == (2**32, 2e12)
+    assert target.global_batch_size == 2 * 4
 
 
 def test_a_faulty_setting_is_a_verdict_and_compiles_nothing(root):

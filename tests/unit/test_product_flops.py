@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
-from small_pretraining import small_pretraining
+from small_run import small_run, write_inputs
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.masked_loss import strata
@@ -30,7 +30,8 @@ def test_a_loop_counts_as_often_as_it_runs_and_a_choice_for_its_dearer_side():
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory):
-    run = small_pretraining(tmp_path_factory.mktemp("run"))
+    write_inputs(root := tmp_path_factory.mktemp("run"))
+    run, _ = small_run(root, {"pretraining": {"optimizer": {"name": "muon"}}})
     step = described_train_step(run, Accelerator(), "v5e:2x2")
     step["config"]["attention_probs_dropout_prob"] = 0.0
     return step

@@ -50,12 +50,10 @@ def test_a_value_has_one_name_however_it_is_written_and_paths_of_one_end_are_tol
     ]
 
 
-def test_a_wrong_value_or_path_is_told_of_its_run_and_a_shared_section_is_refused():
+def test_a_wrong_value_or_path_is_told_of_its_run():
     (problem,) = problems({"sweep": {RATE: ["fast"]}})
     assert problem.startswith(f"runs.base_learning_rate-fast.{RATE}: found 'fast'")
     (problem,) = problems({"sweep": {"pretraining.seeds": [1]}})
     assert "did you mean 'seed'" in problem
     (problem,) = problems({"sweep": {"evaluation.prompts": [["a [MASK]"]]}})
     assert "string should match" in problem
-    (problem,) = problems({"sweep": {"tokenizer.kind": ["bpe"]}})
-    assert problem.startswith("sweep.tokenizer.kind: ")

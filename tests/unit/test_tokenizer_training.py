@@ -127,8 +127,8 @@ def test_processes_train_the_same_bytes(tmp_path, english, kind):
     section = json.dumps(SECTION | {"kind": kind, "vocabulary_size": 900})
     arguments, seen = map(str, (*made.paths, section, len(made), made.bytes)), set()
     command = [sys.executable, "-c", TRAIN_ONCE, *arguments]
-    for run in range(4):
-        threads = {"PYTHONHASHSEED": str(run), "RAYON_NUM_THREADS": str(1 + run)}
+    for run in (1, 3):
+        threads = {"PYTHONHASHSEED": str(run), "RAYON_NUM_THREADS": str(run)}
         environment = os.environ | threads | {"PYTHONPATH": os.pathsep.join(sys.path)}
         seen.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert len(seen) == 1

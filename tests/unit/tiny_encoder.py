@@ -13,8 +13,6 @@ from mlm.samples.random_bits import fold_in, key_of
 
 VOCABULARY, LENGTH, PADDING, MASK = 100, 40, 1, 4
 
-#: For compilations that take longer than what they compile.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 #: What the families have beside BERT's fields; of ModernBERT's layers the second is local.
 FIELDS = {
     "albert": {"embedding_size": 24},
@@ -28,7 +26,7 @@ def network_of(architecture: Architecture, framework: str = "jax", **how) -> Net
     return Network(architecture, ops_of(framework), **how)
 
 
-@partial(jax.jit, static_argnames=("network",), compiler_options=QUICKLY)
+@partial(jax.jit, static_argnames=("network",))
 def _compiled(network: Network, *given, **settings):
     return network.hidden_states(*given, **settings)
 

@@ -5,6 +5,7 @@ import fcntl
 import functools
 import hashlib
 import importlib.resources
+import json
 import os
 import re
 import shutil
@@ -130,36 +131,12 @@ class Project:
         return ended(sys.executable, *arguments, cwd=self.path, env=users_environment())
 
     def _forked(self, arguments: tuple[str, ...], log: Path) -> int:
-        """Run Snakemake, its output in `log`; the exit status.
-
-        Snakemake is imported once, in this process; every run is a fork of it.
-        """
-        snakemake, environment = imported_snakemake(), users_environment()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.chdir(self.path)
-                os.environ.clear()
-                os.environ.update(environment)
-                out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(out, 1)
-                os.dup2(out, 2)
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
-                    del sys.modules[name]
-                sys.path[:] = [p for p in sys.path if not Path(p).is_relative_to(ROOT / "scripts")]
-                snakemake.cli.main(["--cores=2", "--configfile=tiny.yaml", *arguments])
-                status = 0
-            except SystemExit as end:
-                if isinstance(end.code, str):
-                    print(end.code, file=sys.stderr)
-                status = 1 if isinstance(end.code, str) else int(end.code or 0)
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        """Run Snakemake, its output in `log`; the exit status."""
+        command = ["--cores=2", "--configfile=tiny.yaml", *arguments]
+        request = json.dumps([command, str(self.path), users_environment(), str(log)])
+        server = forking_snakemake()
+        print(request, file=server.stdin, flush=True)
+        return int(server.stdout.readline())
 
 
 @dataclass(frozen=True)
@@ -215,17 +192,12 @@ def start(
 
 
 @functools.cache
-def imported_snakemake():
-    """Snakemake, with the packages that it would import on its way to a list of jobs."""
-    import smart_open  # noqa: F401
-    import snakemake.cli
-    import yte  # noqa: F401
-
-    # Imports every plugin, and pandas with that of reports.
-    snakemake.cli.get_argument_parser()
-    # Commands write to what is standard output when they run, and not where Snakemake is imported.
-    sys.modules["snakemake.shell"].STDOUT = None
-    return snakemake
+def forking_snakemake() -> subprocess.Popen:
+    """A process to fork: this one has threads of JAX by now."""
+    script, pipe = Path(__file__).with_name("forked_snakemake.py"), subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, script], env=users_environment(), stdin=pipe, stdout=pipe, text=True
+    )
 
 
 def copy_of_the_repository(place: Path) -> Project:

@@ -63,7 +63,7 @@ def intact(built):
 
 @pytest.mark.parametrize("results", [RECORDS, OTHERS], ids=["records", "others"])
 @pytest.mark.parametrize(
-    "damage", [pytest.param(d, marks=[] if "flipped" in d else [pytest.mark.slow]) for d in DAMAGES]
+    "damage", [pytest.param(d, marks=[] if "same" in d else [pytest.mark.slow]) for d in DAMAGES]
 )
 def test_damage_is_named_with_the_command_that_mends_it(built, results, damage):
     with built.edited(*results, by=DAMAGES[damage], date="same" if "same" in damage else "new"):
@@ -82,7 +82,7 @@ def test_a_damaged_result_that_only_a_target_asks_for_is_named(built):
         result.unlink()
 
 
-@pytest.mark.parametrize("of", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("of", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_deleted_result_is_made_again(built, of):
     for result in (RECORDS + OTHERS)[::of]:
         with built.edited(result, by=lambda content: None):
@@ -101,6 +101,7 @@ def test_a_result_of_other_settings_with_an_old_date_is_refused(built, intact, t
     assert built.digests() == intact
 
 
+@pytest.mark.slow
 def test_a_retraining_that_fails_leaves_the_old_model(copied, intact):
     """The directory of states cannot be written: the training ends before its first step."""
     shutil.rmtree(copied.path / "state")

@@ -109,9 +109,8 @@ def test_another_order_of_keys_and_another_notation_is_no_change(built):
 
 
 def test_cores_and_threads_are_no_change(built):
-    assert built.would_run("--cores", "1") == set()
-    assert built.would_run("--set-threads", "pretrain=1") == set()
-    assert built.would_run("--set-resources", "pretrain:mem_mb=9000") == set()
+    threads = ("--set-threads", "pretrain=1", "--set-resources", "pretrain:mem_mb=9000")
+    assert built.would_run("--cores", "1", *threads) == set()
 
 
 def test_a_run_added_trains_that_run_and_remakes_the_report(built):
@@ -126,31 +125,30 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         assert "results/runs/base/" in inputs, "it waits for the run that it continues"
 
 
-@pytest.mark.parametrize(
-    ("file", "date", "expected"),
-    [
-        ("data/train-a.txt", "new", ALL),
-        # As `mv`, `cp -a`, `rsync -a`, `tar` and a checkout of git leave it.
-        ("data/train-b.txt", "1970", ALL),
-        ("data/pairs.tsv", "1970", downstream("evaluate")),
-        ("report/style.css", "1970", {"report"}),
-        ("scripts/jobs/evaluate.py", "new", downstream("evaluate", "fill_mask")),
-        ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
-        ("scripts/mlm/training/optimizers.py", "new", downstream("pretrain")),
-        ("scripts/mlm/evaluation/metrics.py", "new", downstream("evaluate")),
-        ("scripts/mlm/report/page.py", "new", {"report"}),
-    ],
-)
-def test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing(built, file, date, expected):
-    line = {
-        ".txt": b"Another line.\n",
-        ".tsv": b"He is.\tHe are.\n",
-        ".css": b"b {color: red}\n",
-        ".py": b"EDITED = True\n",
-    }
-    with built.edited(file, by=lambda content: content + line[Path(file).suffix], date=date):
+EDITED = [
+    ("data/train-a.txt", "new", ALL),
+    # As `mv`, `cp -a`, `rsync -a`, `tar` and a checkout of git leave it.
+    ("data/train-b.txt", "1970", ALL),
+    ("data/pairs.tsv", "1970", downstream("evaluate")),
+    ("report/style.css", "1970", {"report"}),
+    ("scripts/jobs/evaluate.py", "new", downstream("evaluate", "fill_mask")),
+    ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
+    ("scripts/mlm/training/optimizers.py", "new", downstream("pretrain")),
+    ("scripts/mlm/evaluation/metrics.py", "new", downstream("evaluate")),
+    ("scripts/mlm/report/page.py", "new", {"report"}),
+]
+LINES = {".txt": b"Another line.\n", ".tsv": b"He is.\tHe are.\n"}
+LINES |= {".css": b"b {color: red}\n", ".py": b"EDITED = True\n"}
+
+
+@pytest.mark.parametrize(("file", "date", "expected"), EDITED)
+def test_an_edited_file_reruns_what_uses_it(built, file, date, expected):
+    with built.edited(file, by=lambda content: content + LINES[Path(file).suffix], date=date):
         assert built.would_run() == expected
-    with built.edited(file, by=lambda content: content):
+
+
+def test_another_date_of_any_file_reruns_nothing(built):
+    with built.edited(*(file for file, *_ in EDITED), by=lambda content: content):
         assert built.would_run() == set()
 
 

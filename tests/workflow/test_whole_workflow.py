@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from mlm.model.architecture import Architecture, parameter_shapes
 
-from .conftest import TINY, copy_of_the_repository, made
+from .conftest import ROOT, Project, copy_of_the_repository, made
 
 pytestmark = pytest.mark.workflow
 
@@ -34,6 +34,7 @@ def test_a_run_prints_the_beginning_and_the_end_of_each_stage_and_little_more(bu
     assert "step 12/12" in (built.path / "logs/pretrain/base.log").read_text()
 
 
+SNAKEFILE = str(ROOT / "Snakefile")
 #: The last result of the data and the training.
 MODEL = "results/runs/base/model/model.safetensors"
 
@@ -79,9 +80,9 @@ def test_snakemakes_own_report_and_graph_are_made(built):
 
 
 def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path):
-    project = copy_of_the_repository(tmp_path)
-    project.write_config(TINY | {"modle": {}, "seed": "many"})
-    ran = project.snakemake(check=False)
+    project = Project(tmp_path)
+    project.write_config({"modle": {}, "seed": "many"})
+    ran = project.snakemake("-s", SNAKEFILE, check=False)
     assert ran.returncode != 0
     for message in (
         "modle: unknown key; did you mean 'model'?",
@@ -109,12 +110,12 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
 
 def test_what_snakemake_merges_away_is_still_known(tmp_path):
     """Keys that stand twice, and runs of an overlay beside those of config.yaml."""
-    project = copy_of_the_repository(tmp_path)
-    project.write_config(TINY | {"runs": {"hot": {"pretraining": {"seed": 1}}}})
-    shown = project.snakemake("--dry-run").stdout
+    project = Project(tmp_path)
+    project.write_config({"runs": {"hot": {"pretraining": {"seed": 1}}}})
+    shown = project.snakemake("-s", SNAKEFILE, "--dry-run").stdout
     assert "run=hot" in shown and "run=base" not in shown
     with (tmp_path / "tiny.yaml").open("a") as overlay:
         overlay.write("seed: 1\nseed: 2\n")
-    ran = project.snakemake("--dry-run", check=False)
+    ran = project.snakemake("-s", SNAKEFILE, "--dry-run", check=False)
     assert ran.returncode != 0 and "Traceback" not in ran.stdout
     assert "tiny.yaml, line " in ran.stdout and "seed is set in line " in ran.stdout
