@@ -19,10 +19,9 @@ _SET = {"JAX_PLATFORMS": "cpu", "NPROC": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 # Compiling takes longer than what is compiled.
 _SET["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 # All processes of the tests share what one of them has compiled.
-_COMPILED = None if "PYTEST_XDIST_WORKER" in os.environ else tempfile.TemporaryDirectory()
-_SET["JAX_COMPILATION_CACHE_DIR"] = (
-    _COMPILED.name if _COMPILED else os.environ["JAX_COMPILATION_CACHE_DIR"]
-)
+_SHARED = "PYTEST_XDIST_WORKER" in os.environ and os.environ.get("JAX_COMPILATION_CACHE_DIR")
+_COMPILED = None if _SHARED else tempfile.TemporaryDirectory()
+_SET["JAX_COMPILATION_CACHE_DIR"] = _SHARED or _COMPILED.name
 _SET["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 _SET["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 #: What they were before; the processes of pytest-xdist inherit both.
