@@ -20,11 +20,11 @@ class Accelerator(Section):
     cpu_threads: Threads = 2
     """CPU threads for arithmetic. They affect rounding, so --cores does not set them."""
     virtual_replicas: Annotated[int, Field(ge=1, le=64), NoBoolean] | None = None
-    """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
+    """Number of replicas to rehearse on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536), NoBoolean] | None = None
-    """Processes that train a run together (engine: jax); null: one. The job starts them: by srun if
-    its resource mpi says so, else on its machine. With kind: tpu, or where JAX_COORDINATOR_ADDRESS
-    is set, they are this same command on every host."""
+    """Processes that train a run together (engine: jax); null: one. The job starts them, by srun if
+    its resource mpi says so, else on its machine. With kind: tpu, or if JAX_COORDINATOR_ADDRESS is
+    set, run the same command on every host."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time; it affects the result. false: the
     fastest, which may differ from run to run (engine: jax)."""

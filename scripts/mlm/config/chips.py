@@ -153,7 +153,7 @@ def existing_target(target: str) -> str:
 
 class Preflight(Section):
     enabled: bool = False
-    """Run the preflight with everything else and show it in the report."""
+    """Run the preflight with the rest of the workflow, and show it in the report."""
     targets: Annotated[
         list[Annotated[Text, AfterValidator(existing_target)]], Field(min_length=1), Distinct
     ] = ["v4:2x2x1", "v5e:2x2", "v6e:2x2"]

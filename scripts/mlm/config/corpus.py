@@ -16,7 +16,7 @@ _HeldOut = Annotated[float, Field(gt=0, lt=0.5), NoBoolean]
 class Files(Section):
     train: list[Text] = []
     """Glob patterns of the files of train, relative to the working directory, read in the order of
-    their paths. By ending: .txt, .jsonl or .json (an object a line), .csv, .tsv, .parquet, each
+    their paths. By ending: .txt, .jsonl or .json (one object per line), .csv, .tsv, .parquet, each
     plain or compressed (.gz, .zst, .xz, .bz2)."""
     validation: list[Text] = []
     """The same for validation. Without it, held_out carves it from train."""
@@ -28,7 +28,7 @@ class Files(Section):
 
 class HubSplits(Section):
     train: str = "train"
-    """The dataset's own name for train."""
+    """The dataset's name for train."""
     validation: str | None = "validation"
     """Its name for validation; null: it has none, and held_out carves one from train."""
     test: str | None = "test"
@@ -37,18 +37,18 @@ class HubSplits(Section):
 
 class CorpusHub(Section):
     dataset: str | None = None
-    """A dataset's name on the Hugging Face Hub."""
+    """Name of the dataset on the Hugging Face Hub."""
     config: str | None = None
-    """Its configuration; null: it has only one."""
+    """The dataset's configuration; null: it has only one."""
     revision: str | None = None
-    """The commit to pin it to (40 digits). A cache that has it needs no network (HF_HOME)."""
+    """The pinned commit (40 digits). If it is in the cache (HF_HOME), no network is needed."""
     splits: HubSplits = section(HubSplits)
 
 
 class HeldOut(Section):
     validation: _HeldOut = 0.05
-    """Share of the groups to carve from train for validation if the source has no such split; of
-    the embedded addresses at least 20."""
+    """Share of the groups that is carved from train for validation if the source has no such split;
+    at least 20 of the embedded addresses."""
     test: _HeldOut = 0.05
 
 
@@ -61,10 +61,10 @@ class SourceSection(Section):
     files: Files = section(Files)
     hub: CorpusHub = section(CorpusHub)
     text_column: Text = "text"
-    """The column or field with the text, in every format that has columns."""
+    """Column or field with the text, in formats that have columns."""
     group_by: Text | None = None
-    """The column that says which documents belong together (an article, an author): splits keep
-    groups whole, and intervals resample them. null: each document is its own group."""
+    """Column that says which documents belong together (an article, an author): a group is in one
+    split, and intervals are over groups. null: each document is a group."""
     group_per: Literal["file", "heading"] | None = None
     """Groups without a column. file: each file. heading: from one WikiText heading to the next."""
 
@@ -121,16 +121,18 @@ class SourceOfMix(SourceSection):
 
 class Corpus(SourceSection):
     mix: dict[Name, SourceOfMix] = Field(default_factory=dict)
-    """Sources by name, each with keys as in this section and a weight, how often its documents of
-    train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
+    """Sources by name, each with keys of this section and a weight, the number of times that train
+    uses its documents: {speeches: {weight: 0.3}, mine: {source: files, files: {train:
+    [a/*.txt]}}}."""
     held_out: HeldOut = section(HeldOut)
     encoding_errors: Literal["strict", "replace"] = "strict"
-    """Bytes that are not UTF-8, and NULs. strict: stop and name them. replace: put U+FFFD there."""
+    """Handling of NULs and of bytes that are not UTF-8. strict: stop and name them. replace:
+    replace them by U+FFFD."""
     filters: CorpusFilters = section(CorpusFilters)
     count: FileCount = 1
     """Number of Parquet files of train. A job reads only those with its part of train."""
     parts: FileCount = 1
-    """Number of jobs that read the source side by side, at most one for each file."""
+    """Number of jobs that read the source in parallel, at most one for each file."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

@@ -13,16 +13,16 @@ PairFile = Annotated[FilePath, Field(pattern=r"\.(jsonl|tsv)$")]
 
 class Evaluation(Section):
     seed: fields.Seed = 0
-    """Seed of the division of the tokens into sets, the same for all runs."""
+    """Seed of the division of tokens into hidden sets, the same for all runs."""
     mlm_probability: fields.ProperFraction = 0.15
     """Share of a sample's tokens that are hidden together, 1 / n of them for the nearest whole n.
     Each set is hidden in turn, so that every token is predicted."""
     #: Upper ranks of the bands of token frequency; a last band has the rest.
     frequency_bands: ClassVar[list[int]] = [10, 100, 1000]
     batch_size: Count = 64
-    """Samples in a batch; changes figures by rounding only."""
+    """Samples in a batch; affects figures only by rounding."""
     max_tokens: fields.TokenCount = 500_000
-    """Maximum number of tokens of the test split to predict; of more, sets at equal distances."""
+    """Maximum test tokens to predict; of a larger split, evenly spaced sets are."""
     prompts: list[Text] = [
         "Goal of my life is to [MASK].",
         "The [MASK] of the United States.",
@@ -58,5 +58,5 @@ class Report(Section):
     runs: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """Runs to show; null: all."""
     also: dict[Name, FilePath] = {}
-    """Finished runs of other working directories to compare in bits per character, by a name:
-    {wordpiece: ../wordpiece/results/runs/base}. They are read only."""
+    """Finished runs of other working directories to compare in bits per character, each with a
+    name: {wordpiece: ../wordpiece/results/runs/base}. They are not changed."""

@@ -76,29 +76,30 @@ class QualityFilter(Section):
 
 class DecontaminationFilter(Section):
     against: list[FilePath] = []
-    """Files of texts that the model is judged by, one a line or row. Documents of train that share
-    `words` words in a row with one of them are left out (Brown et al., 2020, arXiv 2005.14165)."""
+    """Files of evaluation texts, one per line or row. Documents of train that share `words`
+    consecutive words with one of them are removed (Brown et al., 2020, arXiv 2005.14165)."""
     also: list[Literal["validation", "test"]] | None = None
-    """Held-out splits to look for as well. null: both with the embedded corpus, else none."""
+    """Held-out splits that count as evaluation texts, too. null: both with the embedded corpus,
+    else none."""
     words: Count = 13
-    """Length of the runs of words that count as shared."""
+    """Number of consecutive words that must be shared."""
     text_column: Text = "text"
-    """The column that holds the text, in files of `against` with columns."""
+    """Column with the text, in files of `against` with columns."""
 
 
 class CorpusFilters(Section):
     normalisation: Normalisation = "none"
     """Unicode normalisation form."""
     min_characters: Count = 1
-    """Leave out documents with fewer characters, and those of white space alone."""
+    """Remove documents with fewer characters, and those of white space only."""
     max_characters: Count | None = None
-    """Leave out documents with more characters; null: no limit."""
+    """Remove documents with more characters; null: no limit."""
     deduplicate: bool = True
-    """Leave out documents whose exact text came before in the same split."""
+    """Remove documents whose exact text occurred before in the same split."""
     remove_leakage: bool = True
-    """Leave out of train what is also in validation or test, of validation what is in test."""
+    """Remove from train what is also in validation or test, and from validation what is in test."""
     near_duplicates: bool = False
-    """Leave out documents that share most of their words with an earlier one of the split, or of a
-    held-out split (remove_leakage): three quarters of their 5-grams, by MinHash."""
+    """Remove documents that share three quarters of their 5-grams with an earlier one of the split,
+    or with a held-out one (remove_leakage), by MinHash."""
     quality: QualityFilter = section(QualityFilter)
     decontamination: DecontaminationFilter = section(DecontaminationFilter)

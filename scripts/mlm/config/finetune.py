@@ -38,7 +38,7 @@ class FinetuneData(Section):
     target_column: Text = "label"
     """A CSV's column of numbers or classes."""
     group_column: Text | None = None
-    """The column of groups, which folds keep whole; null: rows are dealt one by one."""
+    """Column of groups, each of which is in one fold; null: rows are assigned one by one."""
 
 
 class FinetuneOptimizer(Section):
@@ -50,7 +50,8 @@ class FinetuneOptimizer(Section):
 
 class Finetune(Section):
     enabled: bool = False
-    """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case."""
+    """Fine-tune every run with the rest of the workflow, as `snakemake finetune` does in any
+    case."""
     also: list[FilePath] = []
     """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
     with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""
@@ -74,7 +75,7 @@ class Finetune(Section):
     """Dropout probability during fine-tuning."""
     optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
     cpu_threads: fields.Threads = 1
-    """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
+    """CPU threads for the arithmetic of one fold. Folds run in parallel."""
 
     @property
     def for_examples(self) -> Self:

@@ -29,7 +29,7 @@ class ModelFields(Section):
     model_config = ConfigDict(extra="allow")
 
     hidden_size: Count | None = 128
-    """Width of the layers; null, here as in every field, leaves it to the family."""
+    """Width of the layers; null, here as in every field: the family's default."""
     num_hidden_layers: Count | None = 2
     """Number of layers."""
     num_attention_heads: Count | None = 4
@@ -57,7 +57,7 @@ class ModelFields(Section):
 
 class Initialisation(Section):
     attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
-    """neighbour_heads: heads that look at neighbouring tokens at first. standard: the family's."""
+    """neighbour_heads: heads that at first look at neighbouring tokens. standard: the family's."""
     embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
     """cooccurrence: from counts of neighbouring tokens in the train split. random: the family's."""
 
@@ -66,10 +66,11 @@ class Model(Section):
     family: Literal[*FAMILIES] = "roberta-prelayernorm"  # pyright: ignore[reportInvalidTypeForm]
     """A model_type of transformers."""
     config: ModelFields = section(ModelFields)
-    """Fields of the transformers configuration, these and any that the family's network reads."""
+    """Fields of the transformers configuration: these, and any other that the family's network
+    reads."""
     start_from: FilePath | None = None
     """Start from a published encoder: a directory in the Hugging Face layout, or owner/name@COMMIT
-    on the Hub. It has its own architecture; of config, dropouts alone may be set beside it."""
+    on the Hub. The architecture is the encoder's; of config, only dropouts may be set."""
     initialisation: Initialisation = section(Initialisation)
 
     def of_jobs(self) -> Self:

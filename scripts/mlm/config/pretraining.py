@@ -65,7 +65,7 @@ class Optimizer(Section):
     warmup_steps: fields.NotNegative = 0.05
     """Steps of the linear warmup to the peak; below 1, a share of the schedule."""
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
-    """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
+    """Shape of the decay to min_lr_ratio of the peak, at the end of the schedule."""
     decay_steps: fields.NotNegative | None = None
     """Steps of the decay at the end of the schedule; below 1, a share; null: after the warmup."""
     min_lr_ratio: fields.Fraction = 0.0
@@ -157,7 +157,7 @@ class Masking(Section):
     whole_word: bool = False
     """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
-    """Maximum number of predictions in a sequence; null: enough. What is beyond it is counted."""
+    """Maximum predictions in a sample; null: enough. Chosen tokens beyond stay visible, counted."""
 
     def contradictions(self) -> Iterator[str]:
         replaced = self.mask_token + self.random_token
@@ -244,18 +244,18 @@ class Recipe(Section):
     tokens: fields.TokenCount | None = None
     """Length in tokens."""
     phases: Annotated[list[Phase], Field(min_length=1)] | None = None
-    """Parts of the training, one after the other, with rows, masks and batches of their own;
-    validation and evaluation have the rows of the last. null: one, of samples as they are."""
+    """Consecutive parts of the training, with different row lengths, mask shares and batches;
+    validation and evaluation have the rows of the last. null: one part, whose rows are samples."""
     optimizer: Optimizer = section(Optimizer)
     softmax_classes: Annotated[int, Field(ge=64, le=1_000_000), NoBoolean] | None = 1500
     """Maximum number of ids in a training step's softmax, sampled at each step, so that training
     loss and accuracy are estimates. null: the whole vocabulary, as in validation."""
     attend: Literal["sample", "document"] = "sample"
-    """What a token attends to: its sample, or only its document in it."""
+    """What a token attends to: its sample, or only its document in the sample."""
     rematerialise: bool = False
     """Recompute activations for the gradient: less memory, a third more time."""
     shuffle_window: Count = 131_072
-    """Samples that are shuffled among themselves: blocks of 1,024 from all over the split."""
+    """Samples that are shuffled together: blocks of 1,024 from all parts of the split."""
     validation: Validation = section(Validation)
     log_every: Count = 20
     """Steps between rows of training.csv."""

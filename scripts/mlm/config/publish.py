@@ -26,9 +26,9 @@ class Publish(Section):
     license: Text = "other"
     """Licence on the cards, as the Hub names it: apache-2.0, cc-by-4.0, …"""
     language: Text | None = None
-    """Language on the cards, such as en; null: none given."""
+    """Language on the cards, such as en; null: none."""
     source: Text | None = None
-    """Origin of the text on the cards, in words; null: what corpus.source says."""
+    """Origin of the text on the cards, in words; null: derived from corpus.source."""
 
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to."""

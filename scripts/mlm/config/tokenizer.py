@@ -29,7 +29,7 @@ _Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 class SpecialTokens(Section):
     cls: Text = "[CLS]"
-    """Text of the token before each document, id 0; between marks such as [ ] or < >."""
+    """Text of the token before each document, id 0; in brackets such as [ ] or < >."""
     pad: Text = "<pad>"
     """Text of the padding token, id 1."""
     sep: Text = "[SEP]"
@@ -59,26 +59,26 @@ class PretrainedTokenizer(Section):
     path: FilePath | None = None
     """For kind pretrained: a directory, or a Hub id."""
     revision: str | None = None
-    """The commit to pin a Hub id to."""
+    """The pinned commit of a Hub id."""
 
 
 class Tokenizer(Section):
     kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = "unigram"
-    """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
+    """unigram, bpe or wordpiece: trained on the train split. pretrained: tokenizer.pretrained."""
     vocabulary_size: Annotated[int, Field(ge=6, le=4_000_000), NoBoolean] | None = None
     """Number of ids, special tokens included. null: 8,000 if the train split has 10 MB or
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
     replacements: list[_Pair] | None = None
-    """Pairs [old, new] of text to replace before anything else, in this order. null: in the
-    embedded corpus, two backticks or two single quotes become a double quote; else none."""
+    """Pairs [old, new] of text, replaced in this order before anything else. null: in the embedded
+    corpus, two backticks or two single quotes become a double quote; else none."""
     unknown_literal: Text | None = None
     """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
     character_coverage: Annotated[float, Field(ge=0.5, le=1), NoBoolean] = 1.0
     """Share of the training text's characters that the vocabulary covers, at least 0.98 for
     unigram. 0.9995 suits a large corpus, or thousands of Chinese characters."""
     max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13), NoBoolean] = 1_000_000_000
-    """Train on an even sample of this many bytes if the train split is larger."""
+    """Maximum number of bytes to train on: an evenly spaced sample of a larger train split."""
     #: Threads of the trainer. They affect the result, so --cores does not set them.
     training_threads: ClassVar[int] = 2
     pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
