@@ -8,7 +8,7 @@ import pytest
 from mlm.evaluation import ngram_baselines
 from mlm.evaluation.hidden_sets import NO_NEIGHBOUR, positions_of
 from mlm.evaluation.ngram_baselines import NeighbourMixtures
-from mlm.samples.token_counts import count_tokens
+from mlm.samples.ngram_counts import count_tokens
 
 SPECIAL = [0, 1, 2, 3, 4]
 MASK = 4

@@ -19,9 +19,9 @@ from mlm.model.cooccurrence import (
 from mlm.model.initialisation import StartingWeights, initial_parameters
 from mlm.model.neighbour_heads import neighbour_heads
 from mlm.model.network import Network, ops_of
+from mlm.samples.ngram_counts import count_tokens
 from mlm.samples.shard_reading import ShardFiles
 from mlm.samples.tfrecord import SampleWriter
-from mlm.samples.token_counts import count_tokens
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500

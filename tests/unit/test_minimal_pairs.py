@@ -14,7 +14,7 @@ from mlm.evaluation.minimal_pair_files import Pair, read_pair_files
 from mlm.evaluation.minimal_pairs import score_pairs
 from mlm.evaluation.ngram_baselines import NeighbourMixtures
 from mlm.foundations.errors import MlmError
-from mlm.samples.token_counts import count_tokens
+from mlm.samples.ngram_counts import count_tokens
 
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 PIECES = ["the", "cat", "cats", "walk", "##s", "##ed", "."]

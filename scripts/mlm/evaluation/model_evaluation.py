@@ -39,8 +39,8 @@ from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
+from mlm.samples.ngram_counts import TokenCounts, count_tokens, counted_samples
 from mlm.samples.shard_reading import Samples, evenly_spread, joined, read_samples, spread_samples
-from mlm.samples.token_counts import TokenCounts, count_tokens, counted_samples
 
 #: Settings that the figures depend on and the file records.
 _SHOWN = {"max_tokens", "mlm_probability", "seed"}

@@ -26,7 +26,7 @@ import numpy as np
 
 from mlm.evaluation.hidden_sets import NO_NEIGHBOUR, Answers, Positions
 from mlm.foundations.terminal import Progress
-from mlm.samples.token_counts import ContextCounts, TokenCounts
+from mlm.samples.ngram_counts import ContextCounts, TokenCounts
 
 #: What each mixture is made of.
 COMPONENTS = {

@@ -22,8 +22,8 @@ from mlm.foundations.terminal import Progress
 from mlm.model.initialisation import StartingWeights
 from mlm.model.neighbour_heads import columns_of_words, positions_apart_from_words
 from mlm.model.warm_start import Begun
+from mlm.samples.ngram_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 from mlm.samples.shard_reading import ShardFiles, samples_in_order
-from mlm.samples.token_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
