@@ -121,13 +121,12 @@ class SourceOfMix(SourceSection):
 
 class Corpus(SourceSection):
     mix: dict[Name, SourceOfMix] = Field(default_factory=dict)
-    """Sources by name, each with keys of this section and a weight, the number of times that train
-    uses its documents: {speeches: {weight: 0.3}, mine: {source: files, files: {train:
-    [a/*.txt]}}}."""
+    """Sources by name, each with keys of this section and a weight, how often train uses its
+    documents: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
     held_out: HeldOut = section(HeldOut)
     encoding_errors: Literal["strict", "replace"] = "strict"
-    """Handling of NULs and of bytes that are not UTF-8. strict: stop and name them. replace:
-    replace them by U+FFFD."""
+    """NULs, and bytes that are not UTF-8. strict: stop and name them. replace: write U+FFFD
+    instead."""
     filters: CorpusFilters = section(CorpusFilters)
     count: FileCount = 1
     """Number of Parquet files of train. A job reads only those with its part of train."""

@@ -79,8 +79,7 @@ class DecontaminationFilter(Section):
     """Files of evaluation texts, one per line or row. Documents of train that share `words`
     consecutive words with one of them are removed (Brown et al., 2020, arXiv 2005.14165)."""
     also: list[Literal["validation", "test"]] | None = None
-    """Held-out splits that count as evaluation texts, too. null: both with the embedded corpus,
-    else none."""
+    """Held-out splits that count, too. null: both with the embedded corpus, else none."""
     words: Count = 13
     """Number of consecutive words that must be shared."""
     text_column: Text = "text"

@@ -50,8 +50,7 @@ class FinetuneOptimizer(Section):
 
 class Finetune(Section):
     enabled: bool = False
-    """Fine-tune every run with the rest of the workflow, as `snakemake finetune` does in any
-    case."""
+    """Fine-tune with the rest of the workflow, as `snakemake finetune` does in any case."""
     also: list[FilePath] = []
     """Published encoders to compare with, on the same folds: directories in the Hugging Face layout
     with safetensors and a tokenizer.json, or owner/name@COMMIT on the Hub."""

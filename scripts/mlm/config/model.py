@@ -66,7 +66,7 @@ class Model(Section):
     family: Literal[*FAMILIES] = "roberta-prelayernorm"  # pyright: ignore[reportInvalidTypeForm]
     """A model_type of transformers."""
     config: ModelFields = section(ModelFields)
-    """Fields of the transformers configuration: these, and any other that the family's network
+    """Fields of the transformers configuration: these and others that the family's network
     reads."""
     start_from: FilePath | None = None
     """Start from a published encoder: a directory in the Hugging Face layout, or owner/name@COMMIT

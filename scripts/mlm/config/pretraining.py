@@ -157,7 +157,8 @@ class Masking(Section):
     whole_word: bool = False
     """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
-    """Maximum predictions in a sample; null: enough. Chosen tokens beyond stay visible, counted."""
+    """Maximum predictions in a sample; null: enough. Chosen tokens beyond it stay and are
+    counted."""
 
     def contradictions(self) -> Iterator[str]:
         replaced = self.mask_token + self.random_token
