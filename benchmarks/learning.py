@@ -8,9 +8,8 @@
 
 `search` trains with the configuration's defaults and each list of changes, on the shards at hand
 (snakemake --cores 2 results/manifests/{train,validation}.json), and uses the validation split
-alone. Beside keys of the configuration, cooccurrence.* changes the strengths of that
-initialisation. Each training appends a row to docs/learning/runs.csv with the processor time of all
-of it; the settings in the row name the whole recipe, since defaults change. `collect` copies the
+alone. Each training appends a row to docs/learning/runs.csv with the processor time of all of it;
+the settings in the row name the whole recipe, since defaults change. `collect` copies the
 curves and evaluations of runs that the workflow trained. `collect` and --curve write
 docs/learning/<name>.csv, a row for each validation of each seed. `draw` makes docs/learning.svg, or
 --figure, from such files, with the unigram's test loss of docs/learning/longer.json.
@@ -108,12 +107,9 @@ def record(name: str, seed: int, rows: list[dict]) -> None:
 
 def run_here(assignments: list[str], seed: int, state: str):
     """A run of the shards at hand, its configuration and its files; its states are in `state`."""
-    from mlm.model.cooccurrence import STRENGTHS
     from mlm.training.run import RunFiles
 
-    config = overridden(assignments)
-    STRENGTHS.update(config.pop("cooccurrence", {}))
-    run = trainings(resolve(config))["base"]
+    run = trainings(resolve(overridden(assignments)))["base"]
     checkpoint = run.operation.checkpoint.model_copy(update={"directory": state, "keep": 1})
     run = run.with_values(name=f"seed-{seed}", seed=seed, operation={"checkpoint": checkpoint})
     files = RunFiles(

@@ -7,7 +7,7 @@ from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET,
 from mlm.preflight.described_steps import described_train_step
 
 MODERN = {
-    "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
+    "model": {"family": "modernbert", "initialisation": {"attention": "standard"}},
     "pretraining": {"attend": "document", "rematerialise": True, "optimizer": {"name": "muon"}},
 }
 

@@ -218,7 +218,7 @@ WRONG = {
     ("model.config.is_decoder", ""): [True],
     ("model.config.pad_token_id", ""): [7],
     ("model.config.num_attention_heads", "heads"): [3, 1],
-    ("model.family", "neighbour_heads"): ["albert"],
+    ("model.family", "neighbour_heads"): ["albert", "modernbert", "esm"],
     ("model", "embedding_size 64"): [{"family": "electra", "config": {"embedding_size": 64}}],
     ("model", "position_embedding_type"): [
         {"family": "esm", "config": {"position_embedding_type": "absolute"}}

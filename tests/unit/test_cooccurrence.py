@@ -9,14 +9,13 @@ import pytest
 from mlm.model import cooccurrence
 from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import (
-    STRENGTHS,
     counted_batches,
     in_one_thread,
     overwrite_with_counts,
     positive_pmi,
     word_vectors,
 )
-from mlm.model.initialisation import StartingWeights, initial_parameters
+from mlm.model.initialisation import initial_parameters
 from mlm.model.neighbour_heads import neighbour_heads
 from mlm.model.network import Network, ops_of
 from mlm.samples.ngram_counts import count_tokens
@@ -45,7 +44,7 @@ def speeches(tmp_path_factory):
 
 def found_in(shards):
     # So wide that two threads add up in another order.
-    return in_one_thread(shards, SPECIAL, WORDS, 300, STRENGTHS, 1)
+    return in_one_thread(shards, SPECIAL, WORDS, 300, 1)
 
 
 def counted(ids, vocabulary):
@@ -88,35 +87,36 @@ def test_words_in_like_company_begin_alike():
     random = np.random.default_rng(0)
     ids = random.integers(5, 35, (400, 20))
     ids[:, 1::2] += 30
-    vectors = word_vectors(counted(ids, 65), 8, 0.25, (1.0,), 0)
+    vectors = word_vectors(counted(ids, 65), 8, 0)
     assert not vectors[:5].any()
     one, other = vectors[5:35], vectors[35:]
     assert (one @ one.T).mean() > 3 > 0.3 > abs((one @ other.T).mean())
     # With more columns than directions all are used, and without neighbours none.
-    vectors = word_vectors(counted(ids[:, ::2] % 4 + 5, 9), 32, 0.25, (1.0,), 0)
+    vectors = word_vectors(counted(ids[:, ::2] % 4 + 5, 9), 32, 0)
     assert np.isfinite(vectors).all() and vectors[5:].all()
-    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
+    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0).any()
 
 
-def built(family: str) -> StartingWeights:
+def built(family: str) -> tuple[dict, Architecture]:
     config = {"model_type": family, "vocab_size": WORDS, "hidden_size": 64, "pad_token_id": 1}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 96}
     architecture = Architecture.of(config | {"max_position_embeddings": LENGTH + 2})
-    return StartingWeights(initial_parameters(architecture, 0), architecture)
+    return initial_parameters(architecture, 0), architecture
 
 
-def logits_of(weights: StartingWeights, shards):
+def logits_of(weights: dict, architecture: Architecture, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
     ids, mask = (array[:50] for array in next(counted_batches(shards)))
-    network = Network(weights.architecture, ops_of("jax"))
-    logits = network.logits(weights.by_name, network.hidden_states(weights.by_name, ids, mask))
+    network = Network(architecture, ops_of("jax"))
+    logits = network.logits(weights, network.hidden_states(weights, ids, mask))
     return ids.reshape(-1), np.asarray(logits).reshape(-1, WORDS)
 
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
-    weights, shards = built("bert"), speeches
-    overwrite_with_counts(weights, shards, SPECIAL, None, seed=0)
-    truth, logits = logits_of(weights, shards)
+    (weights, architecture), shards = built("bert"), speeches
+    counts = in_one_thread(shards, SPECIAL, WORDS, 64, 0)
+    overwrite_with_counts(weights, architecture.names, *counts)
+    truth, logits = logits_of(weights, architecture, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
     ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_batches(shards)])
@@ -126,11 +126,13 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 
 
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
-    weights = built("roberta")
-    neighbour_heads(weights, seed=0)
-    before = weights.table("words")
-    overwrite_with_counts(weights, speeches, SPECIAL, 32, seed=0)
-    after = weights.table("words")
+    weights, architecture = built("roberta")
+    neighbour_heads(weights, architecture, seed=0)
+    words = f"{architecture.names.words}.weight"
+    before = weights[words].copy()
+    counts = in_one_thread(speeches, SPECIAL, WORDS, 32, 0)
+    overwrite_with_counts(weights, architecture.names, *counts)
+    after = weights[words]
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])
     assert (after[5:, 32:] != before[5:, 32:]).all()

@@ -68,7 +68,8 @@ def test_an_encoder_alone_and_one_with_its_decoder_are_read_in_every_family(tmp_
         save_file(stored, tmp_path / "model.safetensors")
         assert same(Checkpoint.read(str(tmp_path)).weights, expected)
         begun = WarmStart("some", Checkpoint.read(str(tmp_path))).over(dict(weights), architecture)
-        assert not begun[1].unexpected and begun[1].biased == (stored is tied)
+        biased = architecture.names.decoder_bias not in begun[1].missing
+        assert not begun[1].unexpected and biased == (stored is tied)
 
 
 def test_numbers_that_are_infinite_in_32_bits_are_refused(published):
@@ -124,13 +125,12 @@ def test_what_is_no_checkpoint_is_refused_in_one_message(published, file, conten
         Checkpoint.read(str(place))
 
 
-@pytest.mark.parametrize("place", ["owner/name@main", f"owner/name@{COMMIT}"])
-def test_a_hub_id_needs_its_commit_and_the_hub_must_have_it(monkeypatch, place):
+def test_the_hub_must_have_the_commit(monkeypatch):
     import huggingface_hub
 
     def gone(*_, **__):
         raise huggingface_hub.errors.LocalEntryNotFoundError("gone")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", gone)
-    with pytest.raises(MlmError, match=f"at commit {COMMIT}" if COMMIT in place else "40 hexa"):
-        Checkpoint.read(place)
+    with pytest.raises(MlmError, match=f"at commit {COMMIT}"):
+        Checkpoint.read(f"owner/name@{COMMIT}")

@@ -123,7 +123,7 @@ def loss_of(network: Network, **settings):
     def loss(parameters):
         states = network.hidden_states(parameters, ids, mask, **settings)
         logits = network.logits(parameters, states)
-        squares = ops.total(ops.square(logits * real)) / (len(ids) * LENGTH)
+        squares = ops.sum(ops.square(logits * real)) / (len(ids) * LENGTH)
         return squares, (states * real, logits * real)
 
     return loss

@@ -20,7 +20,7 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied)
         "model": {
             **TINY["model"],
             "family": "modernbert",
-            "config": TINY["model"]["config"] | {"global_rope_theta": 100.0},
+            "initialisation": {"attention": "standard"},
         },
         "pretraining": TINY["pretraining"] | {"attend": "document"},
         "preflight": {"targets": ["v5e:2x2"]},

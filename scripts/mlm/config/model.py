@@ -154,10 +154,10 @@ def unfit_neighbour_heads(family: str, sizes: Mapping[str, Any]) -> str | None:
     head_width = width // heads if width and heads else 4
     reasons = {
         f"{family} has no first layer of its own": FAMILIES[family].shared_layers,
+        f"{family} has rotary positions": sizes.get("global_theta"),
         f"embedding_size {embedding} is not hidden_size {width}": width and embedding != width,
         "one head is not enough": heads == 1,
         f"heads are {head_width} wide, less than 4": head_width < 4,
-        "token_dropout is true, so that masked tokens have no embeddings": sizes.get("zero_masks"),
     }
     reason = next((reason for reason, holds in reasons.items() if holds), None)
     return reason and f"neighbour_heads cannot be: {reason}. Set standard"

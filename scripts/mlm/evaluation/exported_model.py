@@ -61,12 +61,12 @@ def masked_answers(network: Network, begins_document: int | None = None) -> Call
             weights, ids, attention, positions=positions, documents=documents
         )
         logits, labels = network.logits(weights, hidden), batch["labels"][..., None]
-        label_logits = ops.entries_at(logits, labels)
+        label_logits = ops.take_along_axis(logits, labels, -1)
         earlier = ops.arange(network.architecture.vocabulary) < labels
         above = (logits > label_logits) | ((logits == label_logits) & earlier)
         return {
-            "log_probability": ops.entries_at(ops.log_softmax(logits), labels)[..., 0],
-            "rank": 1 + ops.total(ops.cast(above, "int32"), axis=-1),
+            "log_probability": ops.take_along_axis(ops.log_softmax(logits), labels, -1)[..., 0],
+            "rank": 1 + ops.sum(ops.cast(above, "int32"), axis=-1),
         }
 
     return step

@@ -101,10 +101,10 @@ class SequenceModel(Computation):
         if self._is_regression:
             losses, right = ops.square(logits[..., 0] - labels), ops.zeros_like(labels)
         else:
-            label_logits = ops.entries_at(logits, labels[..., None])[..., 0]
-            losses = -ops.entries_at(ops.log_softmax(logits), labels[..., None])[..., 0]
-            right = ops.cast(label_logits >= ops.largest(logits, -1), "float32")
-        return ops.total(losses * weights), ops.total(right * weights)
+            label_logits = ops.take_along_axis(logits, labels[..., None], -1)[..., 0]
+            losses = -ops.take_along_axis(ops.log_softmax(logits), labels[..., None], -1)[..., 0]
+            right = ops.cast(label_logits >= ops.max(logits, -1), "float32")
+        return ops.sum(losses * weights), ops.sum(right * weights)
 
     def parameters(self, seed: int, start: Checkpoint | None = None) -> dict[str, np.ndarray]:
         """Weights float32 by name as before any training, a function of `seed`, or with the encoder

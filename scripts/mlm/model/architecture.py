@@ -70,11 +70,8 @@ class Architecture:
         architecture = cls(family=family, **({"embedding": values["width"]} | values))
         wide = architecture.width // architecture.heads
         if architecture.thetas and wide % 2:
-            problem = (
-                f"{fields['heads'].name}: found {architecture.heads}, which makes heads {wide} "
-                "wide; rotary positions need an even width"
-            )
-            raise ConfigError([problem])
+            heads = f"{fields['heads'].name}: found {architecture.heads}, heads {wide} wide"
+            raise ConfigError([f"{heads}; rotary positions need an even width"])
         return architecture
 
     @property

@@ -7,7 +7,6 @@ Goldberg and Dagan, "Improving Distributional Similarity with Lessons Learned fr
 tokens' frequencies. All of it runs in a process of its own with one thread, for the same bytes.
 """
 
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,13 +14,14 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
+from safetensors.numpy import load, save
 
+from mlm.config.families import Names
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
-from mlm.model.initialisation import StartingWeights
 from mlm.model.neighbour_heads import columns_of_words, positions_apart_from_words
-from mlm.model.warm_start import Begun
 from mlm.samples.ngram_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 from mlm.samples.shard_reading import ShardFiles, samples_in_order
 
@@ -31,55 +31,55 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _OVERSAMPLING, _ROUNDS = 16, 8
 #: Directions whose singular value is a smaller share of the first are noise.
 _LEAST = 1e-4
-#: Found by experiment (docs/learning.md): the power of the singular values, the parts of the word
-#: vectors and of the family's own random embeddings in their sum, and the weights of distances.
-STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.5)}
+#: By experiment (docs/learning.md): the power of the singular values, the parts of the word vectors
+#: and of the family's random embeddings in their sum, and the weights of distances.
+_POWER, _COUNTED, _RANDOM, _DISTANCES = 0.25, 0.9, 0.3, (1.0, 0.5)
+#: Those of `vectors_and_frequencies`.
+_ARGUMENTS = TypeAdapter(tuple[ShardFiles, tuple[int, ...], int, int, int])
 
 
 def start_from_counts(engine: Any, run: Any) -> None:
     """Begin the training `engine` of `run` with `overwrite_with_counts` of its train split, beside
     positions that differ in columns of their own, if the family can have that; after a warm start
     without an output bias, with that alone. Only rank 0 counts."""
-    by_name, begun = engine.weights(), engine.begun
-    weights, columns = StartingWeights(by_name, engine.architecture), None
-    if engine.devices.group.is_rank0 and not (begun and begun.biased):
+    weights, begun, a = engine.weights(), engine.begun, engine.architecture
+    if engine.devices.group.is_rank0 and (not begun or a.names.decoder_bias in begun.missing):
+        columns = None
         if run.model.initialisation.attention == "neighbour_heads":
-            columns = columns_of_words(engine.architecture)
+            columns = columns_of_words(a)
         elif begun is None:
-            columns = positions_apart_from_words(weights, run.seed)
-        overwrite_with_counts(weights, run.train, run.plan.special_ids, columns, run.seed, begun)
-    engine.begin_with(by_name)
+            columns = positions_apart_from_words(weights, a, run.seed)
+        sizes = a.vocabulary, columns or a.embedding
+        counts = in_one_thread(run.train, run.plan.special_ids, *sizes, run.seed)
+        overwrite_with_counts(weights, a.names, *counts, words=begun is None)
+    engine.begin_with(weights)
 
 
 def overwrite_with_counts(
-    weights: StartingWeights,
-    shards: ShardFiles,
-    special_ids: Sequence[int],
-    columns: int | None,
-    seed: int,
-    begun: Begun | None = None,
+    weights: dict[str, np.ndarray],
+    names: Names,
+    vectors: np.ndarray,
+    log_frequencies: np.ndarray,
+    words: bool = True,
 ) -> None:
-    """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
-    in place, by counts of the train split. Tokens counted beside no other keep their embeddings,
-    as do all after a warm start. Raises MlmError if the shards cannot be read."""
-    words = weights.table("words")
-    columns = int(columns or words.shape[1])
-    statistics = in_one_thread(shards, special_ids, len(words), columns, STRENGTHS, seed)
-    vectors, log_frequencies = statistics
-    usual = words[:, -columns:]
-    counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
-    chosen = vectors.any(axis=1, keepdims=True) & (begun is None)
-    words[:, -columns:] = np.where(chosen, counted, usual)
-    weights.set_table("words", words)
-    if begun is None or not begun.biased:
-        weights.set_output_bias(log_frequencies)
+    """Overwrite the output bias and, with `words`, the last columns of the word embeddings, in
+    place. Tokens counted beside no other keep their embeddings."""
+    if words:
+        table = weights[f"{names.words}.weight"].copy()
+        usual = table[:, -vectors.shape[1] :]
+        counted = _COUNTED * usual.std() * vectors + _RANDOM * usual
+        usual[:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
+        weights[f"{names.words}.weight"] = table
+    # A ModernBERT may be without.
+    if names.decoder_bias in weights:
+        weights[names.decoder_bias] = log_frequencies
 
 
 def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
-    """`vectors_and_frequencies` of the arguments, from a process with one thread."""
+    """Return `vectors_and_frequencies` of the arguments, from a process with one thread."""
     ran = subprocess.run(
         [sys.executable, "-m", "mlm.model.cooccurrence"],
-        input=pickle.dumps(arguments),
+        input=_ARGUMENTS.dump_json(arguments),
         stdout=subprocess.PIPE,
         env=child_environment() | dict.fromkeys(_THREADS, "1"),
     )
@@ -88,23 +88,20 @@ def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
             "model.initialisation.embeddings: cooccurrence: the train split could not be counted "
             f"(exit status {ran.returncode}; the reason is above). Set random to do without"
         )
-    return pickle.loads(ran.stdout)
+    arrays = load(ran.stdout)
+    return arrays["vectors"], arrays["log_frequencies"]
 
 
 def vectors_and_frequencies(
-    shards: ShardFiles,
-    special_ids: Sequence[int],
-    vocabulary: int,
-    columns: int,
-    strengths: dict,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """`word_vectors` of the split, and each log((c + 1) / (N + V)), float32 [vocabulary]."""
-    samples, distances = counted_batches(shards), strengths["distances"]
-    counts = count_tokens(samples, vocabulary, special_ids, len(distances))
-    vectors = word_vectors(counts, columns, strengths["power"], distances, seed)
-    seen = counts.unigram + 1.0
-    return vectors, np.log(seen / seen.sum()).astype(np.float32)
+    shards: ShardFiles, special_ids: Sequence[int], vocabulary: int, columns: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return `word_vectors` of the split, and each log((c + 1) / (N + V)), float32 [vocabulary]."""
+    counts = count_tokens(counted_batches(shards), vocabulary, special_ids, len(_DISTANCES))
+    frequencies = counts.unigram + 1.0
+    return {
+        "vectors": word_vectors(counts, columns, seed),
+        "log_frequencies": np.log(frequencies / frequencies.sum()).astype(np.float32),
+    }
 
 
 def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -120,18 +117,16 @@ def counted_batches(shards: ShardFiles) -> Iterator[tuple[np.ndarray, np.ndarray
         progress.to(int(index[-1]) + 1)
 
 
-def word_vectors(
-    counts: TokenCounts, columns: int, power: float, distances: tuple[float, ...], seed: int
-) -> np.ndarray:
+def word_vectors(counts: TokenCounts, columns: int, seed: int) -> np.ndarray:
     """Vectors of the tokens, float32 [vocabulary, columns], of a deviation of about 1; zeros for
     tokens without a neighbour that is more frequent beside them than by chance."""
     parts = [
-        np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
+        np.float32(_DISTANCES[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
         for offset, pairs in counts.beside.items()
     ]
     directions, values = _leading_directions(parts, columns)
     vectors = np.zeros((len(directions), columns))
-    vectors[:, : len(values)] = directions * values**power
+    vectors[:, : len(values)] = directions * values**_POWER
     vectors[sum(part.sum(axis=0) for part in parts) == 0] = 0
     random = np.random.Generator(np.random.Philox(key=seed))
     vectors = vectors @ np.linalg.qr(random.normal(size=(columns, columns)))[0]
@@ -163,10 +158,9 @@ def positive_pmi(pairs: ContextCounts, vocabulary: int):
 
 
 def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading left singular vectors [tokens, n] and values [n], n <= `columns`, of `parts`
-    [context, token], transposed and side by side, by a randomised subspace iteration (Halko,
-    Martinsson and Tropp, "Finding structure with randomness", 2011); the largest entry of a vector
-    is positive."""
+    """Return leading left singular vectors [tokens, n] and values [n], n <= `columns`, of `parts`
+    [context, token], transposed and side by side, by a subspace iteration (Halko et al., "Finding
+    structure with randomness", 2011); the largest entry of a vector is positive."""
     size = parts[0].shape[1]
     rank = min(columns + _OVERSAMPLING, size)
     start = np.random.Generator(np.random.Philox(key=0)).standard_normal((size, rank), np.float32)
@@ -188,7 +182,7 @@ def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarr
 
 if __name__ == "__main__":
     try:
-        statistics = vectors_and_frequencies(*pickle.load(sys.stdin.buffer))
+        arguments = _ARGUMENTS.validate_json(sys.stdin.buffer.read())
+        sys.stdout.buffer.write(save(vectors_and_frequencies(*arguments)))
     except MlmError as error:
         sys.exit(str(error))
-    pickle.dump(statistics, sys.stdout.buffer)

@@ -3,6 +3,7 @@ where these have them. `mlm.model.tensorflow_ops` has the same in TensorFlow."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,29 +13,17 @@ from jax import lax
 scans_blocks = True
 #: What stands for the logit of a class that is left out.
 left_out = -math.inf
-absolute, arange, bitwise_xor, broadcast_to = jnp.abs, jnp.arange, jnp.bitwise_xor, jnp.broadcast_to
-concatenate, constant, cos, cumsum, dot = jnp.concatenate, jnp.asarray, jnp.cos, jnp.cumsum, jnp.dot
-exp, float32, largest, log, log_softmax = jnp.exp, jnp.float32, jnp.max, jnp.log, jax.nn.log_softmax
-map_blocks, matmul, maximum, minimum = lax.map, jnp.matmul, jnp.maximum, jnp.minimum
-ones_like, pad, power, reshape, scan = jnp.ones_like, jnp.pad, jnp.power, jnp.reshape, lax.scan
-shift_right, sigmoid, sign, sin, split = (
-    jnp.right_shift,
-    jax.nn.sigmoid,
-    jnp.sign,
-    jnp.sin,
-    jnp.split,
-)
-sqrt, square, stack, swapaxes, tanh = jnp.sqrt, jnp.square, jnp.stack, jnp.swapaxes, jnp.tanh
-total, transpose, uint32, where = jnp.sum, jnp.transpose, jnp.uint32, jnp.where
-zeros, zeros_like = jnp.zeros, jnp.zeros_like
+constant, log_softmax, map_blocks, scan = jnp.asarray, jax.nn.log_softmax, lax.map, lax.scan
+sigmoid = jax.nn.sigmoid
+
+
+def __getattr__(name: str) -> Any:
+    """Return the operation of `jax.numpy`, for those that are not here."""
+    return getattr(jnp, name)
 
 
 def cast(x, dtype: str):
     return x.astype(dtype)
-
-
-def dtype_of(x):
-    return x.dtype
 
 
 def mean(x):
@@ -43,18 +32,13 @@ def mean(x):
 
 
 def cummax(x):
-    """The largest of int32 [batch, sequence] up to each place of the sequence."""
+    """The largest of int32 [batch, sequence] up to each position of the sequence."""
     return lax.cummax(x, axis=1)
 
 
 def rows_at(table, ids):
     """The rows of `table` [rows, ...] at `ids`."""
     return table[ids]
-
-
-def entries_at(x, index):
-    """The entries of `x` [..., n] at `index` [..., m] in the last axis: [..., m]."""
-    return jnp.take_along_axis(x, index, axis=-1)
 
 
 def rows_added(table, ids, rows):
@@ -119,20 +103,19 @@ def attention_shares(query, key, mask):
     return jax.nn.softmax(scores)
 
 
-def attended(shares, value):
+def attention_output(shares, value):
     """`value` [batch, keys, heads, width] by its shares: [batch, queries, heads, width]."""
     return jnp.einsum("bnts,bsnh->btnh", shares, value)
 
 
 def exponentials(logits, label_logits):
-    """Of `logits` [predictions, classes] and of the label beside them [predictions]: numbers in
-    proportion to their exponentials, the sums of these without and with the label's, and the
-    cross-entropy in nats."""
+    """Of `logits` [predictions, classes] and the labels' [predictions]: numbers in proportion to
+    their exponentials, the sums of these without and with the label's, and the loss in nats."""
     highest = jnp.maximum(jnp.max(logits, axis=1), label_logits)
     numbers = jnp.exp(logits - highest[:, None])
-    others = jnp.sum(numbers, axis=1)
-    totals = others + jnp.exp(label_logits - highest)
-    return numbers, others, totals, highest - label_logits + jnp.log(totals)
+    negatives = jnp.sum(numbers, axis=1)
+    totals = negatives + jnp.exp(label_logits - highest)
+    return numbers, negatives, totals, highest - label_logits + jnp.log(totals)
 
 
 def fused(function: Callable) -> Callable:

@@ -41,16 +41,6 @@ def drawn_classes(seed: int, step: int, starts: np.ndarray, sizes: np.ndarray) -
     return starts + below(bits, sizes.astype(np.uint32)).astype(np.int32)
 
 
-def head_in_words(vocabulary: int, classes: int | None) -> str:
-    """Describe the head of masked positions, for the log and the report."""
-    drawn, words = len(strata(vocabulary, classes)[0]), "vocabulary projection at masked positions"
-    if drawn == vocabulary:
-        return f"{words} only"
-    return (
-        f"{words}; in training, softmax over {drawn:,} of {vocabulary:,} classes, drawn each step"
-    )
-
-
 def _starts(vocabulary: int, single: int) -> list[int]:
     starts = [0]
     while (following := starts[-1] + max(1, starts[-1] // single)) < vocabulary:
@@ -68,8 +58,7 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
     Both sums are float32; products are in `dtype`.
 
     Logits and their part of the gradient are computed together, for a block of predictions at a
-    time (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh of JAX, call this inside
-    `jax.shard_map`.
+    time (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). JAX needs it inside `jax.shard_map`.
     """
 
     def value(states, table, bias, labels, weights, *drawn):
@@ -104,9 +93,9 @@ def _with_gradients(ops, states, table, bias, labels, weights, dtype, drawn):
 
     def add(sums, block):
         block_states, block_labels, share = block
-        exponentials, others, totals, losses, right = _answers(ops, block, head)
+        exponentials, negatives, totals, losses, right = _answers(ops, block, head)
         exponentials, scale = ops.cast(exponentials, dtype), share / totals
-        grad_labels = scale * others
+        grad_labels = scale * negatives
         grad_states = ops.product(exponentials, rows) * scale[:, None]
         label_rows = ops.cast(ops.rows_at(every_row, block_labels), "float32")
         grad_states -= label_rows * grad_labels[:, None]
@@ -140,13 +129,13 @@ def _answers(ops, block, head):
     """Return exponentials [predictions, classes], 0 for the label, up to a factor per prediction;
     and [predictions]: their sums without and with the label's, losses, right answers."""
     (states, labels, _), (rows, bias, classes, log_counts, every_row, every_bias) = block, head
-    states = ops.cast(states, ops.dtype_of(rows))
+    states = ops.cast(states, rows.dtype)
     label_rows = ops.cast(ops.rows_at(every_row, labels), "float32")
-    label_logits = ops.total(ops.cast(states, "float32") * label_rows, axis=1)
+    label_logits = ops.sum(ops.cast(states, "float32") * label_rows, axis=1)
     label_logits += ops.rows_at(every_bias, labels)
     logits = ops.product(states, rows, y_transposed=True) + bias
     logits = ops.where(classes == labels[:, None], ops.left_out, logits)
-    right = ops.cast(label_logits >= ops.largest(logits, axis=1), "float32")
+    right = ops.cast(label_logits >= ops.max(logits, axis=1), "float32")
     return *ops.exponentials(logits + log_counts, label_logits), right
 
 

@@ -14,8 +14,8 @@ _NOT_THE_MODEL = (
 
 
 def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
-    """The transformers configuration of the model, a PretrainedConfig. Raises ConfigError with
-    everything that does not fit: vocabulary, pad id, heads, fields."""
+    """Return the transformers configuration of the model, a PretrainedConfig. Raises ConfigError
+    with everything that does not fit: vocabulary, pad id, fields."""
     import transformers
 
     family, fields = model.model_type, model.set_fields
@@ -50,7 +50,11 @@ def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
             f"model.config.vocab_size: {vocabulary}, but the tokenizer has "
             f"{tokenizer.vocabulary_size} ids; leave the key out to take the tokenizer's"
         )
-    problems += _misfits(config)
+    if first_position(family) and config.pad_token_id != 1:
+        problems.append(
+            f"tokenizer: the pad token has id {config.pad_token_id}, but {family} counts positions "
+            "from after id 1, its padding. Give <pad> id 1, or choose model.family: bert"
+        )
     if not problems:
         try:
             Architecture.of(config.to_dict())
@@ -59,17 +63,3 @@ def model_configuration(model: Model, tokenizer: Encoder, sequence_length: int):
     if problems:
         raise ConfigError(problems)
     return config
-
-
-def _misfits(config) -> list[str]:
-    """What of a configuration with the tokenizer's ids its family cannot have, one line each."""
-    problems, family, pad = [], config.model_type, config.pad_token_id
-    if first_position(family) and pad != 1:
-        problems.append(
-            f"tokenizer: the pad token has id {pad}, but {family} counts positions from after id "
-            "1, its padding. Give <pad> id 1, or choose model.family: bert"
-        )
-    width, heads = config.hidden_size, config.num_attention_heads
-    if heads < 1 or width % heads:
-        problems.append(f"model.config: {heads} attention heads do not divide width {width}")
-    return problems

@@ -1,7 +1,6 @@
 """Models in the Hugging Face layout: a published encoder is read, never run, and an export written.
 
-Weights are read from safetensors alone, and get the names that transformers in PyTorch saves for
-AutoModelForMaskedLM.
+Weights are read from safetensors alone, and get the names of AutoModelForMaskedLM in PyTorch.
 """
 
 import copy
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mlm.config.config_json import content_of, in_numbers
 from mlm.config.families import FAMILIES
-from mlm.config.fields import hub_id
 from mlm.config.model import WEIGHTS, unfit_files
 from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -46,7 +44,10 @@ class Checkpoint:
     def read(cls, place: str, key: str = "model.start_from") -> Self:
         """That of `place`, which the setting `key` names. MlmError if there is none, or only one
         that would have to be unpickled or bring its own code."""
-        directory = directory_of(place, key)
+        directory = Path(place)
+        if not directory.is_dir():
+            name, _, commit = place.partition("@")
+            directory = Path(snapshot(key, name, commit, _ON_HUB))
         if problems := [*unfit_files(directory)]:
             raise MlmError(f"{key}: {place} is no encoder to begin with:\n{listed(problems)}")
         fields = content_of(str(directory / _CONFIG))
@@ -77,21 +78,8 @@ def checkpoint_files(place: str | None) -> list[str]:
     return sorted(str(file) for file in files if file.is_file())
 
 
-def directory_of(place: str, key: str) -> Path:
-    """Where the files of `place` are: downloaded if it is a Hub id. MlmError if it is neither."""
-    if Path(place).is_dir():
-        return Path(place)
-    if not (revision := hub_id(place)):
-        raise MlmError(
-            f"{key}: {place} is no directory here, and no Hub id with its commit: owner/name@ and "
-            "the 40 hexadecimal digits of a commit are expected, since a branch or a tag can move"
-        )
-    return Path(snapshot(key, *revision, _ON_HUB))
-
-
 def read_tensors(file: Path) -> dict[str, "np.ndarray"]:
-    """The arrays of floating-point numbers in a safetensors file, float32. Raises ValueError, in
-    words, if it is cut or damaged."""
+    """The floating-point arrays of a safetensors file, float32. ValueError if it is damaged."""
     import numpy as np
     from safetensors import SafetensorError, deserialize
 

@@ -163,8 +163,7 @@ class Network:
         ops = self.ops
         masked = input_ids == self.architecture.mask
         tokens, hidden_ones = (
-            ops.total(ops.cast(x, "float32"), axis=1)[:, None, None]
-            for x in (attention_mask, masked)
+            ops.sum(ops.cast(x, "float32"), axis=1)[:, None, None] for x in (attention_mask, masked)
         )
         scale = (1 - _ESM_MASKED) * tokens / ops.maximum(tokens - hidden_ones, 1.0)
         return ops.where(masked[:, :, None], 0.0, hidden) * scale
@@ -227,26 +226,23 @@ class Network:
             query, key = self._rotated(query, map(at, rotation)), self._rotated(key, rotation)
         heads = query, key, value, queries, tokens, half_window
         if half_window is not None and positions is None:
-            attended = self._local_attention(*heads, drop_shares)
+            output = self._local_attention(*heads, drop_shares)
         elif self.attention == "cudnn" and query.shape[1] % 2 == 0:  # cuDNN's condition
-            attended = self._attention_by_cudnn(*heads)
+            output = self._attention_by_cudnn(*heads)
         else:
-            attended = self._whole_attention(*heads, drop_shares)
-        attended = self.dense(weights, names.attended, ops.reshape(attended, hidden.shape))
-        hidden += drop(ops.cast(attended, "float32"), a.attended_dropout, keys[1])
+            output = self._whole_attention(*heads, drop_shares)
+        output = self.dense(weights, names.attended, ops.reshape(output, hidden.shape))
+        hidden += drop(ops.cast(output, "float32"), a.attended_dropout, keys[1])
         hidden = hidden if a.pre_norm else self._norm(weights, names.attention_norm, hidden)
 
         read = self._norm(weights, names.output_norm, hidden) if a.pre_norm else hidden
 
-        def feed_forward(inner):
-            inner, *gate = (
-                ops.split(ops.cast(inner, "float32"), 2, -1)
-                if a.gated
-                else [ops.cast(inner, "float32")]
-            )
-            inner = self.activated(a.activation, inner)
-            inner = inner * gate[0] if gate else inner
-            return self.dense(weights, names.output, drop(inner, a.inner_dropout, keys[2]))
+        def feed_forward(ffn):
+            ffn = ops.cast(ffn, "float32")
+            ffn, gate = ops.split(ffn, 2, -1) if a.gated else (ffn, None)
+            ffn = self.activated(a.activation, ffn)
+            ffn = ffn if gate is None else ffn * gate
+            return self.dense(weights, names.output, drop(ffn, a.inner_dropout, keys[2]))
 
         # Without stored scores (cuDNN), activations take the most memory: compute them again.
         again = ops.rematerialised if self.attention == "cudnn" else lambda f: f
@@ -277,7 +273,7 @@ class Network:
         """Return softmax attention [batch, queries, heads, width] to the whole of `key`."""
         ops = self.ops
         shares = ops.attention_shares(query, key, _mask(ops, queries, keys, half_window))
-        return ops.attended(ops.cast(drop(shares), self.dtype), value)
+        return ops.attention_output(ops.cast(drop(shares), self.dtype), value)
 
     def _attention_by_cudnn(self, query, key, value, queries, keys, half_window):
         """`_attention` by a kernel that stores no scores; padding must be at the end of a row."""
@@ -287,11 +283,10 @@ class Network:
             mask = self.ops.broadcast_to(_mask(self.ops, queries, keys, half_window), size)
         return self.ops.attention_by_cudnn(query, key, value, mask, keys.not_padding)
 
-    def _whole_attention(self, query, *others):
+    def _whole_attention(self, query, *arguments):
         """`_attention` to the whole row, however long it is."""
-        if self.ops.map_blocks is None or query.shape[1] < LONG:
-            return self._attention(query, *others)
-        return self._attention_by_queries(query, *others)
+        short = self.ops.map_blocks is None or query.shape[1] < LONG
+        return (self._attention if short else self._attention_by_queries)(query, *arguments)
 
     def _attention_by_queries(self, query, key, value, queries, keys, half_window, drop: partial):
         """`_attention` of some queries at a time; scores are computed again for the gradient."""
@@ -306,7 +301,7 @@ class Network:
             x = ops.pad(x, [(0, 0), (0, count * size - length), *[(0, 0)] * (len(x.shape) - 2)])
             return ops.swapaxes(ops.reshape(x, (batch, count, size, *x.shape[2:])), 0, 1)
 
-        def attended(block):
+        def of_block(block):
             number, query, queries = block
             heads = query, ops.cast(key, dtype), ops.cast(value, dtype)
             dropout_key = drop.keywords["key"]
@@ -315,8 +310,8 @@ class Network:
             drop_block = partial(drop, key=dropout_key)
             return self._attention(*heads, queries, keys, half_window, drop_block)
 
-        attended = ops.rematerialised(attended, in_loop=True)
-        heads = ops.map_blocks(attended, (ops.arange(count), blocks(query), queries.map(blocks)))
+        of_block = ops.rematerialised(of_block, in_loop=True)
+        heads = ops.map_blocks(of_block, (ops.arange(count), blocks(query), queries.map(blocks)))
         heads = ops.swapaxes(heads, 0, 1)
         return ops.reshape(heads, (batch, count * size, *heads.shape[3:]))[:, :length]
 
@@ -342,12 +337,10 @@ class Network:
             three = ops.concatenate([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], axis=2)
             return ops.reshape(three, (-1, 3 * size, *x.shape[2:]))
 
-        def attended(query, key, value, queries, keys):
-            return self._attention(query, key, value, queries, keys, half_window, drop)
-
-        attended = ops.rematerialised(attended) if length >= LONG else attended
+        attention = partial(self._attention, half_window=half_window, drop=drop)
+        attention = ops.rematerialised(attention) if length >= LONG else attention
         heads = by_block(query), around(key), around(value)
-        heads = attended(*heads, queries.map(by_block), keys.map(around))
+        heads = attention(*heads, queries.map(by_block), keys.map(around))
         return ops.reshape(heads, (batch, length, *heads.shape[2:]))
 
 
@@ -364,7 +357,7 @@ def _mask(ops, queries: Tokens, keys: Tokens, half_window: int | None):
         mask = mask & same
     if half_window is not None:
         distance = queries.position[:, None, :, None] - keys.position[:, None, None, :]
-        mask = mask & (ops.absolute(distance) <= half_window)
+        mask = mask & (ops.abs(distance) <= half_window)
     return mask
 
 
@@ -381,9 +374,9 @@ def _dropped(ops, rate: float, lane: int, x, *key):
         bits = bits + ops.uint32(lane * math.prod(x.shape) % 2**32)
     for word in key:
         bits = ops.bitwise_xor(bits, word)
-        bits = ops.bitwise_xor(bits, ops.shift_right(bits, 16)) * ops.uint32(0x7FEB352D)
-        bits = ops.bitwise_xor(bits, ops.shift_right(bits, 15)) * ops.uint32(0x846CA68B)
-        bits = ops.bitwise_xor(bits, ops.shift_right(bits, 16))
+        bits = ops.bitwise_xor(bits, ops.right_shift(bits, 16)) * ops.uint32(0x7FEB352D)
+        bits = ops.bitwise_xor(bits, ops.right_shift(bits, 15)) * ops.uint32(0x846CA68B)
+        bits = ops.bitwise_xor(bits, ops.right_shift(bits, 16))
     return ops.where(bits >= ops.uint32(int(rate * 2**32)), x / (1 - rate), 0.0)
 
 

@@ -1,48 +1,27 @@
 """The operations of network, loss and optimizers in TensorFlow; `mlm.model.jax_ops` documents them.
 
-A pass over memory costs a CPU more than what is computed in it: what is elementwise is compiled by
-XLA there (`fused`).
+A pass over memory costs a CPU more than its arithmetic: XLA compiles what is elementwise (`fused`).
 """
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from mlm.foundations.tensorflow_setup import in_one_pass, tf
 
-framework = "tensorflow"
 # There is no loop over blocks of predictions or of queries.
 scans_blocks, map_blocks = False, None
 left_out = tf.float32.min
-absolute, arange, broadcast_to, constant, cos = (
-    tf.abs,
-    tf.range,
-    tf.broadcast_to,
-    tf.constant,
-    tf.cos,
-)
-cumsum, exp, log, log_softmax, matmul = tf.cumsum, tf.exp, tf.math.log, tf.nn.log_softmax, tf.matmul
-largest, maximum, minimum, ones_like = tf.reduce_max, tf.maximum, tf.minimum, tf.ones_like
-pad, power, reshape, sigmoid, sign, sin = tf.pad, tf.pow, tf.reshape, tf.sigmoid, tf.sign, tf.sin
-sqrt, square, stack, tanh, total = tf.sqrt, tf.square, tf.stack, tf.tanh, tf.reduce_sum
-transpose, where, zeros, zeros_like = tf.transpose, tf.where, tf.zeros, tf.zeros_like
-bitwise_xor, concatenate, split = tf.bitwise.bitwise_xor, tf.concat, tf.split
+float32, uint32 = partial(tf.constant, dtype=tf.float32), partial(tf.constant, dtype=tf.uint32)
+arange, bitwise_xor, concatenate, log = tf.range, tf.bitwise.bitwise_xor, tf.concat, tf.math.log
+max, power, sum = tf.reduce_max, tf.pow, tf.reduce_sum
 fused = in_one_pass
 
 
-def float32(value):
-    return tf.constant(value, tf.float32)
-
-
-def uint32(value):
-    return tf.constant(value, tf.uint32)
-
-
-def cast(x, dtype: str):
-    return tf.cast(x, dtype)
-
-
-def dtype_of(x):
-    return x.dtype
+def __getattr__(name: str) -> Any:
+    """Return the operation of TensorFlow that has NumPy's name, for those that are not here."""
+    return getattr(tf, name)
 
 
 def mean(x):
@@ -67,16 +46,12 @@ def cummax(x):
     return x
 
 
-def shift_right(x, bits: int):
+def right_shift(x, bits: int):
     return tf.bitwise.right_shift(x, tf.constant(bits, x.dtype))
 
 
 def rows_at(table, ids):
     return tf.gather(table, ids)
-
-
-def entries_at(x, index):
-    return tf.gather(x, index, batch_dims=len(x.shape) - 1)
 
 
 def rows_added(table, ids, rows):
@@ -115,14 +90,14 @@ def attention_shares(query, key, mask):
     return tf.nn.softmax(scores + tf.where(mask, 0.0, -1e9))
 
 
-def attended(shares, value):
+def attention_output(shares, value):
     return swapaxes(tf.matmul(shares, swapaxes(value, 1, 2)), 1, 2)
 
 
 def exponentials(logits, label_logits):
     probabilities = tf.nn.softmax(logits)
     # The largest probability is at least 1 / classes: its logarithm loses nothing.
-    sums = largest(logits, axis=1) - tf.math.log(largest(probabilities, axis=1))
+    sums = max(logits, axis=1) - log(max(probabilities, axis=1))
     totals = 1 + tf.exp(label_logits - sums)
     return probabilities, tf.ones_like(sums), totals, tf.math.softplus(sums - label_logits)
 
@@ -132,25 +107,12 @@ def rematerialised(function: Callable, in_loop: bool = False) -> Callable:
         leaves = tf.nest.flatten(arguments)
         places = [i for i, x in enumerate(leaves) if x is not None and x.dtype.is_floating]
 
-        def at(numbers):
+        def at(*numbers):
             changed = dict(zip(places, numbers, strict=True))
             merged = [changed.get(i, x) for i, x in enumerate(leaves)]
             return function(*tf.nest.pack_sequence_as(arguments, merged))
 
-        @tf.custom_gradient
-        def again(*numbers):
-            def backward(grad):
-                # Nothing of the first pass is shared with what waits for this gradient.
-                with tf.control_dependencies([grad]), tf.GradientTape() as tape:
-                    copies = [tf.identity(x) for x in numbers]
-                    tape.watch(copies)
-                    output = at(copies)
-                none = tf.UnconnectedGradients.ZERO
-                return tape.gradient(output, copies, grad, unconnected_gradients=none)
-
-            return at(numbers), backward
-
-        return again(*(leaves[i] for i in places))
+        return tf.recompute_grad(at)(*(leaves[i] for i in places))
 
     return called
 

@@ -16,12 +16,10 @@ from mlm.tokenizer.pieces import pieces_by_id
 
 @dataclass(frozen=True)
 class Begun:
-    """What a run's weights began with: names that the checkpoint lacks, and that the model lacks,
-    and whether the output bias is the checkpoint's."""
+    """The names of weights that a run's checkpoint lacks, and of those that its model lacks."""
 
     missing: list[str]
     unexpected: list[str]
-    biased: bool
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,7 @@ class WarmStart:
     @classmethod
     def of(cls, model: Model, tokenizer_json: str) -> "WarmStart | None":
         """Return that of a run with section `model` and this tokenizer; None if it starts from
-        scratch. Raises MlmError if the checkpoint or its tokenizer cannot be read, or if its
-        vocabulary is another than the run's."""
+        scratch. Raises MlmError if the checkpoint cannot be read or has another vocabulary."""
         if not model.start_from:
             return None
         checkpoint = Checkpoint.read(model.start_from)
@@ -64,11 +61,10 @@ class WarmStart:
     def over(
         self, fresh: dict[str, np.ndarray], architecture: Architecture
     ) -> tuple[dict[str, np.ndarray], Begun]:
-        """The `fresh` weights with all that the checkpoint has: only a head may be missing. Raises
-        MlmError for another shape."""
+        """The `fresh` weights under the checkpoint's, which may lack a head, or MlmError."""
         names, stored = architecture.names, dict(self.checkpoint.weights)
-        bias, prefix = names.decoder_bias, FAMILIES[architecture.family].encoder_prefix
-        for name in (f"{names.words}.weight", bias):
+        prefix = FAMILIES[architecture.family].encoder_prefix
+        for name in (f"{names.words}.weight", names.decoder_bias):
             if name in stored:
                 # Published tables may be padded to a round number of rows.
                 stored[name] = stored[name][: len(fresh[name])]
@@ -76,4 +72,4 @@ class WarmStart:
         heads = [name for name in missing if not name.startswith(prefix)]
         weights = fitting(stored, architecture, f"model.start_from: {self.name}", heads)
         unexpected = sorted(stored.keys() - fresh.keys())
-        return fresh | weights, Begun(missing, unexpected, biased=bias not in missing)
+        return fresh | weights, Begun(missing, unexpected)
