@@ -112,7 +112,7 @@ class InJax:
         from mlm.model.network import Network, ops_of
         from mlm.preflight.described_steps import product_flops
         from mlm.samples.masking import MaskingPlan
-        from mlm.training.in_jax.mesh_steps import on_mesh, train_step
+        from mlm.training.in_jax.engine import on_mesh, train_step
         from mlm.training.train_step import Computation, OfEachStep
 
         self._whole, divided = shardings(self._mesh)

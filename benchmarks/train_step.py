@@ -110,12 +110,12 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
     @tf.function(autograph=False)
     def update(batch):
-        state, (loss, *_) = step(nested(variables), batch)
+        state, sums = step(nested(variables), batch)
         for name, value in flat(state).items():
             # The others are updated in place.
             if value is not variables[name]:
                 variables[name].assign(value)
-        return loss
+        return sums["loss"]
 
     return lambda: float(update(batch))
 
@@ -128,7 +128,7 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
     import jax
 
-    from mlm.training.in_jax.mesh_steps import on_mesh, train_step
+    from mlm.training.in_jax.engine import on_mesh, train_step
 
     of_step, settings, state = beginning(case, "jax", precision)
     plan, _ = masks_and_optimizer(case)

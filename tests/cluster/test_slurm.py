@@ -48,7 +48,7 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
         job = jobs(slurm, "RUNNING").get("pretrain")
         return job if job != former else None
 
-    run.wait_for(lambda: list((tmp_path / "state").glob("base/*/step-*/complete.json")))
+    run.wait_for(lambda: list((tmp_path / "state").glob("base/*/step-*.state")))
     cancelled = training_but(None)
     slurm.run("scancel", cancelled)
     # Snakemake tries it again as another job, which Slurm then takes away and queues again.

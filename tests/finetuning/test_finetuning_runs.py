@@ -122,7 +122,7 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
     assert again.read_bytes() == (first / "predictions.csv").read_bytes()
 
     asked = stopped(place, "stopped", section, "step 26/152")
-    kept = sorted(path.name for path in asked["state"].rglob("step-*"))
+    kept = sorted(path.stem for path in asked["state"].rglob("step-*"))
     assert kept[0] == "step-00000026", "an epoch"
     finetune_fold(**asked)
     assert f"resumes from step {int(kept[-1][5:])}" in capsys.readouterr().err

@@ -165,25 +165,41 @@ def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **ho
     return run_of(config, files, manifests, replicas, **how), files
 
 
-def signal_after(step: int, number: int, seconds: float | None):
-    """What sends this process signal `number`, so many `seconds` after `step` updates, behind the
-    moment of saving."""
+def kill_after(step: int, seconds: float | None) -> None:
+    """Have this process killed after `step` updates, or so many `seconds` later."""
+    from mlm.training import loop
 
-    def after_step(made: int) -> None:
+    real, loop._AT_ONCE = loop.Clock.advanced, 0.0
+
+    def advanced(clock, made: int) -> None:
+        real(clock, made)
         if made == step and seconds is None:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGKILL)
         elif made == step:
-            threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
-    return after_step
+    loop.Clock.advanced = advanced
+
+
+def stop_behind_save() -> None:
+    """Have this process sent SIGTERM as soon as it has saved a state."""
+    from mlm.training import states
+
+    real = states.StateDirectory.save
+
+    def save(*arguments) -> None:
+        real(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    states.StateDirectory.save = save
 
 
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     """Train in this process, which is a child of its own; the exit status is 3 where an MlmError
     was raised, whose text is in {name}.stderr.
 
-    A `fault` kills it at the `write`-th write of a state's file, or sends a `signal` (SIGKILL)
-    after `step`, or `seconds` after the first; its `environment` is set before.
+    A `fault` kills it at the `write`-th write of a state, after `step`, or `seconds` after the
+    first, or stops it behind a save; its `environment` is set before.
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
@@ -195,21 +211,22 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     if "write" in fault:
         count, real = iter(range(1000)), states.write_bytes
 
-        def write(path, content):
+        def write(path, *parts):
             if next(count) == fault["write"]:
+                content = b"".join(parts)
                 real(path, content[: len(content) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
-            real(path, content)
+            real(path, *parts)
 
         states.write_bytes = write
-    behind = None
     if fault.keys() & {"seconds", "step"}:
-        number = fault.get("signal", signal.SIGKILL)
-        behind = signal_after(fault.get("step", 1), number, fault.get("seconds"))
+        kill_after(fault.get("step", 1), fault.get("seconds"))
+    if "stop" in fault:
+        stop_behind_save()
     parent = overrides.pop("parent", None)
     try:
         training = prepare(*small_job(Path(root), name, overrides, parent))
-        pretrain(training, f"{root}/runs/{name}", behind)
+        pretrain(training, f"{root}/runs/{name}")
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()
@@ -246,7 +263,7 @@ def told(root: Path, name: str) -> str:
 
 
 #: The columns that tell of the clock.
-CLOCK = ("tokens_per_second", "initialisation_seconds")
+CLOCK = ("tokens_per_second",)
 
 
 def result(root, name: str) -> tuple[str, list[dict]]:

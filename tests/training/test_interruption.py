@@ -1,6 +1,5 @@
 """Interrupted and uninterrupted trainings end in the same bytes, with dropout on."""
 
-import csv
 import random
 import re
 import signal
@@ -17,8 +16,8 @@ def resumed(root, name: str) -> list[str]:
 def test_a_killed_training_ends_like_one_left_alone(root, engine):
     killed, whole = f"killed-{engine}", f"whole-{engine}"
     overrides = {"pretraining": {"engine": engine, "steps": 12, "validation": {"every": 6}}}
-    # In the middle of writing the third file of the second state.
-    assert run_child(root, killed, overrides, {"write": 2}) == -signal.SIGKILL
+    # In the middle of writing the second state.
+    assert run_child(root, killed, overrides, {"write": 1}) == -signal.SIGKILL
     assert not (root / "runs" / killed).exists()
     assert run_child(root, killed, overrides) == 0
     assert resumed(root, killed) == ["5"]
@@ -35,16 +34,13 @@ def test_a_training_killed_before_its_first_save_does_not_count_again(root):
     assert resumed(root, "counted") == ["0"]
     assert run_child(root, "alone", counted) == 0
     assert result(root, "counted") == result(root, "alone")
-    with open(root / "runs" / "counted" / "training.csv") as file:
-        seconds = [row["initialisation_seconds"] for row in csv.DictReader(file)]
-    assert float(seconds[0]) > 0 and not any(seconds[1:])
 
 
 @pytest.mark.slow
 def test_a_signal_after_the_moment_of_saving_is_not_told_as_saved(root):
-    assert run_child(root, "late", fault={"step": 12, "signal": signal.SIGTERM}) == 3
-    assert "Stopped by SIGTERM after step 13 of 40" in told(root, "late")
-    assert list(root.glob("state/late/*/step-00000013/complete.json"))
+    assert run_child(root, "late", fault={"stop": "behind a save"}) == 3
+    assert "Stopped by SIGTERM after step 6 of 40" in told(root, "late")
+    assert list(root.glob("state/late/*/step-00000006.state"))
 
 
 @pytest.mark.slow
@@ -53,8 +49,8 @@ def test_kills_at_random_moments_change_nothing(root):
     overrides = {"accelerator": {"virtual_replicas": 2}}
     overrides |= {"pretraining": {"optimizer": {"name": "muon"}}}
     for attempt in range(6):
-        # Half of them while a state is written: two writes of a state are announced.
-        fault = {"write": moments.randrange(8)} if attempt % 2 else {"seconds": moments.random()}
+        # Half of them while a state is written.
+        fault = {"write": moments.randrange(4)} if attempt % 2 else {"seconds": moments.random()}
         end = run_child(root, name, overrides, fault)
         assert end in (-signal.SIGKILL, 0)
         if end == 0:

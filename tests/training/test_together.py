@@ -106,10 +106,10 @@ def test_processes_and_devices_divide_a_batch_as_they_may_and_the_losses_stay(ro
     assert len(losses(root, one)) == 20
     np.testing.assert_allclose(losses(root, two), losses(root, one), rtol=2e-6)
     found = read_json(root / "runs" / two / "training.json")
-    assert (found["replicas"], found["processes"]) == (2, 2)
+    assert (found["replicas"], found["arithmetic"]["processes"]) == (2, 2)
     # The state's directory holds what one process leaves there, and no more.
     left = {path.name for path in (root / "state" / two).glob("*/*")}
-    assert left == {"lock", "step-00000015", "step-00000020"}
+    assert left == {"lock", "step-00000015.state", "step-00000020.state"}
 
 
 def test_kills_of_one_process_at_random_moments_in_any_phase_change_nothing(root):
@@ -118,8 +118,8 @@ def test_kills_of_one_process_at_random_moments_in_any_phase_change_nothing(root
     moments, resumed = random.Random(5), 0
 
     def newest() -> int:
-        states = (root / "state" / "killed").glob("*/step-????????/complete.json")
-        return max((int(s.parent.name[5:]) for s in states), default=-1)
+        states = (root / "state" / "killed").glob("*/step-*.state")
+        return max((int(s.stem[5:]) for s in states), default=-1)
 
     for step in (0, 20):
         # Of its own: what it resumes from is there before it begins.
@@ -148,7 +148,7 @@ def test_a_signal_to_the_job_saves_a_state_and_ends_all(root):
     assert process.wait(60) == 3
     pattern = r"^Stopped by SIGTERM after step (\d+) of 5000"
     step, other = re.findall(pattern, printed(root, "stopped"), re.M)
-    states = [path.parent.name for path in (root / "state/stopped").glob("*/*/complete.json")]
+    states = [path.stem for path in (root / "state/stopped").glob("*/*.state")]
     assert step == other and states == [f"step-{int(step):08d}"]
     # Another job on the same directory, while this test holds it as a training does.
     with StateDirectory(str(next((root / "state" / "stopped").iterdir())), None).locked():

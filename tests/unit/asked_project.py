@@ -162,7 +162,6 @@ def trained(**changes):
         "sequence_length": LENGTH,
         "steps": run.steps,
         "initialisation": run.model.initialisation.model_dump(),
-        "slots": run.plan.slots,
         "masking": run.pretraining.masking.model_dump(),
         "optimizer": {"gradient_accumulation_steps": 1},
         "digests": digests,
@@ -173,7 +172,7 @@ def trained(**changes):
 
 
 def write_state(run, files, step: int, **code: str) -> Path:
-    """The marker of the run's saved state; `code` are digests other than those of today's code."""
+    """The run's saved state; `code` are digests other than those of today's code."""
     digests = code_digests(SCRIPTS, COMPUTING_MODULES)
     model = SimpleNamespace(to_json_string=lambda: "{}")
     basis = {
@@ -185,4 +184,4 @@ def write_state(run, files, step: int, **code: str) -> Path:
     }
     states = StateDirectory.of("state/base", None, basis)
     states.save(step, lambda: b"", {})
-    return Path(f"{states.path}/step-{step:08d}/complete.json")
+    return Path(states.file(step))

@@ -34,7 +34,9 @@ def test_the_hub_reads_the_header_and_the_figures(tmp_path):
 
 @pytest.mark.parametrize("deterministic", [None, True, False])
 def test_kernels_that_are_not_deterministic_are_said(deterministic):
-    text = model_card(replace(made.training("base"), deterministic=deterministic), "embedded")
+    text = model_card(
+        replace(made.training("base"), arithmetic={"deterministic": deterministic}), "embedded"
+    )
     assert ("not the same bits" in text) == (deterministic is False)
 
 

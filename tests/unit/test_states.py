@@ -5,7 +5,7 @@ from fake_bucket import fake_bucket
 from tests.conftest import refusal
 
 from mlm.training import states as module
-from mlm.training.states import SavedState, StateDirectory, read_bytes, write_bytes
+from mlm.training.states import SavedState, StateDirectory, write_bytes
 
 
 @pytest.fixture(params=["local", "bucket"])
@@ -22,9 +22,9 @@ def place(request, tmp_path, monkeypatch):
     module.cloud_storage.cache_clear()
 
 
-def remove_file(path: str) -> None:
-    system, base = module._located(path)
-    system.delete_file(base)
+def read_bytes(path: str) -> bytes:
+    with module._opened(path) as file:
+        return file.read()
 
 
 def state(step: int, size: int = 8000) -> SavedState:
@@ -48,16 +48,10 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
     assert states.newest() == state(15)
 
 
-@pytest.mark.parametrize(
-    "file, size",
-    [("state.safetensors", -7), ("state.safetensors", None), ("complete.json", 20)],
-)
-def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, capsys):
-    states, path = saved(place), f"{place}/step-00000015/{file}"
-    content = read_bytes(path)
-    remove_file(path)
-    if size is not None:
-        write_bytes(path, content[:size])
+@pytest.mark.parametrize("size", [-7, 20, 0])
+def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, size, capsys):
+    states = saved(place)
+    write_bytes(states.file(15), read_bytes(states.file(15))[:size])
     assert states.newest() == state(10)
     assert "step-00000015" in capsys.readouterr().err
 
@@ -67,7 +61,7 @@ def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
     states = saved(place, steps=(10, 20, 30), keep=3)
     states.keep = keep
     for step in (20, 30):
-        remove_file(f"{place}/step-{step:08d}/complete.json")
+        write_bytes(states.file(step), b"{}")
     assert states.newest() == state(10)
     save(states, 12)
     assert states.steps() == [12, 10][:keep]
@@ -78,10 +72,10 @@ def test_a_state_of_another_training_or_with_a_changed_letter_is_skipped(place, 
     saved(place, steps=(5,))
     assert StateDirectory(place, 2, {"settings": {"rate": 0.2}}).newest() is None
     assert "another training" in capsys.readouterr().err
-    marker = f"{place}/step-00000005/complete.json"
-    write_bytes(marker, read_bytes(marker).replace(b'"rows": [5]', b'"rows": [6]'))
+    file = StateDirectory(place, 2).file(5)
+    write_bytes(file, read_bytes(file).replace(b'"rows": [5]', b'"rows": [6]'))
     assert saved(place, steps=()).newest() is None
-    assert "complete.json is damaged" in capsys.readouterr().err
+    assert "it is damaged" in capsys.readouterr().err
 
 
 def test_states_of_the_run_with_other_settings_are_named(place):
@@ -100,13 +94,13 @@ def test_a_full_disk_leaves_the_states_before_it(tmp_path):
         states = saved(str(tmp_path / "state"), steps=(5,))
         assert "step 10" in refusal(save, states, 10, 100_000)
         assert states.newest() == state(5)
-        assert not list(tmp_path.glob("state/*.partial"))
+        assert not list(tmp_path.glob("state/.*.partial"))
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
-    (tmp_path / "step-00000005.partial").mkdir()
+    (tmp_path / ".step-00000005.state.partial").touch()
     with StateDirectory(str(tmp_path), 2).locked():
         # What a killed write left is cleared away.
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]

@@ -39,7 +39,7 @@ def test_a_row_is_a_mean_over_predictions_and_of_none_no_figure(capsys):
     "masking, overflow, words",
     [
         ({"whole_word": False, "slots": None}, 0, None),
-        ({"whole_word": False, "slots": 4}, 300, "30.00% of .* Raise pretraining.masking.slots"),
+        ({"whole_word": False, "slots": 4}, 300, "30.00% of .*masking.slots: null"),
         ({"whole_word": True, "slots": None}, 300, "30.00% of .*masking.whole_word: false"),
     ],
 )

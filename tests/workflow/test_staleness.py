@@ -93,7 +93,7 @@ def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them
 def test_a_setting_that_changes_no_byte_reaches_its_job(built):
     """States every four steps, of which the last two stay, as the configuration says."""
     states = built.path.glob("state/base/*/step-*")
-    assert sorted(state.name for state in states) == ["step-00000008", "step-00000012"]
+    assert sorted(state.name for state in states) == ["step-00000008.state", "step-00000012.state"]
 
 
 def test_another_order_of_keys_and_another_notation_is_no_change(built):

@@ -1,5 +1,5 @@
 """The run as it was trained: the configuration's run, if a record of a training agrees with it,
-and how far that training came. Records are its training.json and the markers of its saved states.
+and how far that training came. Records are its training.json and the first lines of its states.
 """
 
 import json
@@ -145,7 +145,7 @@ def _files_of_training() -> RunFiles:
 
 def _records(run: str, states: str) -> Iterator[Record]:
     """Yield the record of the training if it has ended, and those of its states in the directory
-    `states`, the last first, by the marker of each. A bucket's are not looked at."""
+    `states`, the last first. A bucket's are not looked at."""
     file = RESULTS / "runs" / run / "training.json"
     if file.exists():
         trained = Training.read(file)
@@ -156,14 +156,15 @@ def _records(run: str, states: str) -> Iterator[Record]:
         values = _values(vars(trained) | {"masking": masking, "phases": phases}, **digests)
         yield Record(str(file), True, trained.steps, trained.replicas, values, trained.code)
     records = []
-    for marker in Path(states, run).glob("*/step-*/complete.json") if "://" not in states else ():
+    for state in Path(states, run).glob("*/step-*.state") if "://" not in states else ():
         try:
-            basis = json.loads(marker.read_bytes())["basis"]
+            with state.open("rb") as file_of_state:
+                basis = json.loads(file_of_state.readline())["basis"]
             digests = {"tokenizer": basis["tokenizer"], "manifests": basis["manifests"]}
             code, replicas = basis["code"], basis["device"]["replicas"]
             values = _values(basis["settings"], **digests, code=_showing(code))
-            step = int(marker.parent.name.removeprefix("step-"))
-            records.append(Record(str(marker.parent), False, step, replicas, values))
+            step = int(state.stem.removeprefix("step-"))
+            records.append(Record(str(state), False, step, replicas, values))
         except (ValueError, KeyError, TypeError):
             continue  # damaged, or of an earlier version: training skips it as well
     yield from sorted(records, key=lambda record: (-record.reached, record.file))

@@ -22,13 +22,14 @@ from mlm.training.devices import Devices
 from mlm.training.engine import Batches
 from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.engine import MeshEngine
+from mlm.training.train_step import Task
 
 #: Arrays that the network reads.
 _READ = ("input_ids", "attention_mask")
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Task):
     """A training of a fold: the rows `train` and `test` of the `examples`, with their `texts`, from
     the weights of `start` (None: random ones)."""
 
@@ -70,7 +71,9 @@ class Fold:
         """Steps of an epoch, after which the held-out examples are scored."""
         return math.ceil(len(self.train) / self.batch_size)
 
-    validate_every = log_every
+    @property
+    def validate_every(self) -> int:
+        return self.log_every
 
     @property
     def length(self) -> int:

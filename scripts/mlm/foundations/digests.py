@@ -20,7 +20,7 @@ LARGEST_READ = 1_000_000_000
 #: its dates as they are, as far as the file system's clock can tell.
 _SETTLED_SECONDS = 2.0
 #: Columns of tables that hold seconds or speeds.
-_TIMED = ("initialisation_seconds", "tokens_per_second")
+_TIMED = ("tokens_per_second",)
 _NUMBER = re.compile(r"[0-9.e+-]*")
 #: In the place of a value that one of two nested values lacks.
 _ABSENT = "(absent)"

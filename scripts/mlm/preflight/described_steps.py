@@ -26,7 +26,7 @@ from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import write_tokenizer
 from mlm.training.devices import has_cudnn_attention, reason_for_xla
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.mesh_steps import on_mesh, train_step
+from mlm.training.in_jax.engine import on_mesh, train_step
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run, RunFiles

@@ -22,10 +22,10 @@ class FinalFigures:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """The figures of a `mlm.training.loop.Row`."""
-        values = ((f.name, getattr(row, f.name)) for f in fields(cls))
-        figures: dict[str, Any] = {n: x if x is None else round(x, 6) for n, x in values}
-        return cls(**figures)
+        """Return the figures of a `mlm.training.loop.Row`."""
+        values: list[Any] = [getattr(row, f.name) for f in fields(cls)]
+        rounded: list[Any] = [x if x is None else round(x, 6) for x in values]
+        return cls(*rounded)
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class TrainingDigests:
 
 @dataclass(frozen=True)
 class WarmStartFigures:
-    """The checkpoint that the weights began with (its directory's name, or owner/name@COMMIT), the
-    names of weights that only the model has (`missing`) or only the checkpoint, and the loss in
-    nats before the first step."""
+    """The checkpoint that the weights began with (its directory's name, or owner/name@COMMIT),
+    weights that only the model (`missing`) or only the checkpoint has, and the loss before step 1.
+    """
 
     checkpoint: str
     sha256: str
@@ -67,13 +67,12 @@ class Training(Artefact):
 
     `predictions` counts those of all steps, `overflow` masked tokens without a slot; `code`, the
     digest of the code that trained, is added where the model is kept; `shuffle_window` is in
-    samples; `deterministic` is None but on a GPU in JAX, `processes` if one trained alone.
+    samples; `arithmetic` is what else decides how the devices round.
     """
 
     run: str
     seed: int
     engine: str
-    strategy: str
     accelerator: str
     precision: str
     replicas: int
@@ -82,14 +81,10 @@ class Training(Artefact):
     sequence_length: int
     steps: int
     epochs: float
-    steps_per_epoch: float
     tokens: int
     parameters: int
     model_type: str
-    attend: str
     initialisation: NamedSettings
-    head: str
-    slots: int
     predictions: int
     overflow: int
     masking: NamedSettings
@@ -99,9 +94,7 @@ class Training(Artefact):
     packages: dict[str, str]
     code: str | None = field(default=None, metadata=OPTIONAL)
     shuffle_window: int | None = field(default=None, metadata=OPTIONAL)
-    deterministic: bool | None = field(default=None, metadata=OPTIONAL)
-    attention: str | None = field(default=None, metadata=OPTIONAL)
-    processes: int | None = field(default=None, metadata=OPTIONAL)
+    arithmetic: NamedSettings = field(default_factory=dict, metadata=OPTIONAL)
     warm_start: WarmStartFigures | None = field(default=None, metadata=OPTIONAL)
     phases: list[PhaseFigures] | None = field(default=None, metadata=OPTIONAL)
 
@@ -115,14 +108,10 @@ class Training(Artefact):
         """The share of chosen tokens without a prediction slot, and what helps; None of none."""
         if not self.overflow:
             return None
-        share = self.overflow / (self.overflow + self.predictions)
-        sentence = (
-            f"{share:.2%} of the chosen tokens ({self.overflow:,}) found no prediction slot and "
-            "were left unmasked"
-        )
-        if not self.masking["whole_word"]:
-            return f"{sentence}. Raise pretraining.masking.slots, or set it to null"
+        share, advice = self.overflow / (self.overflow + self.predictions), "masking.slots: null"
+        if self.masking["whole_word"]:
+            advice = "masking.whole_word: false, as some words have more pieces than slots are left"
         return (
-            f"{sentence}: some words are longer than what is left of the {self.slots} slots of a "
-            "sample. If they are many, set pretraining.masking.whole_word: false"
+            f"{share:.2%} of the chosen tokens ({self.overflow:,}) found no prediction slot and "
+            f"were left unmasked. If they are many, set pretraining.{advice}"
         )

@@ -25,9 +25,6 @@ _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 #: without cuBLAS is there only to compile for the preflight.
 _CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _CUBLAS = ("nvidia-cublas-cu12", "nvidia-cublas")
-#: The widest head that cuDNN takes before the H100, and the first cards that it computes attention
-#: on: Ampere, by their compute capability.
-_WIDEST_HEAD, _AMPERE = 128, 8.0
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,9 @@ def cuda_plugin() -> str | None:
 def advice_for_jax(kind: str) -> str:
     """Return what to do if JAX uses no device of this kind."""
     if kind != "gpu":
-        tpu = f"There is a TPU ({local_tpu()}). " if kind == "auto" else ""
-        return f"{tpu}Install JAX for it (pip install 'jax[tpu]' at the version here)"
+        return "Install JAX for a TPU (pip install 'jax[tpu]' at the version here)"
     if plugin := cuda_plugin():
-        return (
-            f"{plugin} is installed, and the machine has {local_gpu() or 'no /dev/nvidia0'}: check "
-            "the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
-        )
+        return f"{plugin} is installed: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
     return "Install the packages of envs/requirements-gpu.txt"
 
 
@@ -96,17 +89,15 @@ def reason_for_xla(
 ) -> str | None:
     """Return why XLA computes attention to whole rows on such a device; None if cuDNN does."""
     head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
-    if kind != "gpu":
-        return f"cuDNN's needs a GPU, and this training is on a {kind.upper()}"
-    if precision != "bfloat16":
-        return f"cuDNN's computes in bfloat16, and the products are in {precision}"
-    if share := architecture.attention_dropout:
-        return f"cuDNN's cannot drop, and the model drops {share:g} of attention"
-    if head % 8 or head > _WIDEST_HEAD:
-        return f"cuDNN's takes heads up to {_WIDEST_HEAD} wide in steps of 8, not {head} wide"
-    if sequence_length % 2:
-        return "cuDNN's takes rows of an even number of tokens"
-    return "accelerator.deterministic is true" if settings.deterministic else None
+    reasons = {
+        "cuDNN's needs a GPU": kind != "gpu",
+        f"cuDNN's needs bfloat16, not {precision}": precision != "bfloat16",
+        "cuDNN's needs attention without dropout": architecture.attention_dropout,
+        f"cuDNN's needs heads of 8 to 128 in steps of 8, not {head}": head % 8 or head > 128,
+        "cuDNN's needs rows of an even number of tokens": sequence_length % 2,
+        "accelerator.deterministic is true": settings.deterministic,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def with_attention(
@@ -125,8 +116,8 @@ def with_attention(
 
 
 def has_cudnn_attention(card: Any) -> bool:
-    """Return whether cuDNN can compute attention on `card`, a GPU as JAX describes it."""
-    return float(card.compute_capability) >= _AMPERE
+    """Return whether cuDNN computes attention on `card`, JAX's of a GPU: from Ampere on."""
+    return float(card.compute_capability) >= 8.0
 
 
 def keep_freed_memory(arenas: int | None = None) -> None:

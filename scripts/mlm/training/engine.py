@@ -6,74 +6,26 @@ seed and step. So weights, moments and step are all that a training needs to res
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
-from mlm.model.warm_start import Begun
 from mlm.samples.shard_reading import ShardFiles, validation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.run import Run
-from mlm.training.train_step import Computation, OfEachStep
-
-
-class Task(Protocol):
-    """A run of pretraining, or a fold of a fine-tuning: what the loop trains. `section` names that
-    of the configuration that has the learning rate, for messages."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def section(self) -> str: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def optimizer(self) -> Optimizer: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def log_every(self) -> int: ...
-
-    @property
-    def validate_every(self) -> int: ...
-
-    def epoch(self, step: int) -> float:
-        """Passes over the data after `step` updates."""
-        ...
-
-    def tokens(self, step: int) -> int:
-        """Tokens in the rows of `step` updates, padding included."""
-        ...
-
-    def computation(self, devices: Devices) -> Computation:
-        """Return the network, for these devices, and its loss."""
-        ...
-
-    def starting_weights(self) -> tuple[dict[str, np.ndarray], Begun | None]:
-        """Return the weights before the first step, and how a checkpoint fitted them, if any."""
-        ...
-
+from mlm.training.train_step import OfEachStep, Task
 
 #: Pairs of the compiled function to call, and the arrays of its batch by name.
 Batches = Iterator[tuple[Callable, dict[str, np.ndarray]]]
 
 
 class Engine(ABC):
-    """A task on its devices: at its first step, or at the one that `restore` set.
-
-    The state is a dictionary of `parameters` and `moments` by name, and `step`, int32. Saved states
-    have one format in both frameworks.
-    """
+    """A task on its devices: at its first step, or at the one that `restore` set. The state is a
+    dictionary of `parameters` and `moments` by name, and `step`, int32, in both frameworks."""
 
     def __init__(self, task: Task, devices: Devices):
         self.step, self.devices = 0, devices
@@ -116,6 +68,10 @@ class Engine(ABC):
         arrays = {n: a for n, a in self._arrays().items() if n.startswith(prefix)}
         return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items()}
 
+    def weights_are_finite(self) -> bool:
+        arrays = self._arrays().items()
+        return all(np.isfinite(a).all() for name, a in arrays if name.startswith("parameters/"))
+
     def saved(self) -> bytes:
         """Return the state in the format of safetensors."""
         from safetensors.numpy import save
@@ -156,10 +112,6 @@ class Engine(ABC):
         """Return loss and accuracy (or score) of the validation samples; None without any."""
 
     @abstractmethod
-    def weights_are_finite(self) -> bool:
-        """Return whether no trainable weight is infinite or not a number."""
-
-    @abstractmethod
     def _training_batches(self) -> Batches:
         """Yield the batches after `step` updates, each with the random inputs of its update."""
 
@@ -167,10 +119,10 @@ class Engine(ABC):
     def _placed(self, batch: dict[str, np.ndarray]) -> Any:
         """Return the batch on the devices, divided among the replicas."""
 
-    @abstractmethod
     def _updated(self, update: Callable, batch: Any) -> dict[str, Any]:
         """Make the update; return scalars, float32: the mean loss of the predictions, the share
         that is right, their number, and the overflow: chosen tokens without a mask slot."""
+        return update(batch)
 
     @abstractmethod
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
@@ -182,7 +134,9 @@ class Engine(ABC):
 
 
 class RunEngine(Engine):
-    """The engine of a run of pretraining."""
+    """The engine of a run of pretraining; a subclass compiles the `_updates` of the phases."""
+
+    _updates: list[Callable]
 
     def __init__(self, run: Run, devices: Devices):
         self._run = run
@@ -210,7 +164,7 @@ class RunEngine(Engine):
             for step, whole in enumerate(stored_batches(phase.train, order), order.start_step):
                 epochs, index, records = (x[rows] for x in whole)
                 stored = _decoded(phase.train, index, records) | {"epoch": epochs}
-                yield self._update_of(number), self._training_batch(phase, step, stored)
+                yield self._updates[number], self._training_batch(phase, step, stored)
 
     def _validation_batches(self) -> Batches:
         """Yield batches of one shape. A part of the split is read once and stays in memory."""
@@ -218,7 +172,8 @@ class RunEngine(Engine):
         if self._validation is not None:
             yield from self._validation
             return
-        size, count = run.validation_batch_size, run.validation_rows
+        size, count = run.validation_batch_size, run.pretraining.validation.samples
+        count = count and max(1, count // run.validation.row_samples)
         rows = self._local_rows(size)
         for index, records in validation_samples(run.validation, size, count):
             stored = _decoded(run.validation, index[rows], records[rows])
@@ -231,10 +186,6 @@ class RunEngine(Engine):
     def _local_rows(self, rows: int) -> np.ndarray:
         """Return the indices, of so many rows of a global batch, that this process computes."""
         return np.arange(rows)
-
-    @abstractmethod
-    def _update_of(self, phase: int) -> Callable:
-        """Return the compiled update for the batches of a phase."""
 
     @abstractmethod
     def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:

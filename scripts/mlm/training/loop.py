@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -14,17 +13,13 @@ from mlm.config.pretraining import Checkpoint
 from mlm.foundations.errors import MlmError
 from mlm.foundations.signals import noted_signals
 from mlm.foundations.terminal import Progress
-from mlm.training.engine import Engine, Task
+from mlm.training.engine import Engine
 from mlm.training.optimizers import rate_of_step
 from mlm.training.states import StateDirectory
+from mlm.training.train_step import Task
 
 #: How training.csv shows a column; other fractions have six digits.
-_FORMATS = {
-    "epoch": ".4f",
-    "learning_rate": ".6e",
-    "tokens_per_second": ".0f",
-    "initialisation_seconds": ".2f",
-}
+_FORMATS = {"epoch": ".4f", "learning_rate": ".6e", "tokens_per_second": ".0f"}
 #: Seconds between two lines on stderr, and between two checks for a signal.
 _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 
@@ -32,9 +27,7 @@ _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 @dataclass
 class Row:
     """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
-    predictions of the steps since the last row, None without any. `initialisation_seconds`, in the
-    first row alone, went into counting the train split; `tokens_per_second` excludes the call that
-    compiles."""
+    predictions since the last row, None without any; no speed includes the compilation."""
 
     step: int
     epoch: float
@@ -44,7 +37,6 @@ class Row:
     validation_accuracy: float | None
     learning_rate: float
     tokens_per_second: float | None
-    initialisation_seconds: float | None = None
 
     def cells(self) -> list[str]:
         """The row as text."""
@@ -63,13 +55,11 @@ class TrainingLog:
     sums: dict[str, float] = field(default_factory=dict)
     overflow: float = 0.0
     predictions: float = 0.0
-    initialisation_seconds: float | None = None
     first_loss: float | None = None
 
     def add(self, metrics: dict[str, float]) -> None:
         """Add the sums over some steps."""
-        for name, value in metrics.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in metrics.items()}
 
     def take_means(self) -> tuple[float | None, float | None]:
         """Return mean loss and accuracy, None if not measured; the sums start anew."""
@@ -138,18 +128,15 @@ def train(
     checkpoint: Checkpoint,
     states: StateDirectory,
     log: TrainingLog,
-    after_step: Callable[[int], None] | None = None,
 ) -> None:
-    """Advance `engine` to the last step of `task`. `after_step`, if any, is called after each.
-
-    After SIGTERM or SIGINT the updates under way are finished, the state is saved, and MlmError is
-    raised, in all processes after the same update. Raises MlmError, and saves nothing, if the loss
-    or a weight is not finite."""
+    """Advance `engine` to the last step of `task`. After SIGTERM or SIGINT the updates under way
+    are finished, the state is saved, and MlmError is raised, in all processes after the same
+    update. Raises MlmError, and saves nothing, if the loss or a weight is not finite."""
     clock, group, at_once = Clock(task), engine.devices.group, 1
     # Steps per call: about a second of them, since to read the loss is to wait for the devices. One
     # if processes must stop at the same step, or if virtual devices might deadlock with several.
     virtual = engine.devices.kind == "cpu" and engine.devices.replicas > 1
-    one_by_one = group.count > 1 or virtual or after_step is not None
+    one_by_one = group.count > 1 or virtual
     with noted_signals("saving the state before stopping") as signals:
         while engine.step < task.steps:
             began, before = time.monotonic(), engine.step
@@ -168,14 +155,14 @@ def train(
             stopped_by = group.any_stop_signal(signals[0] if signals else None)
             if step == to_log:
                 validated = engine.validate() if step == to_validate else (None, None)
-                log.rows.append(_row(task, log, step, validated, clock.tokens_per_second(step)))
+                rate, speed = rate_of_step(task.optimizer, step), clock.tokens_per_second(step)
+                means = log.take_means()
+                log.rows.append(Row(step, task.epoch(step), *means, *validated, rate, speed))
                 clock.print(log.rows[-1])
             if step == to_save or stopped_by:
                 finite = engine.weights_are_finite()
                 _check_finite(finite, "some weights are", task, states, step)
                 states.save(step, engine.saved, asdict(log))
-            if after_step is not None:
-                after_step(step)
             if stopped_by and step < task.steps:
                 group.leave()  # Waits for rank 0 to save: the end of one process ends all.
                 raise MlmError(
@@ -187,21 +174,6 @@ def train(
 def _next_multiple(step: int, every: int) -> int:
     """The first multiple of `every` after `step`."""
     return (step // every + 1) * every
-
-
-def _row(task: Task, log: TrainingLog, step: int, validated: tuple, speed: float | None) -> Row:
-    loss, accuracy = log.take_means()
-    return Row(
-        step=step,
-        epoch=task.epoch(step),
-        loss=loss,
-        accuracy=accuracy,
-        validation_loss=validated[0],
-        validation_accuracy=validated[1],
-        learning_rate=rate_of_step(task.optimizer, step),
-        tokens_per_second=speed,
-        initialisation_seconds=None if log.rows else log.initialisation_seconds,
-    )
 
 
 def _check_finite(finite: bool, what: str, task: Task, states: StateDirectory, step: int) -> None:

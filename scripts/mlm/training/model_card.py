@@ -20,6 +20,9 @@ SOURCES = {
 }
 #: The packages that a card's example needs, in words.
 NEEDED_PACKAGES = "This needs PyTorch: `pip install torch transformers`."
+_TEMPLATE = Environment(undefined=StrictUndefined, trim_blocks=True).from_string(
+    Path(__file__).with_suffix(".md.j2").read_text(encoding="utf-8")
+)
 #: Figures of a split: by metric, its name and its value.
 Figures = Mapping[str, tuple[str, float]]
 
@@ -47,21 +50,29 @@ def model_card(
     prompt: str | None = None,
     place: str = "path/to/this/directory",
 ) -> str:
-    """README.md of a pretrained model.
-
-    `test` has the figures of the test split where the answer is hidden, if any, and `in_papers`
-    those over masks as papers have them; `corpus` is a source of the configuration or words
-    for it; `prompt` is an example with one mask token, `place` what it opens. Raises ValueError if
-    huggingface_hub refuses the metadata.
+    """Return README.md of a pretrained model. `test` has the figures of the test split where the
+    answer is hidden, if any, `in_papers` those over masks as papers have them; `corpus` is a source
+    of the configuration or words for it; `prompt` an example with one mask, `place` what it opens.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
     final, start, masked_as = training.final, training.warm_start, VALIDATION_MASKING.replacement
     base = hub_id(start.checkpoint) if start else None
     loss, accuracy = (LOSS, final.validation_loss), (ACCURACY, final.validation_accuracy)
-    figures: dict[str, Figures] = {"validation": {"loss": loss, "accuracy": accuracy}}
-    if test:
-        figures["test"] = test
-    results = _results(figures, corpus)
+    validation = {"loss": loss, "accuracy": accuracy}
+    results = [
+        EvalResult(
+            task_type="fill-mask",
+            task_name="Masked language modelling",
+            dataset_type="text",
+            dataset_name=f"{corpus}, {split}",
+            dataset_split=split,
+            metric_type=key,
+            metric_name=f"{name} ({split})",
+            metric_value=round(float(value), 6),
+        )
+        for split, values in (("validation", validation), ("test", test or {}))
+        for key, (name, value) in values.items()
+    ]
     metadata = ModelCardData(
         license=license,
         language=language,
@@ -74,36 +85,16 @@ def model_card(
         eval_results=results,
         model_name=training.run,
     )
-    template = Environment(undefined=StrictUndefined, trim_blocks=True).from_string(
-        Path(__file__).with_suffix(".md.j2").read_text(encoding="utf-8")
-    )
-    text = template.render(
+    text = _TEMPLATE.render(
         training=training,
         corpus=corpus,
         place=place,
         example=repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"',
         needed_packages=NEEDED_PACKAGES,
         rows={
-            f"validation ({masked_as})": figures["validation"],
+            f"validation ({masked_as})": validation,
             "test, answers hidden": test,
             f"test, as papers report it ({masked_as})": in_papers,
         },
     )
     return card(metadata, text)
-
-
-def _results(figures: Mapping[str, Figures], corpus: str) -> list[EvalResult]:
-    return [
-        EvalResult(
-            task_type="fill-mask",
-            task_name="Masked language modelling",
-            dataset_type="text",
-            dataset_name=f"{corpus}, {split}",
-            dataset_split=split,
-            metric_type=key,
-            metric_name=f"{name} ({split})",
-            metric_value=round(float(value), 6),
-        )
-        for split, values in figures.items()
-        for key, (name, value) in values.items()
-    ]

@@ -116,7 +116,7 @@ def clipped(ops, gradients: Weights, max_norm: float | None) -> Weights:
     """`gradients` scaled down to the global norm `max_norm` if theirs is larger."""
     if max_norm is None:
         return gradients
-    norm = ops.sqrt(sum(ops.total(ops.square(g)) for g in gradients.values()))
+    norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients.values()))
     scale = max_norm * ops.minimum(1.0 / norm, 1.0 / max_norm)
     return {name: g * scale for name, g in gradients.items()}
 
@@ -203,7 +203,7 @@ def _orthogonal(ops, ahead: Weights, hidden: dict[str, int], dtype: str) -> Weig
 def _orthogonalised(ops, matrices, dtype: str):
     """Orthogonalise float32 [matrices, rows, columns], rows <= columns, by Newton-Schulz."""
     a, b, c = _COEFFICIENTS
-    norms = ops.sqrt(ops.total(ops.square(matrices), axis=(1, 2)))[:, None, None]
+    norms = ops.sqrt(ops.sum(ops.square(matrices), axis=(1, 2)))[:, None, None]
     x = ops.cast(matrices / (norms + 1e-7), dtype)
     for _ in range(_ITERATIONS):
         gram = ops.matmul(x, ops.swapaxes(x, 1, 2))

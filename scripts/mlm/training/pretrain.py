@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from mlm.foundations.environment import NO_TENSORFLOW, PACKAGES, installed_versi
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import show
 from mlm.model.cooccurrence import start_from_counts
-from mlm.model.masked_loss import head_in_words
 from mlm.model.model_files import write_exported
 from mlm.samples.manifests import check_shards, project_root
 from mlm.tokenizer.encoding import copy_tokenizer
@@ -35,6 +33,9 @@ from mlm.training.model_card import model_card
 from mlm.training.run import Run, RunFiles, read_manifests, run_of
 from mlm.training.state_basis import check_branch, state_basis
 from mlm.training.states import StateDirectory
+
+#: Settings that the record of a training has.
+_OF_RECIPE = {"seed", "steps", "per_replica_batch_size", "shuffle_window", "masking", "optimizer"}
 
 
 @dataclass(frozen=True)
@@ -106,27 +107,23 @@ def _states_of(config: RunConfiguration, basis: dict, is_rank0: bool = True) -> 
     return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, is_rank0)
 
 
-def pretrain(
-    prepared: Prepared,
-    directory: str | Path | None,
-    after_step: Callable[[int], None] | None = None,
-) -> None:
+def pretrain(prepared: Prepared, directory: str | Path | None) -> None:
     """Train to the last step: from the newest saved state, else from that of the run that this one
     continues, else from the start. Write model/, training.csv and training.json into `directory`,
     unless it is None. Raises MlmError as `train` does, and if a state cannot be written."""
     config, run, states = prepared.config, prepared.run, prepared.states
     devices, group = prepared.devices, prepared.devices.group
-    _print(
-        run,
-        f"{run.model_config.model_type}, {devices.name} with {devices.replicas} replica(s), "
-        f"{devices.precision}; {run.steps} steps of {run.batch_size} samples",
+    print(
+        f"{run.name}: {run.model_config.model_type}, {devices.name} with {devices.replicas} "
+        f"replica(s), {devices.precision}; {run.steps} steps of {run.batch_size} samples",
+        file=sys.stderr,
     )
     with group.watched():
         # All processes make the same steps; rank 0 alone saves states.
         with states.locked():
             engine = engine_of(run, devices)
             log = _restored_or_started(prepared, engine)
-            train(engine, run, config.operation.checkpoint, states, log, after_step)
+            train(engine, run, config.operation.checkpoint, states, log)
         weights = engine.weights()
         group.leave()
     if directory is not None:
@@ -154,24 +151,20 @@ def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
             f"{run.name}: starts over. Saved states of other trainings of this run are not used; "
             f"restore their settings to resume one, or delete it:\n{listed(abandoned)}"
         )
-    log = TrainingLog()
-    if run.model.initialisation.embeddings == "cooccurrence":
+    log, counted = TrainingLog(), run.model.initialisation.embeddings == "cooccurrence"
+    if counted:
         began = time.monotonic()
         start_from_counts(engine, run)
-        log.initialisation_seconds = seconds = time.monotonic() - began
-        what = "word embeddings and output bias from counts of the train split"
-        _print(run, f"{what}, {seconds:.1f} s")
+        what = f"{run.name}: word embeddings and output bias from counts of the train split"
+        print(f"{what}, {time.monotonic() - began:.1f} s", file=sys.stderr)
     if run.warm_start is not None:
         log.first_loss, _ = engine.validate()
-        _print(run, f"begins with {run.warm_start.name}, at a loss of {log.first_loss:.3f} nats")
-    if log != TrainingLog():
+        start = f"{run.name}: begins with {run.warm_start.name}"
+        print(f"{start}, at a loss of {log.first_loss:.3f} nats", file=sys.stderr)
+    if counted or run.warm_start is not None:
         # Saved now, so that a kill repeats neither the counts nor the first validation.
         states.save(0, engine.saved, asdict(log))
     return log
-
-
-def _print(run: Run, text: str) -> None:
-    print(f"{run.name}: {text}", file=sys.stderr)
 
 
 def _write_results(
@@ -195,33 +188,23 @@ def _write_results(
 
 def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -> Training:
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
-    section, batch, arithmetic = run.pretraining, run.batch_size, devices.arithmetic
-    start, begun = run.warm_start, engine.begun
+    section, start, begun = run.pretraining, run.warm_start, engine.begun
     return Training(
         run=run.name,
-        seed=run.seed,
+        **section.model_dump(include=_OF_RECIPE),
         engine=devices.framework,
-        strategy=devices.name,
         accelerator=devices.kind,
         precision=devices.precision,
         replicas=devices.replicas,
-        global_batch_size=batch,
-        per_replica_batch_size=section.per_replica_batch_size,
+        global_batch_size=run.batch_size,
         sequence_length=config.sequence_length,
-        steps=run.steps,
         epochs=round(run.epoch(run.steps), 6),
-        steps_per_epoch=round(run.train.num_samples / batch, 6),
         tokens=run.tokens(run.steps),
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
-        attend=section.attend,
         initialisation=run.model.initialisation.model_dump(),
-        head=head_in_words(run.model_config.vocab_size, section.softmax_classes),
-        slots=run.plan.slots,
         predictions=round(log.predictions),
         overflow=round(log.overflow),
-        masking=section.masking.model_dump(),
-        optimizer=section.optimizer.model_dump(),
         final=FinalFigures.of(log.rows[-1]),
         digests=TrainingDigests(
             model=model,
@@ -229,10 +212,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
             manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         ),
         packages=package_versions({*PACKAGES, devices.framework}),
-        shuffle_window=section.shuffle_window,
-        deterministic=arithmetic.get("deterministic"),
-        processes=arithmetic.get("processes"),
-        attention=arithmetic.get("attention"),
+        arithmetic=devices.arithmetic,
         warm_start=start
         and begun
         and WarmStartFigures(

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ COORDINATOR, INDEX, _OF_SLURM = "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID", "SL
 #: What XLA says if a device of another process does not answer.
 _SIGNS_OF_LOSS = "gloo", "coordination", "connection", "unavailable", "deadline", "socket"
 _RESUMES = "The same command resumes from the last saved state, if there is one"
-#: Seconds to finish a step and save after a signal, and to end after another process has failed.
+#: Seconds to finish a step and save after a signal, and to end after a peer has failed.
 _TO_STOP, _AFTER_FAILURE = 600, 15
 
 
@@ -106,8 +106,8 @@ def started_on_hosts(settings: Accelerator) -> bool:
 
 
 def join(settings: Accelerator) -> Peers:
-    """Join the other processes, before JAX opens its devices; MlmError if the environment does not
-    say how. JAX ends this process if they do not come within five minutes, or fall silent later."""
+    """Join the peers, before JAX opens its devices; MlmError if the environment does not say how.
+    JAX ends this process if they do not come within five minutes, or fall silent later."""
     import jax
 
     # For CPUs; devices of other kinds have their own.
@@ -148,9 +148,8 @@ def _connect_devices() -> None:
 
 
 def run_together(script: str, request: dict, processes: int, srun: str | None = None) -> None:
-    """Run `script` in so many processes, each with `request` as its argument: as tasks of `srun`, a
-    command, if there is one, else on this machine. Signals are passed on. If one process fails, the
-    others are ended and MlmError is raised."""
+    """Run `script` in so many processes, each with `request` as its argument: as tasks of the
+    command `srun`, or on this machine. A signal, or the failure of one, stops all: MlmError."""
     command = [sys.executable, script, json.dumps(request)]
     host, environments = "127.0.0.1", [{INDEX: str(index)} for index in range(processes)]
     if srun:
@@ -163,16 +162,15 @@ def run_together(script: str, request: dict, processes: int, srun: str | None = 
     with noted_signals() as signals:
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": 2}
         started = [subprocess.Popen(command, env=common | e, **how) for e in environments]
-        last_moment = None
-        while any(process.poll() is None for process in started):
-            if last_moment is None and (signals or any(p.returncode for p in started)):
-                last_moment = time.monotonic() + (_TO_STOP if signals else _AFTER_FAILURE)
-                for process in started:
-                    process.terminate()
-            elif last_moment is not None and time.monotonic() > last_moment:
-                for process in started:
-                    process.kill()
+        while not signals and None in (ends := [p.poll() for p in started]) and not any(ends):
             time.sleep(0.05)
+        for process in started:
+            process.terminate()
+        for process in started:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_TO_STOP if signals else _AFTER_FAILURE)
+            process.kill()
+            process.wait()
     if any(p.returncode for p in started):
         why = f"Stopped by {signals[0]}" if signals else "A process of this training failed"
         ends = ", ".join(f"process {i} {p.returncode}" for i, p in enumerate(started))
@@ -186,10 +184,9 @@ def as_member(train: Callable[[dict, bool], None]) -> None:
     is_rank0 = (os.environ.get(INDEX) or os.environ[_OF_SLURM]) == "0"
     try:
         with nullcontext() if is_rank0 else redirect_stderr(open(os.devnull, "w")):
-            train(json.loads(sys.argv[1]), is_rank0)
-        return
+            return train(json.loads(sys.argv[1]), is_rank0)
     except Exception as error:
         print(error_in_words(error) or traceback.format_exc(), file=sys.stderr)
     except SystemExit:  # by a signal outside of the steps
         pass
-    os._exit(1)  # At once: JAX would wait for the others.
+    os._exit(1)  # At once: JAX would wait for the peers.

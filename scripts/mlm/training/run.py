@@ -12,7 +12,7 @@ from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.initialisation import StartingWeights, initial_parameters
+from mlm.model.initialisation import initial_parameters
 from mlm.model.model_configuration import model_configuration
 from mlm.model.neighbour_heads import neighbour_heads
 from mlm.model.network import Network, ops_of
@@ -23,7 +23,7 @@ from mlm.samples.shard_reading import ShardFiles
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.devices import Devices
 from mlm.training.length_and_phases import TrainingPhase, phases_of, updates_of
-from mlm.training.train_step import Computation
+from mlm.training.train_step import Computation, Task
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RunFiles:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Task):
     """One run: everything that its weights depend on except the devices. `pretraining` is the
     section with steps, seed and the lengths of the schedule settled."""
 
@@ -108,7 +108,7 @@ class Run:
         if self.warm_start is not None:
             return self.warm_start.over(weights, self.architecture)
         if self.model.initialisation.attention == "neighbour_heads":
-            neighbour_heads(StartingWeights(weights, self.architecture), self.seed)
+            neighbour_heads(weights, self.architecture, self.seed)
         return weights, None
 
     @property
@@ -120,12 +120,6 @@ class Run:
     def validation_batch_size(self) -> int:
         """Rows in a batch of validation: those of one accumulated part, which fits the devices."""
         return self.phases[-1].batch_size // self.optimizer.gradient_accumulation_steps
-
-    @property
-    def validation_rows(self) -> int | None:
-        """Number of rows of a validation, as long as those of the last phase; None: all."""
-        samples = self.pretraining.validation.samples
-        return samples and max(1, samples // self.validation.row_samples)
 
     def basis(self) -> dict:
         """Return the resolved settings that decide the bits of a state, JSON-like."""

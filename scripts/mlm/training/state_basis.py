@@ -40,8 +40,7 @@ COMPUTING_PACKAGES = {
 
 
 def computing_code(framework: str, *modules: str) -> dict[str, str]:
-    """Return the digests of the modules that decide the bits of a training in `framework`, and of
-    those of further `modules`."""
+    """Return the digests of the modules, with `modules`, that decide the bits in `framework`."""
     roots = (*_COMPUTING[framework], "mlm.model.cooccurrence", *modules)
     return {
         name: digest
@@ -98,8 +97,8 @@ def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
     """Return a line about the first of `step` updates whose learning rates differ, if any."""
     steps = np.arange(step, dtype=np.float32)
     then, now = (learning_rate(r.optimizer, steps, np) for r in (parent, run))
+    advice = f"set warmup_steps, and let the rate fall after step {step} only"
     return [
-        f"learning rate of step {first + 1}: {then[first]:.4g} then, {now[first]:.4g} now (set "
-        f"warmup_steps, and let the rate fall after step {step} only)"
-        for first in (then != now).nonzero()[0][:1]
+        f"learning rate of step {i + 1}: {then[i]:.4g} then, {now[i]:.4g} now ({advice})"
+        for i in (then != now).nonzero()[0][:1]
     ]

@@ -1,31 +1,31 @@
 """The state of a training: saved so that a kill costs time only.
 
-A state is a directory `step-00000200`, here or under gs://, with the arrays and `complete.json`,
-written last, which has the progress, what the training was made from, and the digest of the arrays.
-Incomplete and damaged states are skipped; neither `tf.train.CheckpointManager` nor Orbax survives a
-changed byte.
+A state is a file `step-00000200.state`, here or under gs://. Its first line has what the training
+was made from, the progress, and the digest of what follows: the arrays, as safetensors. Damaged
+states are skipped; neither `tf.train.CheckpointManager` nor Orbax survives a changed byte.
 """
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, GcsFileSystem, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, GcsFileSystem, LocalFileSystem
 
+from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import differences, value_sha256
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
 
-_ARRAYS, _MARKER = "state.safetensors", "complete.json"
-_STATE = re.compile(r"step-(\d{8,})")
+_STATE = re.compile(r"step-(\d{8,})\.state")
 #: How long a failing request to Google Cloud Storage is repeated.
 _RETRIES = timedelta(minutes=2)
 
@@ -80,60 +80,45 @@ class StateDirectory:
                 f"{self.path} is in use: another process trains this very run. Wait for it or stop "
                 "it; two writers would remove each other's states"
             ) from error
-        for name in _names_in(self.path):
-            if name.endswith(".partial"):
-                _remove_directory(f"{self.path}/{name}")
+        for left in Path(self.path).glob(".*.partial"):
+            left.unlink()
         return file  # which unlocks it as it is closed
 
     def steps(self) -> list[int]:
-        """Return the steps of the states that are there, newest first, complete or not."""
+        """Return the steps of the states that are there, newest first, damaged or not."""
         matches = (_STATE.fullmatch(name) for name in _names_in(self.path))
         return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     def abandoned(self) -> list[str]:
         """Return a line for each directory with states of the run under another basis, with what
-        differs: first the settings, last code and packages."""
-
-        def rank(line: str) -> tuple[bool, bool]:
-            brought = line.startswith(("code ", "packages."))
-            return brought, not line.startswith(("pretraining.", "settings."))
-
+        differs: first the settings, last the code."""
         run, lines = self.path.rpartition("/")[0], []
         for other in (StateDirectory(f"{run}/{name}", None) for name in _names_in(run)):
             if other.path == self.path or not (steps := other.steps()):
                 continue
             what = "it does not say what it was made from"
-            for place in map(other._place, steps):
+            for path in map(other.file, steps):
                 with suppress(ValueError):
-                    different = sorted(differences(_marker(place)["basis"], self.basis), key=rank)
+                    different = differences(_read(path)[0]["basis"], self.basis)[::-1]
                     what = "; ".join(different[:6]) + "; and more" * (len(different) > 6)
                     break
             lines.append(f"{other.path}: {what}")
         return lines
 
-    def _place(self, step: int) -> str:
-        return f"{self.path}/step-{step:08d}"
+    def file(self, step: int) -> str:
+        return f"{self.path}/step-{step:08d}.state"
 
     def save(self, step: int, arrays: Callable[[], bytes], progress: dict) -> None:
         """Write the state after `step` updates, then remove later ones, which are damaged, and
         those not to be kept. Raises MlmError if it cannot be written; earlier ones stay."""
         if not self.is_rank0:
             return
-        final = self._place(step)
-        place = f"{final}.partial" if _is_local(final) else final
+        content = arrays()
+        header = {"basis": self.basis, "progress": progress, "arrays": _sha256(content)}
+        line = json.dumps(header | {"seal": value_sha256(header)})
         try:
-            _remove_directory(place)
-            content = arrays()
-            write_bytes(f"{place}/{_ARRAYS}", content)
-            marker = {"basis": self.basis, "progress": progress, "arrays": _identity(content)}
-            sealed = marker | {"seal": value_sha256(marker)}
-            write_bytes(f"{place}/{_MARKER}", json.dumps(sealed, sort_keys=True).encode())
-            if place != final:
-                _remove_directory(final)
-                os.rename(place, final)
+            write_bytes(self.file(step), line.encode(), b"\n", content)
         except OSError as error:
-            with suppress(OSError):
-                _remove_directory(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
                 f"{_reason(error)}. The states before it are untouched; free space "
@@ -142,11 +127,11 @@ class StateDirectory:
         last = [other for other in self.steps() if other <= step][: self.keep]
         for other in self.steps():
             if other not in last and not (other < step and other in self.keep_steps):
-                _remove_directory(self._place(other))
+                system, path = _located(self.file(other))
+                system.delete_file(path)
 
     def branch(self, step: int) -> SavedState:
-        """Return the state after `step` updates, from which another run begins. Raises MlmError if
-        it is not there."""
+        """Return the state after `step` updates, for another run to begin with, or MlmError."""
         if state := self.newest(only=step):
             return state
         there = ", ".join(map(str, sorted(self.steps()))) or "none"
@@ -161,42 +146,29 @@ class StateDirectory:
         """Return the newest whole state, or with `only` that after this step; None without one.
         Warn on stderr of each that is damaged or of another training."""
         for step in [step for step in self.steps() if only in (None, step)]:
-            place = self._place(step)
             try:
-                marker = _marker(place)
-                if marker["basis"] != self.basis:
+                header, arrays = _read(self.file(step))
+                if header["basis"] != self.basis:
                     raise ValueError("it is of another training")
-                return SavedState(step, marker["progress"], _arrays(place, marker))
+                return SavedState(step, header["progress"], arrays)
             except ValueError as fault:
-                show(f"Warning: state {place} is skipped: {fault}")
+                show(f"Warning: state {self.file(step)} is skipped: {fault}")
         return None
 
 
-def _marker(place: str) -> dict:
-    """Return the content of the marker. Raises ValueError, which says why, if it is not whole."""
-    try:
-        marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
-        if marker.pop("seal") == value_sha256(marker):
-            return marker
-    except FileNotFoundError:
-        raise ValueError("it was never completed") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise ValueError(f"{_MARKER} is damaged")
+def _read(path: str) -> tuple[dict, bytes]:
+    """Return the first line of a state and its arrays. Raises ValueError if they are not whole."""
+    with _opened(path) as file:
+        line, arrays = file.readline(), file.read()
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        header = json.loads(line)
+        if header.pop("seal") == value_sha256(header) and header["arrays"] == _sha256(arrays):
+            return header, arrays
+    raise ValueError("it is damaged")
 
 
-def _arrays(place: str, marker: dict) -> bytes:
-    try:
-        content = read_bytes(f"{place}/{_ARRAYS}")
-    except FileNotFoundError:
-        raise ValueError(f"{_ARRAYS} is missing") from None
-    if _identity(content) != marker["arrays"]:
-        raise ValueError(f"{_ARRAYS} is damaged")
-    return content
-
-
-def _identity(content: bytes) -> list:
-    return [len(content), hashlib.sha256(content).hexdigest()]
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _reason(error: Exception) -> str:
@@ -223,41 +195,23 @@ def _located(path: str) -> tuple[FileSystem, str]:
     return (LocalFileSystem() if _is_local(path) else cloud_storage()), path.removeprefix("gs://")
 
 
-def _infos_below(directory: str) -> list[FileInfo]:
-    system, path = _located(directory)
-    return system.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-
-
 def _names_in(directory: str) -> list[str]:
     """Return the sorted names in `directory`; in a bucket, of files and their prefixes."""
-    _, base = _located(directory)
-    paths = (info.path.removeprefix(f"{base}/") for info in _infos_below(directory))
-    return sorted({path.partition("/")[0] for path in paths})
+    system, base = _located(directory)
+    infos = system.get_file_info(FileSelector(base, allow_not_found=True, recursive=True))
+    return sorted({info.path.removeprefix(f"{base}/").partition("/")[0] for info in infos})
 
 
-def _remove_directory(path: str) -> None:
-    if _is_local(path):
-        with suppress(FileNotFoundError):
-            shutil.rmtree(path)
-        return
-    for info in _infos_below(path):
-        cloud_storage().delete_file(info.path)
-
-
-def read_bytes(path: str) -> bytes:
+def _opened(path: str) -> io.BufferedReader:
     system, base = _located(path)
-    with system.open_input_stream(base) as file:
-        return file.read()
+    return io.BufferedReader(system.open_input_stream(base))
 
 
-def write_bytes(path: str, content: bytes) -> None:
-    """Write a file; on a local disk, make its directory, and flush the file to the disk."""
+def write_bytes(path: str, *parts: bytes) -> None:
+    """Write `parts` as a file that is there as a whole or not at all."""
     if not _is_local(path):
         with cloud_storage().open_output_stream(path.removeprefix("gs://")) as stream:
-            stream.write(content)
+            stream.writelines(parts)
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.writelines(parts)

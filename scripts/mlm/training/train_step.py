@@ -1,5 +1,6 @@
 """One update of the weights, for every framework."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,9 @@ import numpy as np
 from mlm.config.pretraining import Optimizer
 from mlm.model.masked_loss import drawn_classes, masked_cross_entropy, strata
 from mlm.model.network import DropoutKeys, Network, document_numbers
+from mlm.model.warm_start import Begun
 from mlm.samples.random_bits import fold_in, key_of
+from mlm.training.devices import Devices
 from mlm.training.optimizers import clipped, hidden_parts, updated
 
 
@@ -62,6 +65,35 @@ class Computation:
         return masked_cross_entropy(ops, *head, network.dtype, drawn)
 
 
+class Task(ABC):
+    """A run of pretraining, or a fold of a fine-tuning: what the loop trains. `section` names that
+    of the configuration that has the learning rate, for messages."""
+
+    name: str
+    section: str
+    seed: int
+    optimizer: Optimizer
+    steps: int
+    log_every: int
+    validate_every: int
+
+    @abstractmethod
+    def epoch(self, step: int) -> float:
+        """Return the passes over the data after `step` updates."""
+
+    @abstractmethod
+    def tokens(self, step: int) -> int:
+        """Return the tokens in the rows of `step` updates, padding included."""
+
+    @abstractmethod
+    def computation(self, devices: Devices) -> Computation:
+        """Return the network, for these devices, and its loss."""
+
+    @abstractmethod
+    def starting_weights(self) -> tuple[dict[str, np.ndarray], Begun | None]:
+        """Return the weights before the first step, and how a checkpoint fitted them, if any."""
+
+
 @dataclass(frozen=True)
 class OfEachStep:
     """The random inputs of a step beside its batch: dropout keys of each replica and accumulated
@@ -74,10 +106,9 @@ class OfEachStep:
     parts: int = 1
 
     def arrays(self, step: int) -> dict[str, np.ndarray]:
-        """Return the inputs of update number `step`, from 0, with the replicas as the first axis:
-        if the model has dropout, `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys`
-        uint32 [replicas, parts, layers, 4, 2]; if classes are drawn, `classes` int32 [replicas,
-        classes]."""
+        """Return the inputs of update number `step`, from 0, as [replicas, ...]: with dropout,
+        `embedding_keys` uint32 [replicas, parts, 2] and `layer_keys` uint32 [replicas, parts,
+        layers, 4, 2]; if classes are drawn, `classes` int32 [replicas, classes]."""
         arrays = {}
         if self.computation.network.architecture.drops:
             key = fold_in(key_of(self.seed), np.array([step]))

@@ -45,12 +45,9 @@ def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
 def prepare_jax(
     kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
 ) -> None:
-    """Set what XLA reads once, when JAX first lists its devices.
-
-    `kind` auto is settled here, since JAX would load libtpu wherever it is installed. NPROC sizes
-    XLA's pool of threads, which shapes how sums are divided. Without `deterministic`, a GPU may
-    give other bits in every run.
-    """
+    """Set what XLA reads once, when JAX first lists its devices. `kind` auto is settled here, since
+    JAX would load libtpu wherever it is installed. NPROC sizes XLA's pool of threads, which shapes
+    how sums are divided. Without `deterministic`, a GPU may give other bits in every run."""
     if virtual_devices:
         kind = "cpu"
     elif kind == "auto":
@@ -91,9 +88,8 @@ def shardings(mesh):
 
 
 def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
-    """Return a mesh with the one axis "data" over all devices of `kind`, after `prepare_jax`; each
-    of `processes` has `virtual_devices`, if any. Raises MlmError without such a device; with auto,
-    warns of a GPU that JAX cannot use."""
+    """Return a mesh with the axis "data" over all devices of `kind`, after `prepare_jax`; each of
+    `processes` has `virtual_devices`, if any. Raises MlmError without such a device."""
     import jax
     import numpy as np
     from jax.sharding import Mesh

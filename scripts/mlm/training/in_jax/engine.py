@@ -1,4 +1,4 @@
-"""Engines in JAX: state, batches and steps, on a mesh of devices."""
+"""Engines and steps in JAX, on a mesh of devices; masks are drawn on the device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
+from jax.sharding import PartitionSpec
 
-from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
+from mlm.config.pretraining import Optimizer
+from mlm.samples.masking import FIXED_EPOCH, VALIDATION_SEED, MaskingPlan, mask_batch
+from mlm.training import train_step as steps
 from mlm.training.devices import Devices
-from mlm.training.engine import Engine, RunEngine, Task, flat, nested
-from mlm.training.in_jax.devices import shardings
-from mlm.training.in_jax.mesh_steps import on_mesh, train_step, validation_step
+from mlm.training.engine import Engine, RunEngine, flat, nested
+from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.run import Run
+from mlm.training.train_step import Computation, OfEachStep, Task
+
+#: Index of the rows that fill up the last batch, -1 as uint32: nothing in them is predicted.
+_FILLING = 2**32 - 1
 
 
 class MeshEngine(Engine):
@@ -23,12 +29,6 @@ class MeshEngine(Engine):
     def __init__(self, task: Task, devices: Devices):
         self._whole, self._divided = shardings(devices.strategy)
         super().__init__(task, devices)
-        self._finite = jax.jit(
-            lambda tree: jnp.all(jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
-        )
-
-    def weights_are_finite(self) -> bool:
-        return bool(self._finite(self._state["parameters"]))
 
     def _compiled(self, plan: MaskingPlan | None, seed: int) -> Callable:
         """Compile the update of a batch that is masked on the device by this plan, if any."""
@@ -79,9 +79,6 @@ class JaxEngine(MeshEngine, RunEngine):
         validate = validation_step(self._computation, run.validation_plan, VALIDATION_SEED)
         self._validate = jax.jit(on_mesh(validate, devices.strategy))
 
-    def _update_of(self, phase: int) -> Callable:
-        return self._updates[phase]
-
     def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:
         numbers = {name: stored[name].astype(np.uint32) for name in ("index", "epoch")}
         return stored | numbers | self._beside_batch(step)
@@ -91,3 +88,63 @@ class JaxEngine(MeshEngine, RunEngine):
 
     def _validated(self, batch: dict) -> tuple:
         return self._validate(self._state["parameters"], batch)
+
+
+def train_step(
+    beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer, seed: int | None = None
+) -> Callable:
+    """Return the function (state, stored) -> (state, measured) of one update, on each device's
+    share of the batch.
+
+    `state` is that of `mlm.training.train_step`; `stored` has `input_ids` and `attention_mask`,
+    int32 [batch, sequence], `index` and `epoch`, uint32 [batch], or, without a `plan` of masks, the
+    batch itself, and the arrays of `beside`. `seed` is that of the masks, by default the task's.
+    Measured, in float32, are the mean loss of the predictions, the share that is right (both 0
+    without any), the predictions, the overflow.
+    """
+    update = steps.train_step(beside.computation, settings, _over_devices)
+    seed = beside.seed if seed is None else seed
+
+    def step(state, stored):
+        batch = dict(stored)
+        taken = beside.taken(batch)
+        if plan is not None:
+            batch = _masked(batch, plan, seed, batch["epoch"])
+        predictions = _over_devices(jnp.sum(batch["weights"]))
+        batch["weights"] /= jnp.maximum(predictions, 1.0)
+        overflow = _over_devices(jnp.sum(batch.pop("overflow", 0)).astype(jnp.float32))
+        state, loss, right = update(state, batch, *taken)
+        sums = {"loss": loss, "accuracy": right, "predictions": predictions, "overflow": overflow}
+        return state, sums
+
+    return step
+
+
+def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> Callable:
+    """Return the function (parameters, stored) -> (loss, right answers, predictions), float32 sums
+    over a batch; rows that fill up the last batch count for nothing."""
+
+    def step(parameters, stored):
+        batch = _masked(stored, plan, seed, FIXED_EPOCH)
+        batch["weights"] *= (stored["index"] != jnp.uint32(_FILLING))[:, None]
+        loss, right = computation.weighted_sums(parameters, batch)
+        return _over_devices((loss, right, jnp.sum(batch["weights"])))
+
+    return step
+
+
+def on_mesh(step: Callable, mesh) -> Callable:
+    """Return `step`, of `train_step` or `validation_step`, run on every device of `mesh`: each has
+    a share of the batch's samples, and all of the rest."""
+    whole, specs = PartitionSpec(), (PartitionSpec(), PartitionSpec(AXIS))
+    # With check_vma, JAX would add up the gradients over the devices a second time.
+    return jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False)
+
+
+def _over_devices(addends):
+    return jax.lax.psum(addends, AXIS)
+
+
+def _masked(stored: dict, plan: MaskingPlan, seed: int, epoch) -> dict:
+    tokens = stored["input_ids"], stored["attention_mask"]
+    return mask_batch(*tokens, stored["index"], plan, seed, epoch)

@@ -15,8 +15,6 @@ from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.run import Run
 from mlm.training.train_step import OfEachStep, train_step
 
-_MEASURED = ("loss", "accuracy", "predictions", "overflow")
-
 
 class TensorFlowEngine(RunEngine):
     """The engine of a run of pretraining in TensorFlow; samples are masked on the host."""
@@ -31,10 +29,7 @@ class TensorFlowEngine(RunEngine):
         super().__init__(run, devices)
         lanes = devices.arithmetic["lanes"]
         self._replica_step = replica_train_step(self._beside, run.optimizer, lanes)
-
-    def weights_are_finite(self) -> bool:
-        weights = nested(self._variables)["parameters"].values()
-        return all(bool(tf.reduce_all(tf.math.is_finite(w))) for w in weights)
+        self._updates = [self._advanced] * len(run.phases)
 
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
         arrays = arrays or {}  # never None: TensorFlow trains in one process
@@ -69,21 +64,17 @@ class TensorFlowEngine(RunEngine):
             for name, parts in shares.items()
         }
 
-    def _updated(self, update: Callable, batch: Any) -> dict[str, Any]:
-        return dict(zip(_MEASURED, update(batch), strict=True))
-
-    def _update_of(self, phase: int) -> Callable:
-        return self._advanced
-
     @tf.function(autograph=False)
-    def _advanced(self, batch: dict) -> list:
+    def _advanced(self, batch: dict) -> dict:
         """Make one update; return what it measures, added up over the replicas."""
         return self._totals(self._strategy.run(self._step, args=(batch,)))
 
-    def _totals(self, addends: tuple) -> list:
-        return [self._strategy.reduce("SUM", value, axis=None) for value in addends]
+    def _totals(self, addends: Any) -> Any:
+        return tf.nest.map_structure(
+            lambda value: self._strategy.reduce("SUM", value, axis=None), addends
+        )
 
-    def _step(self, batch: dict) -> tuple:
+    def _step(self, batch: dict) -> dict:
         state, measured = self._replica_step(nested(self._variables), batch)
         for name, value in flat(state).items():
             # `ops.adam` and `ops.less` update variables in place, and return them.
@@ -92,7 +83,7 @@ class TensorFlowEngine(RunEngine):
         return measured
 
     @tf.function(autograph=False)
-    def _validated(self, batch: dict) -> list:
+    def _validated(self, batch: dict) -> tuple:
         def step(batch: dict) -> tuple:
             parameters = nested(self._variables)["parameters"]
             parameters = {n: tf.convert_to_tensor(v) for n, v in parameters.items()}
@@ -118,19 +109,20 @@ class TensorFlowEngine(RunEngine):
 
 def replica_train_step(
     beside: OfEachStep, settings: Optimizer, lanes: int = 1
-) -> Callable[[dict, dict], tuple[dict, tuple]]:
+) -> Callable[[dict, dict], tuple[dict, dict]]:
     """Return the function (state, batch) -> (state, sums) of a replica's share of a batch, computed
     in `lanes` equal parts at the same time. Sums are the replica's addends of the batch's mean loss
     and share of right predictions, its predictions, and chosen tokens without a slot."""
     update = train_step(beside.computation, settings, _over_replicas, _in_lanes(lanes))
 
-    def step(state: dict, batch: dict) -> tuple[dict, tuple]:
+    def step(state: dict, batch: dict) -> tuple[dict, dict]:
         batch = dict(batch)
         taken = beside.taken(batch)
         overflow = tf.cast(tf.reduce_sum(batch.pop("overflow")), tf.float32)
         predictions = tf.cast(tf.math.count_nonzero(batch["weights"]), tf.float32)
         state, loss, right = update(state, batch, *taken)
-        return state, (loss, right, predictions, overflow)
+        sums = {"loss": loss, "accuracy": right, "predictions": predictions, "overflow": overflow}
+        return state, sums
 
     return step
 
