@@ -48,9 +48,11 @@ RULES: dict[str, tuple[Any, Any, Any, str]] = {
 }
 #: Null switches off a published rule.
 QualityRules = TypedDict(
-    "QualityRules", {rule: kind | None for rule, (kind, *_) in RULES.items()}, total=False
+    "QualityRules",
+    {rule: kind | None for rule, (kind, *_) in RULES.items()},  # pyright: ignore
+    total=False,
 )
-QualityRules.__pydantic_config__ = ConfigDict(extra="forbid")
+QualityRules.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore
 
 
 class QualityFilter(Section):
