@@ -107,7 +107,7 @@ def record(name: str, seed: int, rows: list[dict]) -> None:
 
 def run_here(assignments: list[str], seed: int, state: str):
     """A run of the shards at hand, its configuration and its files; its states are in `state`."""
-    from mlm.training.run import RunFiles
+    from mlm.training.resolved_run import RunFiles
 
     run = trainings(resolve(overridden(assignments)))["base"]
     checkpoint = run.operation.checkpoint.model_copy(update={"directory": state, "keep": 1})

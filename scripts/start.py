@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
         raise MlmError(f"{folder}: there is no such folder. Expected one with the files of text")
     # First, so that a wrong option is refused at once.
     from mlm.check.check import usable_cores
-    from mlm.check.starting import commented, first_overlay, labelled_task, look_at
+    from mlm.check.first_configuration import commented, first_overlay, labelled_task, look_at
     from mlm.foundations.atomic import write_text
     from mlm.foundations.terminal import in_time
 

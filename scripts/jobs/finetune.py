@@ -27,7 +27,7 @@ def predict_by_counting(job: Any):
 def train_fold(job: Any):
     from mlm.config.accelerator import Accelerator
     from mlm.config.finetune import Finetune
-    from mlm.finetuning.fold_training import FoldName, finetune_fold
+    from mlm.finetuning.fold_job import FoldName, finetune_fold
 
     wildcards, params, output = job.wildcards, job.params, job.output
     published, run, fold = params.get("encoder"), wildcards.get("run"), wildcards.get("fold")

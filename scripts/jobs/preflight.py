@@ -21,7 +21,7 @@ def compile_steps(job: Any):
     from mlm.config.pretraining import RunConfiguration
     from mlm.preflight.compiler import require_compilers
     from mlm.preflight.judging import preflight
-    from mlm.training.run import RunFiles
+    from mlm.training.resolved_run import RunFiles
 
     require_compilers(job.params.targets)
     data = job.params.vocabulary

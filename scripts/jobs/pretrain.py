@@ -14,7 +14,7 @@ def train(request: dict[str, Any], results: str | None):
     """Train in this process, alone or as one of several; write into `results` unless it is None."""
     from mlm.config.pretraining import RunConfiguration
     from mlm.training.pretrain import prepare, pretrain
-    from mlm.training.run import RunFiles
+    from mlm.training.resolved_run import RunFiles
 
     config = RunConfiguration.model_validate(request["config"])
     prepared = prepare(config, RunFiles(**request["files"]))

@@ -37,11 +37,11 @@ def decode_masked_samples(job: Any):
     import transformers
 
     from mlm.config.pretraining import Recipe
+    from mlm.samples.batch_order import BatchOrder
     from mlm.samples.manifests import Manifest, project_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import Preview, preview_samples
     from mlm.samples.shard_reading import ShardFiles
-    from mlm.samples.stored_batches import BatchOrder
     from mlm.tokenizer.encoding import Encoder
 
     length, section = job.params.sequence_length, Recipe.model_validate(job.params.pretraining)

@@ -14,7 +14,7 @@ from tiny_task import STARTS, changed, job, merged, prepared
 
 from mlm.config.accelerator import Accelerator
 from mlm.finetuning.counting_baselines import write_baseline
-from mlm.finetuning.fold_training import FoldName, finetune_fold
+from mlm.finetuning.fold_job import FoldName, finetune_fold
 from mlm.finetuning.merged_folds import comparison_table, write_results
 from mlm.finetuning.prediction import predict_csv
 from mlm.foundations.errors import MlmError

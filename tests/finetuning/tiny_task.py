@@ -7,7 +7,7 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.example_sources import write_data
-from mlm.finetuning.fold_training import FoldName
+from mlm.finetuning.fold_job import FoldName
 from mlm.foundations.atomic import write_json
 
 SECTION = {"data": {"source": "csv"}, "folds": 2, "epochs": 2, "max_length": 12}

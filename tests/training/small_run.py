@@ -141,7 +141,7 @@ def small_job(
     `parent` are name and overrides of the run that this one continues.
     """
     from mlm.config.runs import trainings
-    from mlm.training.run import RunFiles
+    from mlm.training.resolved_run import RunFiles
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
@@ -158,7 +158,7 @@ def small_job(
 
 def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **how):
     """(Run, RunFiles) of a run below `root`, resolved; `how` is for `run_of`."""
-    from mlm.training.run import read_manifests, run_of
+    from mlm.training.resolved_run import read_manifests, run_of
 
     config, files = small_job(root, overrides=overrides)
     manifests = read_manifests(files, config.sequence_length)
@@ -183,15 +183,15 @@ def kill_after(step: int, seconds: float | None) -> None:
 
 def stop_behind_save() -> None:
     """Have this process sent SIGTERM as soon as it has saved a state."""
-    from mlm.training import states
+    from mlm.training import saved_states
 
-    real = states.StateDirectory.save
+    real = saved_states.StateDirectory.save
 
     def save(*arguments) -> None:
         real(*arguments)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    states.StateDirectory.save = save
+    saved_states.StateDirectory.save = save
 
 
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
@@ -204,12 +204,12 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.training import states
+    from mlm.training import saved_states
     from mlm.training.pretrain import prepare, pretrain
 
     os.environ.update(fault.get("environment", {}))
     if "write" in fault:
-        count, real = iter(range(1000)), states.write_bytes
+        count, real = iter(range(1000)), saved_states.write_bytes
 
         def write(path, *parts):
             if next(count) == fault["write"]:
@@ -218,7 +218,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(path, *parts)
 
-        states.write_bytes = write
+        saved_states.write_bytes = write
     if fault.keys() & {"seconds", "step"}:
         kill_after(fault.get("step", 1), fault.get("seconds"))
     if "stop" in fault:

@@ -10,9 +10,9 @@ import pytest
 from small_run import LENGTH, result, run_child, small_run, small_settings, told
 
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.samples.batch_order import stored_batches
 from mlm.samples.manifests import Manifest
 from mlm.samples.shard_reading import read_samples
-from mlm.samples.stored_batches import stored_batches
 from mlm.training.state_basis import check_branch
 
 #: Of 40 steps: 20 of 8 samples, 10 of 2 rows of 4 and 10 of 3 rows of 2 with fewer masks.

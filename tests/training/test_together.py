@@ -20,7 +20,7 @@ from tests.conftest import waited_for
 
 from mlm.foundations.atomic import read_json
 from mlm.training.processes import COORDINATOR, INDEX
-from mlm.training.states import StateDirectory
+from mlm.training.saved_states import StateDirectory
 
 # Each of them starts processes that import and compile: run with -m slow.
 pytestmark = pytest.mark.slow

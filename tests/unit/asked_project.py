@@ -22,12 +22,12 @@ from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import RunFiles, read_manifests, run_of
-from mlm.training.states import StateDirectory
+from mlm.training.resolved_run import RunFiles, read_manifests, run_of
+from mlm.training.saved_states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_basis that are asked for, which imports TensorFlow.
-COMPUTING_MODULES = [f"mlm.samples.{name}" for name in ("masking", "shuffling", "stored_batches")]
+COMPUTING_MODULES = [f"mlm.samples.{name}" for name in ("masking", "sample_order", "batch_order")]
 SPLITS = ("train", "validation", "test")
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 LENGTH = 16

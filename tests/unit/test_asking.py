@@ -16,10 +16,10 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.command_line import status_of
 from mlm.foundations.errors import MlmError
+from mlm.samples.batch_order import stored_batches
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
 from mlm.samples.shard_reading import Samples, spread_samples
-from mlm.samples.stored_batches import stored_batches
 from mlm.tokenizer.encoding import Encoder
 
 TOKENIZER = "results/tokenizer/tokenizer.json"

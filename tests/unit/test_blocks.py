@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
+from mlm.samples.sample_order import BLOCK_SAMPLES
 from mlm.samples.shard_reading import read_block
-from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleWriter, read_records
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300

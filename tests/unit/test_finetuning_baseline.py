@@ -16,7 +16,7 @@ from mlm.finetuning.counting_baselines import (
     write_baseline,
 )
 from mlm.finetuning.finetuning_metrics import METRICS
-from mlm.finetuning.fold_task import mean_loss
+from mlm.finetuning.fold_training import mean_loss
 from mlm.finetuning.score_comparison import Comparison, ScoreDifference, macro_f1, verdict_on
 
 TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]

@@ -68,8 +68,8 @@ def test_a_state_knows_all_code_that_computes_its_bits_and_no_other(framework):
     computing |= {"mlm.config.families", "mlm.model.cooccurrence", "mlm.model.initialisation"}
     computing |= {"mlm.model.masked_loss", "mlm.model.neighbour_heads", "mlm.model.network"}
     computing |= {"mlm.model.warm_start"}
-    computing |= {"mlm.training.optimizers", "mlm.training.run", "mlm.training.train_step"}
+    computing |= {"mlm.training.optimizers", "mlm.training.resolved_run", "mlm.training.train_step"}
     assert known.keys() > computing | set(SHOWING_MODULES)
-    others = {"mlm.training.loop", "mlm.training.states", "mlm.training.model_card"}
+    others = {"mlm.training.loop", "mlm.training.saved_states", "mlm.training.model_card"}
     assert not known.keys() & others
-    assert "mlm.finetuning.fold_task" in computing_code("jax", "mlm.finetuning.fold_task")
+    assert "mlm.finetuning.fold_training" in computing_code("jax", "mlm.finetuning.fold_training")

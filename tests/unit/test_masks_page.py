@@ -10,7 +10,7 @@ import pytest
 
 from mlm.evaluation.hidden_sets import evaluated_sets
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.samples.shuffling import SampleOrder
+from mlm.samples.sample_order import SampleOrder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "masks.md").read_text(encoding="utf-8")
 VECTORS = json.loads(*re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL))

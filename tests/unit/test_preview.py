@@ -4,9 +4,9 @@ from test_sharding import made  # noqa: F401
 
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.preview import preview_samples
+from mlm.samples.sample_order import SampleOrder
 from mlm.samples.shard_reading import spread_samples
 from mlm.samples.sharding import merged_manifest
-from mlm.samples.shuffling import SampleOrder
 
 PLAN = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
 

@@ -5,7 +5,7 @@ from fake_bucket import fake_bucket
 from tests.conftest import refusal
 
 from mlm.training import states as module
-from mlm.training.states import SavedState, StateDirectory, write_bytes
+from mlm.training.saved_states import SavedState, StateDirectory, write_bytes
 
 
 @pytest.fixture(params=["local", "bucket"])

@@ -1,5 +1,5 @@
 """Where passages are in the corpus and in the samples of their split, and what a training shows of
-them and when: in the order of `mlm.samples.stored_batches`, and masks of `mlm.samples.masking`.
+them and when: in the order of `mlm.samples.batch_order`, and masks of `mlm.samples.masking`.
 """
 
 import re
@@ -20,7 +20,7 @@ from mlm.samples.manifests import SHARDS_REMEDY, Manifest, check_shards
 from mlm.samples.masking import mask_batch
 from mlm.samples.shard_reading import joined, read_samples, samples_in_order
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import Run
+from mlm.training.resolved_run import Run
 
 #: By the position of each target of a sample, the id that the model sees there.
 Targets = dict[int, int]

@@ -18,11 +18,11 @@ from mlm.foundations.errors import SAME_COMMAND, MlmError, listed
 from mlm.samples.manifests import Manifest, project_root
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
-from mlm.training.run import Run, RunFiles, read_manifests, run_of
+from mlm.training.resolved_run import Run, RunFiles, read_manifests, run_of
 
 RESULTS = Path("results")
 #: The modules that decide what a step is shown. A saved state names them with their digests.
-SHOWING_MODULES = ("mlm.samples.masking", "mlm.samples.shuffling", "mlm.samples.stored_batches")
+SHOWING_MODULES = ("mlm.samples.masking", "mlm.samples.sample_order", "mlm.samples.batch_order")
 _OTHER_CODE = (
     "The code was edited since the training, and no saved state is left that says where: this is "
     "what the code of today would show."

@@ -30,7 +30,7 @@ from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.length_and_phases import updates_of
 from mlm.training.pretrain import engine_of, open_devices
-from mlm.training.run import RunFiles, read_manifests, run_of
+from mlm.training.resolved_run import RunFiles, read_manifests, run_of
 
 #: Seconds of processes to start, import and open a model; of Snakemake itself with the report.
 _START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8

@@ -28,7 +28,7 @@ from mlm.samples.sharding import write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_statistics import make_tokenizer
 from mlm.tokenizer.vocabulary_training import CorpusTooSmall
-from mlm.training.run import RunFiles
+from mlm.training.resolved_run import RunFiles
 
 #: A corpus of at most so many bytes on disk goes through the stages as it is.
 READ_WHOLE = 16_000_000

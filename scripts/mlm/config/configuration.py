@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.chips import Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.fields import Name, Section, Seed, canonical, merged, section, wrong_with_file
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
+from mlm.config.preflight import Preflight
 from mlm.config.pretraining import Pretraining, engine_for
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer

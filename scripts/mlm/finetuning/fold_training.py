@@ -1,188 +1,174 @@
-"""One fold of a fine-tuning as a job: from the examples to predictions and a model."""
+"""A fold of a fine-tuning as a task for the training loop: its examples, batches and engine."""
 
-import hashlib
-import shutil
-import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
+from scipy.special import log_softmax
 
-from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.config.pretraining import Checkpoint as Checkpoints
-from mlm.finetuning.artefacts import (
-    Example,
-    FoldRecord,
-    classes_of,
-    read_examples,
-    write_predictions,
-)
-from mlm.finetuning.encoded_examples import EncodedTexts, encoder_of
-from mlm.finetuning.fold_assignment import validation_part
-from mlm.finetuning.fold_task import Fold, FoldEngine
-from mlm.finetuning.sequence_model import sequence_model
-from mlm.foundations.atomic import write_csv
-from mlm.foundations.digests import file_sha256
-from mlm.foundations.environment import package_versions
-from mlm.foundations.terminal import show
+from mlm.config.pretraining import Optimizer
+from mlm.finetuning.artefacts import Example, Predictions
+from mlm.finetuning.encoded_examples import Arrays, EncodedTexts
+from mlm.finetuning.finetuning_metrics import Metric, metric_of
+from mlm.finetuning.sequence_model import SequenceModel
 from mlm.model.model_files import Checkpoint
-from mlm.tokenizer.encoding import copy_tokenizer
+from mlm.model.network import Parameters
+from mlm.samples.sample_order import SampleOrder
 from mlm.training.devices import Devices
-from mlm.training.in_jax.devices import open_mesh
-from mlm.training.loop import TrainingLog, train
-from mlm.training.state_basis import COMPUTING_PACKAGES, computing_code
-from mlm.training.states import StateDirectory
+from mlm.training.engine import Batches
+from mlm.training.in_jax.devices import shardings
+from mlm.training.in_jax.engine import MeshEngine
+from mlm.training.train_step import Task
 
-#: What stands for the number of the fold in the seed of the training on all examples.
-_ALL = 1000
-#: A warning is due if more than one in so many passages is cut.
-_MANY = 20
+#: Arrays that the network reads.
+_READ = ("input_ids", "attention_mask")
 
 
 @dataclass(frozen=True)
-class FoldName:
-    """A fold of a run's start; without a run, `start` is the label of a published encoder, and
-    without a number, the training is on all examples."""
+class Fold(Task):
+    """A training of a fold: the rows `train` and `test` of the `examples`, with their `texts`, from
+    the weights of `start` (None: random ones)."""
 
-    run: str | None
-    start: str
-    number: int | None
+    name: str
+    seed: int
+    settings: Finetune
+    learning_rate: float
+    model: SequenceModel
+    start: Checkpoint | None
+    examples: list[Example]
+    texts: EncodedTexts
+    train: np.ndarray
+    test: np.ndarray
+    batch_size: int
+    section: str = "finetune"
 
-    def __str__(self) -> str:
-        fold = "all" if self.number is None else f"fold {self.number}"
-        return f"{self.run or 'published'}, {self.start}, {fold}"
+    @property
+    def metric(self) -> Metric:
+        return metric_of(self.settings.task, self.model.classes)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Pretraining's AdamW as section `finetune` sets it, with a linear decay to 0."""
+        return Optimizer(
+            name="adamw",
+            learning_rate=self.learning_rate,
+            warmup_steps=self.settings.warmup_ratio,
+            weight_decay=self.settings.optimizer.weight_decay,
+            max_grad_norm=self.settings.optimizer.max_grad_norm,
+            epsilon=1e-8,
+        ).scheduled(self.steps)
+
+    @property
+    def steps(self) -> int:
+        return math.ceil(self.settings.epochs * len(self.train) / self.batch_size)
+
+    @property
+    def log_every(self) -> int:
+        """Steps of an epoch, after which the held-out examples are scored."""
+        return math.ceil(len(self.train) / self.batch_size)
+
+    @property
+    def validate_every(self) -> int:
+        return self.log_every
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row."""
+        return self.texts.arrays["input_ids"].shape[-1]
+
+    def epoch(self, step: int) -> float:
+        return step * self.batch_size / len(self.train)
+
+    def tokens(self, step: int) -> int:
+        return step * self.batch_size * self.length
+
+    def computation(self, devices: Devices) -> SequenceModel:
+        return self.model
+
+    def starting_weights(self) -> tuple[dict[str, np.ndarray], None]:
+        return self.model.parameters(self.seed, self.start), None
+
+    def batches(self, step: int) -> Iterator[Arrays]:
+        """Yield the batches after `step` updates, in the order of a pretraining."""
+        order = SampleOrder((len(self.train),), self.seed, len(self.train))
+        for first in range(step * self.batch_size, self.steps * self.batch_size, self.batch_size):
+            _, indices = order.samples(first + np.arange(self.batch_size))
+            rows = self.train[indices]
+            yield {name: array[rows] for name, array in self.texts.arrays.items()}
+
+    @property
+    def held_out(self) -> list[Example]:
+        return [self.examples[i] for i in self.test]
+
+    def held_out_arrays(self, *names: str) -> Arrays:
+        """The arrays of the held-out examples."""
+        return {name: self.texts.arrays[name][self.test] for name in names}
+
+    def predictions(self, outputs: np.ndarray) -> Predictions:
+        """The predictions for the held-out examples by their `outputs`."""
+        texts = self.texts.predictions(outputs, self.model.classes, self.test.tolist())
+        return dict(zip((e.id for e in self.held_out), texts, strict=True))
 
 
-def finetune_fold(
-    name: FoldName,
-    seed: int,
-    section: Finetune,
-    accelerator: Accelerator,
-    *,
-    examples: str | Path,
-    model: str | Path,
-    directory: str | Path,
-    record: str | Path,
-    state: str | Path,
-) -> str:
-    """Train or resume one fold, write its predictions, history and record, and return the score in
-    words; of the training on all examples, write the model to use. MlmError if a training diverges,
-    and after a signal, with the state saved."""
-    devices = open_mesh(accelerator)
-    checkpoint = Checkpoint.read(str(model), "results" if name.run else "finetune.also")
-    fold = fold_of(name, seed, section, read_examples(examples), checkpoint, devices)
-    basis = {
-        "fold": [name.start, name.number],
-        "seed": fold.seed,
-        "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
-        "examples": file_sha256(examples),
-        "input_ids": hashlib.sha256(fold.texts.arrays["input_ids"].tobytes()).hexdigest(),
-        "model": checkpoint.sha256,
-        "packages": package_versions(COMPUTING_PACKAGES["jax"]),
-        "code": computing_code("jax", "mlm.finetuning.fold_task"),
-    }
-    tried = _scores_of_rates(fold, devices, basis, state)
-    best = min if fold.metric.less_is_better else max
-    fold = replace(fold, learning_rate=best(tried, key=lambda rate: tried[rate]))
-    engine, log = _trained(fold, devices, basis, f"{state}/fold")
-    history = []
-    for row in log.rows:
-        figures = row.loss, row.validation_loss, row.validation_accuracy
-        texts = ("" if figure is None else f"{figure:.6f}" for figure in figures)
-        history.append([row.step, f"{row.epoch:.4f}", *texts])
-    columns = ["step", "epoch", "train_loss", "validation_loss", "score"]
-    write_csv(Path(record).with_name("history.csv"), columns, history)
-    if len(fold.test):
-        write_predictions(Path(directory) / "predictions.csv", fold.predictions(engine.outputs()))
+class FoldEngine(MeshEngine):
+    """The training of a fold."""
+
+    def __init__(self, fold: Fold, devices: Devices):
+        self.fold = fold
+        super().__init__(fold, devices)
+        self._update = self._compiled(None, fold.seed)
+        self._logits = on_devices(fold.model, devices.strategy)
+
+    def advance(self, steps: int) -> dict[str, float]:
+        sums = super().advance(steps)
+        if self.fold.settings.task == "regression":
+            del sums["accuracy"]
+        return sums
+
+    def _training_batches(self) -> Batches:
+        for step, batch in enumerate(self.fold.batches(self.step), start=self.step):
+            yield self._update, batch | self._beside_batch(step)
+
+    def outputs(self) -> np.ndarray:
+        """Return the logits of the held-out examples: float32 [examples, outputs]."""
+        rows = self.fold.held_out_arrays(*_READ)
+        return self._logits(self._state["parameters"], rows, self.fold.batch_size)
+
+    def validate(self) -> tuple[float | None, float | None]:
+        """Return loss and score of the held-out examples, None without any."""
+        fold = self.fold
+        if not len(fold.test):
+            return None, None
+        outputs = self.outputs()
+        loss = mean_loss(outputs, **fold.held_out_arrays("labels", "weights"))
+        return loss, fold.metric.of(fold.held_out, fold.predictions(outputs))
+
+
+def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, Arrays, int], np.ndarray]:
+    """The function of weights, arrays of rows, and the size of a batch that gives their logits."""
+    whole, divided = shardings(mesh)
+    logits = jax.jit(model.logits, in_shardings=(whole, divided, divided), out_shardings=whole)
+
+    def of_rows(weights: Parameters, arrays: Arrays, size: int) -> np.ndarray:
+        count, parts = len(arrays["input_ids"]), []
+        for first in range(0, count, size):
+            # The last batch is filled up, so that all have one shape.
+            rows = np.arange(first, first + size) % count
+            parts.append(np.asarray(logits(weights, *(arrays[name][rows] for name in _READ))))
+        return np.concatenate(parts)[:count]
+
+    return of_rows
+
+
+def mean_loss(outputs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+    """The mean loss as trained (squared error, or nats), weighted, of outputs [..., outputs]."""
+    outputs = outputs.astype(np.float64)
+    if labels.dtype == np.float32:
+        losses = (outputs[..., 0] - labels) ** 2
     else:
-        fold.model.write(directory, engine.weights())
-        longest = section.max_length or fold.length
-        copy_tokenizer(Path(model), Path(directory), model_max_length=longest)
-    FoldRecord(
-        truncated=fold.texts.truncated,
-        checkpoint=checkpoint.sha256,
-        learning_rate=fold.learning_rate,
-        tried={f"{rate:g}": round(s, 6) for rate, s in tried.items()} if len(tried) > 1 else {},
-    ).write(record)
-    shutil.rmtree(state, ignore_errors=True)
-    score = log.rows[-1].validation_accuracy
-    return "on all examples" if score is None else f"{fold.metric.unit} {score:.3f}"
-
-
-def fold_of(
-    name: FoldName,
-    seed: int,
-    section: Finetune,
-    examples: list[Example],
-    checkpoint: Checkpoint,
-    devices: Devices,
-) -> Fold:
-    """The fold `name` of the examples, as the checkpoint's tokenizer encodes them."""
-    classes, tags = classes_of(examples, section.task), section.task == "token_classification"
-    how = section.dropout, devices.precision, checkpoint.place, tags
-    model = sequence_model(checkpoint.fields, classes, *how)
-    encoder, longest = encoder_of(checkpoint, published=name.run is None)
-    most = model.length(section.max_length, longest)
-    texts = EncodedTexts.of([e.excerpt for e in examples], encoder, most, tags)
-    held_out = np.array([example.fold == name.number for example in examples])
-    seeds = np.random.SeedSequence([seed, _ALL if name.number is None else name.number, 0])
-    fold = Fold(
-        name=str(name),
-        seed=int(seeds.generate_state(1)[0]) >> 1,
-        settings=section,
-        learning_rate=section.learning_rate[0],
-        model=model,
-        start=None if name.start == "random" else checkpoint,
-        examples=examples,
-        texts=texts.labelled(examples, classes),
-        train=np.flatnonzero(~held_out),
-        test=np.flatnonzero(held_out),
-        batch_size=section.per_device_batch_size * devices.replicas,
-    )
-    print(
-        f"{name}: {len(fold.train)} examples to learn from, {len(fold.test)} held out, "
-        f"{texts.truncated} longer than {fold.length} tokens; {devices.replicas} x {devices.kind}",
-        file=sys.stderr,
-    )
-    if texts.truncated * _MANY > len(examples):
-        show(
-            f"Warning: {name}: {texts.truncated:,} of {len(examples):,} examples are longer than "
-            f"the {fold.length} tokens that the model reads (finetune.max_length, or "
-            "shards.sequence_length of its pretraining), and are cut there"
-        )
-    return fold
-
-
-def _scores_of_rates(
-    fold: Fold, devices: Devices, basis: dict, state: str | Path
-) -> dict[float, float]:
-    """The score of each learning rate on a validation part of the fold's training examples, after a
-    training on the others; 0 of a single one."""
-    rates = fold.settings.learning_rate
-    if len(rates) == 1:
-        return {rates[0]: 0.0}
-    part = validation_part([fold.examples[i] for i in fold.train], fold.settings.task)
-    parts, scores = {"train": fold.train[~part], "test": fold.train[part]}, {}
-    for rate in rates:
-        name = f"{fold.name}, rate {rate:g}"
-        trial = replace(fold, name=name, learning_rate=rate, **parts)
-        _, log = _trained(trial, devices, basis, f"{state}/rate-{rate:g}")
-        scores[rate] = log.rows[-1].validation_accuracy or 0.0
-        print(f"{name}: score {scores[rate]:.4f}", file=sys.stderr)
-    return scores
-
-
-def _trained(
-    fold: Fold, devices: Devices, basis: dict, state: str
-) -> tuple[FoldEngine, TrainingLog]:
-    """Train the fold, from its newest whole state if there is one."""
-    engine, log = FoldEngine(fold, devices), TrainingLog()
-    states = StateDirectory.of(state, 2, basis | {"learning_rate": fold.learning_rate})
-    with states.locked():
-        if saved := states.newest():
-            engine.restore(saved.step, saved.arrays)
-            log = TrainingLog.of(saved.progress)
-            print(f"{fold.name}: resumes from step {saved.step}", file=sys.stderr)
-        train(engine, fold, Checkpoints(every=fold.log_every), states, log)
-    return engine, log
+        losses = -np.take_along_axis(log_softmax(outputs, axis=-1), labels[..., None], -1)[..., 0]
+    return float(np.average(losses, weights=weights))

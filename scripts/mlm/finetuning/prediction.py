@@ -9,7 +9,7 @@ from scipy.special import softmax
 from mlm.config.accelerator import Accelerator
 from mlm.finetuning.encoded_examples import EncodedTexts, encoder_of
 from mlm.finetuning.example_sources import csv_rows, wrong_number_of_cells
-from mlm.finetuning.fold_task import on_devices
+from mlm.finetuning.fold_training import on_devices
 from mlm.finetuning.sequence_model import sequence_model, tags_words
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.errors import MlmError

@@ -15,8 +15,8 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import Mesh
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.chips import is_gpu
 from mlm.config.fields import SPLITS
+from mlm.config.preflight import is_gpu
 from mlm.config.pretraining import Recipe
 from mlm.config.tokenizer import SpecialTokens
 from mlm.model.architecture import Architecture, parameter_shapes
@@ -29,7 +29,7 @@ from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.engine import on_mesh, train_step
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run, RunFiles
+from mlm.training.resolved_run import Run, RunFiles
 from mlm.training.train_step import Computation, OfEachStep
 
 #: Products in a kernel of attention: scores and weighted sum; for the gradient, the scores again

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.chips import chip_of, hosts_of, number_of_chips
+from mlm.config.preflight import chip_of, hosts_of, number_of_chips
 from mlm.config.pretraining import GlobalBatch, RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
@@ -20,7 +20,7 @@ from mlm.preflight.artefacts import Finding, PreflightVerdict, Target
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
 from mlm.preflight.described_steps import described_train_step, unmade_data
 from mlm.training.length_and_phases import updates_of
-from mlm.training.run import Run, RunFiles, read_manifests, run_of
+from mlm.training.resolved_run import Run, RunFiles, read_manifests, run_of
 
 #: The share of a chip's peak that is assumed: that of Ettin's encoder of 150 million parameters in
 #: bfloat16 on H100s, derived from its hours (Weller et al., 2025, arXiv 2507.11412).

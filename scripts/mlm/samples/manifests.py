@@ -9,7 +9,7 @@ from typing import Any, Self
 from mlm.foundations.artefacts import OPTIONAL, Artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
-from mlm.samples.shuffling import rows_of
+from mlm.samples.sample_order import rows_of
 
 #: What to do about shards that are not those of their manifests.
 SHARDS_REMEDY = "Delete the shards named here and run again, so that they are remade."

@@ -9,8 +9,8 @@ import numpy as np
 from mlm.foundations.artefacts import Artefact
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.sample_order import SampleOrder
 from mlm.samples.shard_reading import spread_samples
-from mlm.samples.shuffling import SampleOrder
 from mlm.tokenizer.pieces import texts_of
 
 

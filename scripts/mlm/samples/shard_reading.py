@@ -13,7 +13,7 @@ import numpy as np
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.samples.manifests import Manifest, Shard
-from mlm.samples.shuffling import BLOCK_SAMPLES, rows_of
+from mlm.samples.sample_order import BLOCK_SAMPLES, rows_of
 from mlm.samples.tfrecord import decode_samples, read_records
 
 #: What a row lacks: ids (RoBERTa's padding; in other families nothing depends on the id), attention

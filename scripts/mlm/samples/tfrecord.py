@@ -25,7 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Shard
-from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.sample_order import BLOCK_SAMPLES
 
 #: The group of padding.
 NO_GROUP = -1

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from mlm.foundations.errors import MlmError
+from mlm.samples.batch_order import stored_batches
 from mlm.samples.shard_reading import ShardFiles, validation_samples
-from mlm.samples.stored_batches import stored_batches
 from mlm.training.devices import Devices
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.run import Run
+from mlm.training.resolved_run import Run
 from mlm.training.train_step import OfEachStep, Task
 
 #: Pairs of the compiled function to call, and the arrays of its batch by name.

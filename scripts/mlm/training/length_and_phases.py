@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, replace
 
 from mlm.config.pretraining import Recipe
+from mlm.samples.batch_order import BatchOrder
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.shard_reading import ShardFiles
-from mlm.samples.stored_batches import BatchOrder
 
 #: Difference of the seeds of successive phases, modulo 2**32: 2**32 over the golden ratio.
 _GOLDEN = 0x9E3779B9

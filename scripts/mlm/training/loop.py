@@ -15,7 +15,7 @@ from mlm.foundations.signals import noted_signals
 from mlm.foundations.terminal import Progress
 from mlm.training.engine import Engine
 from mlm.training.optimizers import rate_of_step
-from mlm.training.states import StateDirectory
+from mlm.training.saved_states import StateDirectory
 from mlm.training.train_step import Task
 
 #: How training.csv shows a column; other fractions have six digits.

@@ -30,9 +30,9 @@ from mlm.training.devices import Devices, with_attention
 from mlm.training.engine import Engine
 from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.model_card import model_card
-from mlm.training.run import Run, RunFiles, read_manifests, run_of
+from mlm.training.resolved_run import Run, RunFiles, read_manifests, run_of
+from mlm.training.saved_states import StateDirectory
 from mlm.training.state_basis import check_branch, state_basis
-from mlm.training.states import StateDirectory
 
 #: Settings that the record of a training has.
 _OF_RECIPE = {"seed", "steps", "per_replica_batch_size", "shuffle_window", "masking", "optimizer"}

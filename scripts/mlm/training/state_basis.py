@@ -16,7 +16,7 @@ from mlm.foundations.errors import MlmError
 from mlm.training.devices import Devices
 from mlm.training.loop import Row
 from mlm.training.optimizers import learning_rate
-from mlm.training.run import Run, RunFiles
+from mlm.training.resolved_run import Run, RunFiles
 
 #: Modules that decide the bits of the weights, together with all that they import.
 _COMPUTING = {

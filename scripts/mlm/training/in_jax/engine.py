@@ -16,7 +16,7 @@ from mlm.training.devices import Devices
 from mlm.training.engine import Engine, RunEngine, flat, nested
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.length_and_phases import TrainingPhase
-from mlm.training.run import Run
+from mlm.training.resolved_run import Run
 from mlm.training.train_step import Computation, OfEachStep, Task
 
 #: Index of the rows that fill up the last batch, -1 as uint32: nothing in them is predicted.

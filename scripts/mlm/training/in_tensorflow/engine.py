@@ -12,7 +12,7 @@ from mlm.samples.masking import VALIDATION_SEED, mask_batch
 from mlm.training.devices import Devices
 from mlm.training.engine import RunEngine, flat, nested
 from mlm.training.length_and_phases import TrainingPhase
-from mlm.training.run import Run
+from mlm.training.resolved_run import Run
 from mlm.training.train_step import OfEachStep, train_step
 
 

@@ -1,5 +1,5 @@
 """A split's samples as stored, in the order in which training uses them: the stream of epochs
-(`mlm.samples.shuffling`) in global batches, each a function of (manifest, `BatchOrder`, number)."""
+(`mlm.samples.sample_order`) in global batches, each a function of (manifest, `BatchOrder`, number)."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.samples.sample_order import SampleOrder
 from mlm.samples.shard_reading import ShardFiles
-from mlm.samples.shuffling import SampleOrder
 
 
 @dataclass(frozen=True)

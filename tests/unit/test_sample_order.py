@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.samples import shuffling
-from mlm.samples.shuffling import KeyedPermutation, SampleOrder
+from mlm.samples import sample_order
+from mlm.samples.sample_order import KeyedPermutation, SampleOrder
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(shuffling, "BLOCK_SAMPLES", 4)
+    monkeypatch.setattr(sample_order, "BLOCK_SAMPLES", 4)
 
 
 #: Time is no claim here.
@@ -67,7 +67,7 @@ def neighbours_apart(periods: np.ndarray, batch: int) -> float:
 
 def test_a_sorted_corpus_is_nearly_as_mixed_as_by_a_full_shuffle(monkeypatch):
     """A group of a sixteenth of the corpus, whose samples are sorted by period."""
-    monkeypatch.setattr(shuffling, "BLOCK_SAMPLES", 64)
+    monkeypatch.setattr(sample_order, "BLOCK_SAMPLES", 64)
     order = SampleOrder((16_384, 16_384), seed=0, window=2048)
     _, indices = order.samples(np.arange(order.num_samples))
     shuffled = np.random.default_rng(0).permutation(order.num_samples)

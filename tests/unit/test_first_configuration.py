@@ -5,8 +5,8 @@ import pytest
 
 import start
 from mlm.check.check import Forecast
+from mlm.check.first_configuration import labelled_task, look_at, prompts_from, steps_within
 from mlm.check.rehearsed_data import Stage
-from mlm.check.starting import labelled_task, look_at, prompts_from, steps_within
 from mlm.foundations.errors import MlmError
 
 SENTENCE = "The committee did not agree on the budget of the year. "
