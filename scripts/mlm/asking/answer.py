@@ -139,7 +139,7 @@ def _notes(past: PastRun) -> Iterator[str]:
     if past.run.model.initialisation.embeddings == "cooccurrence":
         yield (
             "Before step 1 the word embeddings came from counts of the train split (model."
-            "initialisation.embeddings: cooccurrence), where a sample may count that no step uses."
+            "initialisation.embeddings: cooccurrence), which also count samples that no step uses."
         )
     if begun := past.operation.continue_from.run:
         yield f"Its first steps are those of run {begun}."

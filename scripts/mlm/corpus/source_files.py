@@ -15,7 +15,7 @@ from mlm.foundations.errors import MlmError, listed, printable
 #: Paths by split.
 SplitFiles = Mapping[str, Sequence[str]]
 #: Formats by the ending of a file; `_READERS` of mlm.corpus.document_formats reads them. A .json
-#: file has an object a line, as C4's.
+#: file has one object per line, as C4's.
 FORMATS = ("txt", "jsonl", "json", "csv", "tsv", "parquet")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bzip2"}
 #: Where the workflow writes, below the working directory.

@@ -53,10 +53,10 @@ def _standing(metric: str, difference: Difference, unit: str, digits: int) -> st
 
 
 def between_train_and_test(test: float, train: float, gap: Difference) -> Verdict:
-    """`gap` is the loss on `test` less that on a sample of `train`, both less the unigram's."""
+    """`gap` is the loss on `test` less that on a sample of `train`, both minus the unigram's."""
     low, high = gap.interval or (0, 0)
     ends = f"95 %: {signed(low)} to {signed(high)}" if gap.interval else "no interval"
-    figures = f"({train:.3f} on train, {test:.3f} on test; the difference less the unigram's is "
+    figures = f"({train:.3f} on train, {test:.3f} on test; the difference minus the unigram's is "
     figures += f"{signed(gap.value)}, {ends})"
     if gap.interval is None:
         return Verdict("even", f"Whether train is known better was not measured {figures}.")
@@ -71,13 +71,13 @@ def between_train_and_test(test: float, train: float, gap: Difference) -> Verdic
 
 
 def on_overlap(overlap: WordOverlap) -> Verdict:
-    """The verdict on the words of the test split that train has too."""
+    """Return the verdict on the words of the test split that occur in train as well."""
     run, unmeasured = overlap.run_words, overlap.unmeasured_words
     if overlap.share is None or overlap.words < unmeasured:
         text = f"Whether train has the test text was not measured: {unmeasured:,} of "
         text += f"{overlap.words + unmeasured:,} words are in documents of fewer than {run}."
         return Verdict("even", text)
-    measured = f"{100 * overlap.share:.2f} % of its words are in runs of {run} that train has too"
+    measured = f"{100 * overlap.share:.2f} % of its words are in {run}-grams of train"
     if overlap.share <= SEEN:
         return Verdict("better", f"The test text is unseen: {measured}.")
     return Verdict(

@@ -1,5 +1,6 @@
 """A split's samples as stored, in the order in which training uses them: the stream of epochs
-(`mlm.samples.sample_order`) in global batches, each a function of (manifest, `BatchOrder`, number)."""
+(`mlm.samples.sample_order`) in global batches, each a function of manifest, `BatchOrder` and
+its number."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

