@@ -183,9 +183,9 @@ def kill_after(step: int, seconds: float | None) -> None:
 
 def stop_behind_save() -> None:
     """Have this process sent SIGTERM as soon as it has saved a state."""
-    from mlm.training import saved_states
+    from mlm.training import loop, saved_states
 
-    real = saved_states.StateDirectory.save
+    real, loop._AT_ONCE = saved_states.StateDirectory.save, 0.0
 
     def save(*arguments) -> None:
         real(*arguments)
