@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 #: Characters that control a terminal, reorder what surrounds them or cannot be seen; but for the
 #: joiners U+200C and U+200D, which scripts and emoji need.
@@ -100,6 +101,7 @@ def error_in_words(error: BaseException) -> str | None:
             "some space and run the same command again."
         )
     elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        path = path and _refused(Path(path))
         message = (
             f"{path or 'A file'}: {os.strerror(number)}. Give this user access to it (its owner "
             f"can: chmod -R u+rwX {path or 'FILE'}), or run in another directory (snakemake "
@@ -108,3 +110,12 @@ def error_in_words(error: BaseException) -> str | None:
     else:
         return None
     return str(MlmError(message))
+
+
+def _refused(path: Path) -> Path:
+    """Return the file or directory on the way to `path` that this user may not read."""
+    for part in (*reversed(path.parents), path):
+        mode = os.R_OK | (os.X_OK if part.is_dir() else 0)
+        if part.exists() and not os.access(part, mode):
+            return part
+    return path
