@@ -31,7 +31,7 @@ def jobs_of(parts: int) -> dict[str, int]:
 FILES = {
     "source": "files",
     "files": {"train": ["data/*.txt"]},
-    "count": {"train": 2},
+    "count": 2,
     "filters": {"near_duplicates": True, "decontamination": {"also": ["test"]}},
 }
 
