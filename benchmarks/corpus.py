@@ -158,7 +158,7 @@ def built(text: Path, place: Path, overrides: dict, cores: int) -> tuple[Cost, l
         "source": "files",
         "files": {split: [f"{text}/{split}*.jsonl"] for split in SPLITS},
         "parts": FILES,
-        "count": {"train": FILES},
+        "count": FILES,
         "filters": filters,
     }
     targets = (f"results/corpus/{split}.json" for split in SPLITS)

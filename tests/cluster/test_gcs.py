@@ -122,7 +122,7 @@ def test_a_corpus_in_parts_in_a_bucket_has_the_bytes_of_one_job(
 def test_a_shards_job_fetches_the_files_with_its_documents_alone(on_bucket, nothing_done):
     train = nothing_done.path / "data" / "train-a.txt"
     train.write_text("".join(f"words {number}\n" for number in range(8)))
-    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"count": {"train": 4}}})
+    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"count": 4}})
     output = on_bucket(nothing_done, "gs://mlm-test/files", "--dry-run")
     inputs = re.findall(r"rule shard:\n +input: (.*)", output)
     own = {frozenset(re.findall(r"train-0000(\d)-of-00004\.parquet", line)) for line in inputs}
