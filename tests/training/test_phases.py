@@ -82,7 +82,7 @@ def test_a_branch_from_within_the_second_phase_ends_as_the_training_from_the_sta
     branch = whole | {"runs": {"base": {}, "stable": {}}, "parent": ("stable", stable)}
     start = {"pretraining": {"continue_from": {"run": "stable", "step": 26}}}
     branch["runs"]["base"] = start
-    for step in (30, 36, 41):
+    for step in (31, 36, 41):
         assert run_child(root, "branch", branch, {"step": step}) == -signal.SIGKILL
     assert run_child(root, "branch", branch) == 0
     assert re.findall(r"resumes from step (\d+)", told(root, "branch")) == ["26", "30", "35", "40"]

@@ -8,7 +8,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Self, get_args, get_origin
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -169,6 +169,31 @@ def did_you_mean(name: Any, known: Iterable[str], otherwise: str = "") -> str:
     """The one of `known` that `name` resembles, as a question."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+_Model = TypeVar("_Model", bound=Section)
+
+
+def valid_part(error: ValidationError, model: type[_Model], values: dict) -> _Model:
+    """Return the section `model` of `values` with defaults for those of `error`, so that one report
+    has the contradictions among the others as well."""
+    rest = values
+    for detail in error.errors(include_url=False):
+        rest = _without(rest, detail["loc"])
+    if rest == values:
+        rest = {k: v for k, v in values.items() if k not in {d["loc"][0] for d in error.errors()}}
+    try:
+        return model.model_validate(rest)
+    except ValidationError as further:
+        return valid_part(further, model, rest)
+
+
+def _without(values: dict, way: tuple) -> dict:
+    """`values` without what is at `way`: a list of which an item is wrong goes whole."""
+    key, *rest = way
+    if rest and isinstance(values.get(key), dict) and rest != ["[key]"]:
+        return values | {key: _without(values[key], tuple(rest))}
+    return {k: v for k, v in values.items() if k != key}
 
 
 def sentences(error: ValidationError, model: type[Section]) -> list[str]:

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from mlm.config.configuration import Configuration
-from mlm.config.fields import differing, merged, sentences
+from mlm.config.fields import differing, merged, sentences, valid_part
 from mlm.config.runs import swept
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
@@ -29,13 +29,14 @@ REPLACE = "replace"
 
 def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in and a sweep's runs in its place. Every one of
-    `values` counts as set even if it equals a default. Raises ConfigError with all that is wrong by
-    itself, else with every contradiction."""
+    `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
+    values, wrong = swept(values), []
     try:
-        configuration = Configuration.model_validate(swept(values))
+        configuration = Configuration.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(sentences(error, Configuration)) from None
-    if problems := list(dict.fromkeys(configuration.problems())):
+        wrong = sentences(error, Configuration)
+        configuration = valid_part(error, Configuration, values)
+    if problems := list(dict.fromkeys([*wrong, *configuration.problems()])):
         raise ConfigError(problems)
     tokenizer = configuration.tokenizer.for_corpus(configuration.corpus.source)
     return configuration.model_copy(update={"tokenizer": tokenizer})
