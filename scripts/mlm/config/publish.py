@@ -1,17 +1,31 @@
 """Section `publish`: what goes to the Hugging Face Hub, when asked."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from mlm.config.fields import Section, Text
 from mlm.foundations.errors import MlmError
 
 #: Replaced by the run's name in `publish.model`.
 RUN = "{run}"
-Repository = Annotated[str, Field(pattern=r"^[\w.-]+/([\w.-]|\{run\})+$", max_length=96)]
+#: What the Hub takes in no repository's name (huggingface_hub's `validate_repo_id`).
+_REFUSED = re.compile(r"--|\.\.|(^|/)[.-]|[.-](/|$)|\.git$")
+
+
+def _taken_by_hub(name: str) -> str:
+    plain = name.replace(RUN, "run")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]{1,96}", plain, re.ASCII) or _REFUSED.search(plain):
+        raise ValueError(
+            f"found {name!r}; the Hub takes owner/name of ASCII letters, digits, -, _, ."
+        )
+    return name
+
+
+Repository = Annotated[str, Field(max_length=96), AfterValidator(_taken_by_hub)]
 
 
 class Publish(Section):
