@@ -150,6 +150,8 @@ def test_a_key_is_the_text_that_it_is(tmp_path):
     file.write_text("runs: {no: {}, 7: &seven {seed: 1}, 2020-01-01: {<<: *seven, <<: *seven}}")
     runs = {"no": {}, "7": {"seed": 1}, "2020-01-01": {"seed": 1}}
     assert read_overlay(file) == {"runs": runs}
+    file.write_text("a: {b: &b {<<: {seed: 1}, seed: 2}}\nc: {<<: *b}")
+    assert read_overlay(file) == {"a": {"b": {"seed": 2}}, "c": {"seed": 2}}
 
 
 @pytest.mark.parametrize(

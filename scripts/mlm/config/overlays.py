@@ -122,7 +122,7 @@ class _Loader(SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
     """Takes each key as the text that it is, also `no` and 7, and refuses one that a section sets
     twice, of which the last would count."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
@@ -132,7 +132,9 @@ class _Loader(SafeLoader):  # pyright: ignore[reportGeneralTypeIssues]
                 words = f"{name} is set in line {lines[name]} of the same section, too; keep one"
                 raise yaml.MarkedYAMLError(problem=words, problem_mark=key.start_mark)
             lines[name] = key.start_mark.line + 1
-        return super().construct_mapping(node, deep)
+        super().flatten_mapping(node)
+        # What is merged stands first. Flattened again for another merge, none is there twice.
+        node.value = list({str(key.value): (key, value) for key, value in node.value}.values())
 
 
 def _read_yaml(text: str, where: str) -> Any:
