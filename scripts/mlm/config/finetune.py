@@ -95,6 +95,8 @@ class Finetune(Section):
             yield f"data.source: {source} has no examples for task: {self.task}; set {sources}"
         if source != "embedded" and not self.data.file:
             yield f"data.file: missing; name the {source} file with your examples"
+        if source == "embedded" and self.data.file and "source" not in self.data.model_fields_set:
+            yield "data.source: embedded, which does not read data.file. Set csv, conll or jsonl"
         labels = [label_of(place) for place in self.also]
         for i, place in enumerate(self.also):
             yield from (f"also[{i}]: {line}" for line in unfit_encoder(place))

@@ -46,6 +46,8 @@ class Publish(Section):
 
     def clashes(self, runs: Iterable[str]) -> Iterator[str]:
         """A line for each repository that two things would go to."""
+        if self.tokenizer and RUN in self.tokenizer:
+            yield f"tokenizer: {self.tokenizer}: the runs share it; leave {RUN} out"
         names = [self.tokenizer, *(self.of_model(run).model for run in self.runs_of(runs))]
         for name, count in Counter(filter(None, names)).items():
             if count > 1:

@@ -117,6 +117,8 @@ class Tokenizer(Section):
             if self.replacements:
                 yield "replacements: a pretrained tokenizer has its own; leave them out"
             return
+        if self.pretrained.path and "kind" not in self.model_fields_set:
+            yield f"kind: {self.kind}, which does not read pretrained.path. Set kind: pretrained"
         if (coverage := self.character_coverage) < 0.98 and self.kind == "unigram":
             yield f"character_coverage: {coverage}; set 0.98 to 1, or another kind than unigram"
         if not all(old for old, _ in self.replacements or ()):
