@@ -1,3 +1,4 @@
+from datetime import date
 from pathlib import Path
 
 import jsonschema
@@ -92,11 +93,15 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
 def test_text_from_the_command_line_is_the_same_setting_and_so_is_any_way_to_write_a_number():
     """Snakemake's --config leaves every value inside a nested one as text, and YAML 1e-4."""
     typed = {
+        "corpus": nested("filters.quality.rules", {"min_words": None, "stop_words": [1]}),
+        "runs": {"base": None},
         "preflight": {"enabled": False},
         "pretraining": {"steps": None, "epochs": 3, "optimizer": {"learning_rate": 1e-4}},
         "model": {"config": {"hidden_size": 64, "hidden_act": "gelu", "layer_norm_eps": 1e-5}},
     }
     text = {
+        "corpus": nested("filters.quality.rules", {"min_words": "null", "stop_words": ["1"]}),
+        "runs": {"base": "null"},
         "preflight": {"enabled": "false"},
         "pretraining": {"steps": "null", "epochs": "3", "optimizer": {"learning_rate": "1e-4"}},
         "model": {"config": {"hidden_size": "64", "hidden_act": "gelu", "layer_norm_eps": "1e-5"}},
@@ -179,7 +184,11 @@ WRONG = {
     ("corpus", "also"): [mix(filters={"decontamination": {"also": ["test"]}})],
     (RULES, "rules.max_top_n_grams"): [{"max_top_n_grams": [0.2] * 7}],
     (RULES, "did you mean 'min_words'"): [{"min_word": 3}],
+    (RULES, "keys should be strings"): [{False: 3}],
+    ("corpus.filters.quality", "rules: {min_words: …}?"): [{"min_words": 3}],
+    ("corpus.files", "train: found 'a'"): [{"train": "a"}],
     ("sweep", "tokenizer.kind"): [{"tokenizer.kind": ["bpe"]}],
+    ("sweep", "sweep.7"): [{7: [1]}],
     ("sweep", SEED): [{SEED: 3}],
     ("evaluation.prompts", ""): [["no mask"]],
     ("pretraining.masking", "mask_token"): [{"random_token": 0.3}],
@@ -187,6 +196,14 @@ WRONG = {
     ("finetune.data", "file"): [{"source": "csv"}, {"file": "a.csv"}],
     ("tokenizer.pretrained", "kind: pretrained"): [{"path": "a"}],
     ("publish.tokenizer", "leave {run} out"): ["me/{run}"],
+    ("", "pretraining: {seed: …}?"): [{SEED: 3}, {"runs": {"a": {"seed": 3}}}],
+    ("", "None: unknown key"): [{None: 3}],
+    ("", "runs.a.pretraining: found 3"): [
+        {"runs": {"a": {"pretraining": 3}}, "sweep": {SEED: [1]}}
+    ],
+    ("", "runs.base_seed-2020-01-01."): [{"sweep": {SEED: [date(2020, 1, 1)]}}],
+    ("pretraining.phases", "[0].share: missing"): [[{}]],
+    ("pretraining.phases", "[0].sequence_length"): [[{"share": 1, "sequence_length": 65}]],
     ("finetune.also", ""): [["nothing"], ["a/b@main"], [f"a/b@{'0' * 40}"] * 2],
     ("pretraining.optimizer", "muon"): [{"name": "adamw", "momentum": 0.9}],
     ("pretraining", "section"): [None, 3],
@@ -204,6 +221,7 @@ WRONG = {
     ("model", "attention_bias"): [modernbert(attention_bias=3)],
     ("model.config.is_decoder", ""): [True],
     ("model.config.pad_token_id", ""): [7],
+    ("model.config.model_type", ""): ["bert"],
     ("model.config.num_attention_heads", "heads"): [3, 1],
     ("model.family", "neighbour_heads"): ["albert", "modernbert", "esm"],
     ("model", "embedding_size 64"): [{"family": "electra", "config": {"embedding_size": 64}}],

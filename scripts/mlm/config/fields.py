@@ -84,6 +84,15 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=
 Distinct = AfterValidator(lambda items: list(dict.fromkeys(items)))
 
 
+def with_nulls(value: Any) -> Any:
+    """`value` with None for null, which a nested `--config` holds as text; and with text for keys
+    that are numbers, as another workflow's YAML has them."""
+    if isinstance(value, Mapping):
+        items = value.items()
+        return {k if isinstance(k, bool) else str(k): with_nulls(inner) for k, inner in items}
+    return None if value in ("null", "~") else value
+
+
 class Section(BaseModel):
     """A section of the configuration. Unknown keys are errors. Values convert to the types of their
     keys if that loses nothing: `1e-4` is text in YAML, and all that a nested `--config` holds."""
@@ -95,10 +104,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, values: Any) -> Any:
-        """Return `values` with None for null, which a nested `--config` holds as text."""
-        if not isinstance(values, Mapping):
-            return values
-        return {k: None if v in ("null", "~") else v for k, v in values.items()}
+        return with_nulls(values)
 
     def contradictions(self) -> Iterator[str]:
         """A line for each contradiction among the keys of this section, beginning with a key."""
@@ -181,7 +187,8 @@ def valid_part(error: ValidationError, model: type[_Model], values: dict) -> _Mo
     for detail in error.errors(include_url=False):
         rest = _without(rest, detail["loc"])
     if rest == values:
-        rest = {k: v for k, v in values.items() if k not in {d["loc"][0] for d in error.errors()}}
+        wrong = {d["loc"][0] for d in error.errors()}
+        rest = {k: v for k, v in values.items() if str(k) not in wrong}
     try:
         return model.model_validate(rest)
     except ValidationError as further:
@@ -203,13 +210,21 @@ def sentences(error: ValidationError, model: type[Section]) -> list[str]:
 
 def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     way, value, words = detail["loc"], detail["input"], detail["msg"]
-    way = way[:-2] if way[-1] == "[key]" else way
+    # Of a key that is wrong, its section.
+    way = way[:-2] if way[-1] == "[key]" else way[:-1] if detail["type"] == "invalid_key" else way
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in way)[1:]
     match detail["type"]:
         case "extra_forbidden":
             known = _keys_at(model, way[:-1])
             hint = did_you_mean(way[-1], known, f"known keys: {', '.join(known)}")
+            ways = [(k, way[-1]) for k in known if way[-1] in _keys_at(model, (*way[:-1], k))]
+            dotted = str(way[-1]).split(".")
+            if ways := ways or [dotted] * (len(dotted) > 1 and dotted[0] in known):
+                nested = (f"{': {'.join(keys)}: …{'}' * (len(keys) - 1)}" for keys in ways)
+                hint = f"did you mean {' or '.join(nested)}?"
             return f"{path}: unknown key; {hint}"
+        case "missing":
+            return f"{path}: missing; set it"
         case "value_error":
             return f"{path}: {words.removeprefix('Value error, ')}"
         case "model_type" | "dict_type":

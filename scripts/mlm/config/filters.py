@@ -52,7 +52,9 @@ QualityRules = TypedDict(
     {rule: kind | None for rule, (kind, *_) in RULES.items()},  # pyright: ignore
     total=False,
 )
-QualityRules.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore
+QualityRules.__pydantic_config__ = ConfigDict(  # pyright: ignore
+    extra="forbid", coerce_numbers_to_str=True
+)
 
 
 class QualityFilter(Section):

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from mlm.config.configuration import Configuration
-from mlm.config.fields import differing, merged, sentences, valid_part
+from mlm.config.fields import differing, merged, sentences, valid_part, with_nulls
 from mlm.config.runs import swept
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
@@ -30,13 +30,17 @@ REPLACE = "replace"
 def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in and a sweep's runs in its place. Every one of
     `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
-    values, wrong = swept(values), []
+    values, wrong = swept(with_nulls(values)), []
     try:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:
         wrong = sentences(error, Configuration)
         configuration = valid_part(error, Configuration, values)
-    if problems := list(dict.fromkeys([*wrong, *configuration.problems()])):
+    # In the place of a wrong value is a default, of which nothing is to be said.
+    keys = {re.split(r"[:\[]", line)[0] for line in wrong} - {"runs"}
+    told = tuple(key + end for key in keys for end in ":.")
+    others = (line for line in configuration.problems() if not line.startswith(told))
+    if problems := list(dict.fromkeys([*wrong, *others])):
         raise ConfigError(problems)
     tokenizer = configuration.tokenizer.for_corpus(configuration.corpus.source)
     return configuration.model_copy(update={"tokenizer": tokenizer})

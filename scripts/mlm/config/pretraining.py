@@ -290,12 +290,12 @@ class Recipe(Section):
             tokens = self.per_replica_batch_size * sequence_length
             if length % sequence_length or length > _LONGEST_ROW * sequence_length:
                 yield (
-                    f"phases.{number}.sequence_length: {length}, which is no multiple of "
+                    f"phases[{number}].sequence_length: {length}, which is no multiple of "
                     f"shards.sequence_length, {sequence_length}, up to {_LONGEST_ROW} times it"
                 )
             elif not phase.per_replica_batch_size and tokens % length:
                 yield (
-                    f"phases.{number}: {tokens} tokens of a step on a replica are no whole number "
+                    f"phases[{number}]: {tokens} tokens of a step on a replica are no whole number "
                     f"of rows of {length}. Set its per_replica_batch_size"
                 )
 

@@ -19,7 +19,9 @@ def swept(values: Mapping[str, Any]) -> dict[str, Any]:
     unless something is wrong with either section."""
     sweep, runs = values.get("sweep"), values.get("runs", {"base": {}})
     if not (sweep and isinstance(sweep, dict) and isinstance(runs, dict)) or not all(
-        path.partition(".")[0] in Overrides.model_fields and isinstance(varied, list) and varied
+        str(path).partition(".")[0] in Overrides.model_fields
+        and (isinstance(varied, list) and varied)
+        and all(isinstance(_section_with(path, run), dict) for run in runs.values())
         for path, varied in sweep.items()
     ):
         return dict(values)
@@ -35,11 +37,17 @@ def swept(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != "sweep"} | {"runs": combined}
 
 
+def _section_with(path: str, run: Any) -> Any:
+    """What `run` has in the place of the section of `path`: something else, if it is wrong."""
+    keys, run = path.split(".")[:-1], {} if run is None else run
+    return reduce(lambda at, key: at.get(key, {}) if isinstance(at, dict) else at, keys, run)
+
+
 def _name_of(value: Any) -> str:
     """The name of a swept value, however it is written: 0.003, 1e-05, 2, muon, true."""
     with suppress(ValueError, TypeError):
         value = json.loads(value)
-    return json.dumps(value).removesuffix(".0").strip('"')
+    return json.dumps(value, default=str).removesuffix(".0").strip('"')
 
 
 def short_name(path: str, paths: Collection[str]) -> str:
