@@ -41,11 +41,19 @@ def test_many_files_are_groups(tmp_path):
     assert files.settings["group_per"] == "file" and files.groups == 60
 
 
-@pytest.mark.parametrize("name", ["a.pdf", None])
-def test_a_folder_without_text_is_refused(tmp_path, name):
+@pytest.mark.parametrize(
+    "name, text, words",
+    [
+        ("a.pdf", "x", "no file that can be read"),
+        (None, "", "no file that can be read"),
+        ("a.json", '[{"text": "x"}]', "expected an object on each line"),
+        ("a.jsonl", '\ufeff{"text": ""}', "no column of text. There are: text"),
+    ],
+)
+def test_a_folder_without_text_is_refused(tmp_path, name, text, words):
     if name:
-        (tmp_path / name).write_text("x")
-    with pytest.raises(MlmError, match="no file that can be read"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(MlmError, match=words):
         look_at(tmp_path)
 
 

@@ -109,7 +109,7 @@ def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
 
 def _lines(path: Path) -> list[str]:
     with open(path, "rb") as file, decompressed(file, file_format(path.name)[1]) as stream:
-        return [line.decode("utf-8", "replace") for line in islice(stream, _LINES)]
+        return [line.decode("utf-8-sig", "replace") for line in islice(stream, _LINES)]
 
 
 def text_column(path: Path, kind: str) -> str:
@@ -122,7 +122,10 @@ def text_column(path: Path, kind: str) -> str:
         elif kind in ("csv", "tsv"):
             rows = read_table(StringIO("".join(lines)), "\t" if kind == "tsv" else ",")
         else:
-            rows = pd.DataFrame([dict(json.loads(line)) for line in lines if line.strip()])
+            objects = [json.loads(line) for line in lines if line.strip()]
+            if not all(isinstance(one, dict) for one in objects):
+                raise ValueError("expected an object on each line (jq -c '.[]' FILE makes them)")
+            rows = pd.DataFrame(objects)
     except (TypeError, ValueError, StopIteration) as error:
         raise MlmError(f"{path}: its first {_ROWS} rows cannot be read: {error}") from None
     lengths = rows.map(lambda value: len(value) if isinstance(value, str) else 0).sum()
