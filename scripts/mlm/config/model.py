@@ -107,8 +107,8 @@ class Model(Section):
         """A line for each field, of `config` or the checkpoint, that the network does not have in
         this form. Other fields of a checkpoint are ignored: transformers has dozens of them."""
         stored, family = self.architecture(), self.model_type
-        own = {k: v for k, v in self.set_fields.items() if k not in _SET_BY_THE_WORKFLOW}
-        for line in unknown_fields(own, family):
+        fields = {k: v for k, v in self.set_fields.items() if k not in _SET_BY_THE_WORKFLOW}
+        for line in unknown_fields(fields, family):
             yield f"config.{line} (null leaves out one that config.yaml sets)"
         required = {} if stored else FAMILIES[family].required
         for line in field_problems({**required, **self.fields()}, family):
