@@ -91,6 +91,8 @@ def test_data_that_do_not_fit_the_run_are_refused(root):
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
     assert updates_of(Pretraining(**length), 200, LENGTH, 8) == steps
+    phases = [{"share": share} for share in (0.7, 0.2, 0.1)]
+    assert updates_of(Pretraining(**length, phases=phases), 200, LENGTH, 8) == steps
 
 
 @pytest.mark.slow

@@ -51,7 +51,9 @@ def updates_of(recipe: Recipe, samples: int, sequence_length: int, batch: int) -
     if recipe.phases:
         phases = recipe.in_phases(sequence_length)
         tokens = sum(p.share * p.sequence_length * p.per_replica_batch_size for p in phases)
-        rows *= tokens / (sequence_length * recipe.per_replica_batch_size)
+        tokens /= sequence_length * recipe.per_replica_batch_size * sum(p.share for p in phases)
+        # Shares such as 0.7 + 0.2 + 0.1 add up to a little less than 1, which is no step more.
+        rows = round(rows * tokens, 9)
     if recipe.epochs:
         return max(1, math.ceil(recipe.epochs * samples / rows))
     return max(1, math.ceil((recipe.tokens or 0) / (rows * sequence_length)))
