@@ -119,3 +119,8 @@ def test_a_branch_within_a_phase_is_the_same_training_up_to_its_step(root):
 def test_phases_that_cannot_be_are_refused(phases, words):
     with pytest.raises(ConfigError, match=words):
         small_settings({"pretraining": {"phases": phases}})
+
+
+def test_a_phase_without_a_step_is_refused_also_where_epochs_set_the_length(root):
+    with pytest.raises(MlmError, match="one has no step of 1"):
+        small_run(root, in_phases("jax", steps=None, epochs=0.01), with_model=False)

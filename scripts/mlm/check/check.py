@@ -200,6 +200,8 @@ def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) ->
     if problem := batch.unfilled(samples, has="will have about"):
         raise MlmError(f"{run.name}: {problem}")
     number = updates_of(section, samples, run.sequence_length, batch.samples)
+    if problem := section.without_step(number):
+        raise MlmError(f"{run.name}: pretraining.{problem}")
     return number - (run.operation.continue_from.step or 0)
 
 

@@ -283,6 +283,12 @@ class Recipe(Section):
         shares = accumulate(phase.share for phase in (self.phases or ())[:-1])
         return [*(round(share * steps) for share in shares), steps]
 
+    def without_step(self, steps: int) -> str | None:
+        """A line if a training of `steps` leaves a phase none."""
+        if self.phases and len({0, *self.ends(steps)}) <= len(self.phases):
+            return f"phases: one has no step of {steps}"
+        return None
+
     def unfit_phases(self, sequence_length: int) -> Iterator[str]:
         """A line for each phase that samples of that length cannot make."""
         for number, phase in enumerate(self.phases or ()):
@@ -313,8 +319,8 @@ class Recipe(Section):
         if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             shares = " + ".join(f"{phase.share:g}" for phase in self.phases)
             yield f"phases: the shares {shares} do not add up to 1"
-        elif self.phases and self.steps and len({0, *self.ends(self.steps)}) <= len(self.phases):
-            yield f"phases: one has no step of {self.steps}"
+        elif self.steps and (problem := self.without_step(self.steps)):
+            yield problem
 
 
 class Pretraining(Recipe):

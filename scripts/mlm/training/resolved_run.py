@@ -165,6 +165,8 @@ def run_of(
         if problem := section.batch_on(replicas, phase).unfilled(rows):
             raise MlmError(f"pretraining: {problem}")
     steps = updates_of(section, samples, length, batch.samples)
+    if problem := section.without_step(steps):
+        raise MlmError(f"pretraining.{problem}")
     settled = {
         "steps": steps,
         "seed": config.training_seed,
