@@ -197,8 +197,11 @@ def own_updates(run: RunConfiguration, sizes: dict[str, Size], replicas: int) ->
     """Updates that `run` itself makes. MlmError if the split has too few samples for one."""
     section, batch = run.pretraining, run.pretraining.batch_on(replicas)
     samples = sizes["train"].samples
-    if problem := batch.unfilled(samples, has="will have about"):
-        raise MlmError(f"{run.name}: {problem}")
+    for phase in run.phases:
+        rows = -(-samples * run.sequence_length // phase.sequence_length)
+        whole = section.batch_on(replicas, phase)
+        if problem := whole.unfilled(rows, has="will have about"):
+            raise MlmError(f"{run.name}: {problem}")
     number = updates_of(section, samples, run.sequence_length, batch.samples)
     if problem := section.without_step(number):
         raise MlmError(f"{run.name}: pretraining.{problem}")

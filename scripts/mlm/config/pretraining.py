@@ -119,11 +119,19 @@ class Optimizer(Section):
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """`per_replica` samples on each of `replicas`, in each of the `accumulated` batches."""
+    """`per_replica` samples, or rows of phase `phase`, on each of `replicas`, in each of the
+    `accumulated` batches."""
 
     per_replica: int
     replicas: int
     accumulated: int
+    phase: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The key that sets `per_replica`."""
+        phase = "" if self.phase is None else f"phases.{self.phase}."
+        return f"pretraining.{phase}per_replica_batch_size"
 
     @property
     def samples(self) -> int:
@@ -135,9 +143,10 @@ class GlobalBatch:
             return None
         advice = "Not even a batch of 1 is filled: add text, take fewer replicas or accumulate less"
         if largest := samples // (self.replicas * self.accumulated):
-            advice = f"Lower pretraining.per_replica_batch_size to {largest:,} or less"
+            advice = f"Lower {self.key} to {largest:,} or less"
+        what = "samples" if self.phase is None else f"rows of phases.{self.phase}"
         return (
-            f"one step takes {self.samples:,} samples ({self.per_replica:,} × {self.replicas} "
+            f"one step takes {self.samples:,} {what} ({self.per_replica:,} × {self.replicas} "
             f"replicas × {self.accumulated} accumulated), and the train split {has} {samples:,}. "
             f"{advice}"
         )
@@ -226,6 +235,8 @@ class SettledPhase:
     sequence_length: int
     mlm_probability: float
     per_replica_batch_size: int
+    #: Its place, from 0, in `phases`, if there are any.
+    number: int | None
 
 
 class Recipe(Section):
@@ -270,13 +281,14 @@ class Recipe(Section):
     def in_phases(self, sequence_length: int) -> list[SettledPhase]:
         """The phases with every value, for samples of that length; one without `phases`."""
 
-        def settled(phase: Phase) -> SettledPhase:
+        def settled(number: int, phase: Phase) -> SettledPhase:
             length, batch = phase.sequence_length or sequence_length, self.per_replica_batch_size
             rows = phase.per_replica_batch_size or batch * sequence_length // length
             probability = phase.mlm_probability or self.masking.mlm_probability
-            return SettledPhase(phase.share, length, probability, rows)
+            place = number if self.phases else None
+            return SettledPhase(phase.share, length, probability, rows, place)
 
-        return list(map(settled, self.phases or [Phase(share=1.0)]))
+        return [settled(*one) for one in enumerate(self.phases or [Phase(share=1.0)])]
 
     def ends(self, steps: int) -> list[int]:
         """The last step of each phase in a training of `steps`."""
@@ -307,8 +319,8 @@ class Recipe(Section):
 
     def batch_on(self, replicas: int, phase: SettledPhase | None = None) -> GlobalBatch:
         """A batch of a `phase` with every value, or of a training without."""
-        size = (phase or self).per_replica_batch_size
-        return GlobalBatch(size, replicas, self.optimizer.gradient_accumulation_steps)
+        size, number = (phase or self).per_replica_batch_size, phase and phase.number
+        return GlobalBatch(size, replicas, self.optimizer.gradient_accumulation_steps, number)
 
     def contradictions(self) -> Iterator[str]:
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
