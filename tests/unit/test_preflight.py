@@ -100,6 +100,13 @@ def test_of_phases_the_step_that_needs_most_is_reported(root):
     assert [step["samples"] for step in steps] == [8, 2, 8]
     assert (target.memory.peak, target.flops_per_step) == (2**32, 2e12)
     assert target.global_batch_size == 2 * 4
+    # 20 of the 40 steps take 2e12, the others 1e12.
+    assert target.run_seconds == pytest.approx(60e12 / (0.27 * 197e12), rel=1e-3)
+    wide = {"share": 0.5, "per_replica_batch_size": 51}
+    verdict = judged(root, answer(), answer(NO_MEMORY), phases=[wide, long])
+    assert errors(verdict) == {("full_global_batch", "v5e:2x2"), ("fits", "v5e:2x2")}
+    keys = [f"pretraining.phases.{n}.per_replica_batch_size" for n in (0, 1)]
+    assert all(key in f.message for key, f in zip(keys, verdict.findings, strict=True))
 
 
 def test_a_faulty_setting_is_a_verdict_and_compiles_nothing(root):

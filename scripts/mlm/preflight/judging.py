@@ -4,6 +4,7 @@ Nothing is executed, so numerics, the speed of a target's kernels and of the inp
 the network stay unseen.
 """
 
+import itertools
 import math
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.preflight import chip_of, hosts_of, number_of_chips
-from mlm.config.pretraining import GlobalBatch, RunConfiguration, engine_for
+from mlm.config.pretraining import RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
 from mlm.preflight.artefacts import Finding, PreflightVerdict, Target
@@ -63,7 +64,10 @@ def preflight(
             if target.fits and not faults:
                 batch = config.pretraining.batch_on(target.replicas).samples
                 sizes = run.train.num_samples, config.sequence_length, batch
-                _add_time(target, updates_of(config.pretraining, *sizes))
+                ends = config.pretraining.ends(updates_of(config.pretraining, *sizes))
+                of_phases = zip(itertools.pairwise([0, *ends]), answers, strict=True)
+                flops = sum((b - a) * (answer.flops or 0.0) for (a, b), answer in of_phases)
+                _add_time(target, flops)
             targets.append(target)
     return PreflightVerdict(
         run=config.name,
@@ -89,11 +93,10 @@ def _judged(
 ) -> tuple[Target, list[Finding]]:
     """Return what the compiler's `answers` to the described `steps` of `run`, one for each phase,
     say of the target `name`, and its faults: those of the step with the most memory."""
-    of_phases = zip(run.phases, steps, answers, strict=True)
-    phase, step, answer = max(of_phases, key=lambda one: _needed(one[2]))
-    accumulated = run.optimizer.gradient_accumulation_steps
-    batch = step["samples"] // accumulated
-    on_target = GlobalBatch(batch, number_of_chips(name), accumulated)
+    phases = run.pretraining.in_phases(run.train.sequence_length)
+    batches = [run.pretraining.batch_on(number_of_chips(name), phase) for phase in phases]
+    of_phases = zip(batches, steps, answers, strict=True)
+    on_target, step, answer = max(of_phases, key=lambda one: _needed(one[2]))
     target = Target(
         target=name,
         outcome=answer.outcome,
@@ -107,8 +110,9 @@ def _judged(
         flops_per_step=answer.flops or None,
     )
     findings = []
-    if problem := on_target.unfilled(phase.train.num_samples):
-        findings.append(Finding("full_global_batch", problem, name))
+    for batch, phase in zip(batches, run.phases, strict=True):
+        if problem := batch.unfilled(phase.train.num_samples):
+            findings.append(Finding("full_global_batch", problem, name))
     if target.hosts > 1 and engine_for(run.pretraining.engine) != "jax":
         problem = (
             f"the target has {target.hosts} hosts, and only JAX trains on several: set "
@@ -116,21 +120,21 @@ def _judged(
         )
         findings.append(Finding("engine_for_hosts", problem, name))
     target.fits, words = _fits(target, answer)
-    message = f"training of {batch} samples a replica: {words.rstrip('.')}"
+    message = f"training of {on_target.per_replica} samples a replica: {words.rstrip('.')}"
     if target.fits is None:
         findings.append(Finding("compiles", message, name))
     elif not target.fits:
-        remedy = "lower pretraining.per_replica_batch_size"
+        remedy = f"lower {on_target.key}"
         if target.precision != "bfloat16":
             remedy += ", or use accelerator.precision: bfloat16"
         findings.append(Finding("fits", f"{message}. To mend it, {remedy}", name))
     return target, findings
 
 
-def _add_time(target: Target, updates: int) -> None:
-    """Add the estimated time of a run of so many `updates` to `target`."""
+def _add_time(target: Target, flops: float) -> None:
+    """Add the estimated time of a run of so many `flops` to `target`."""
     rate = UTILISATION * chip_of(target.target).peak_flops(target.precision)
-    target.run_seconds = float(f"{updates * (target.flops_per_step or 0.0) / rate:.4g}")
+    target.run_seconds = float(f"{flops / rate:.4g}")
 
 
 def _needed(answer: Compilation) -> float:
