@@ -5,12 +5,20 @@ import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
 
 from mlm.config.evaluation import Evaluation
+from mlm.training.artefacts import PhaseFigures
 from mlm.training.model_card import model_card
 
 
 def read(tmp_path, text):
     (tmp_path / "README.md").write_text(text, encoding="utf-8")
     return metadata_load(tmp_path / "README.md"), ModelCard.load(tmp_path / "README.md")
+
+
+def test_the_batch_length_and_masks_of_each_phase_are_on_the_card():
+    phases = [PhaseFigures(9, 128, 0.3, 64), PhaseFigures(10, 512, 0.15, 16)]
+    card = model_card(replace(made.training("base"), phases=phases), corpus="embedded")
+    assert "| Samples in a step | 64, then 16 |\n| Tokens in a sample | 128, then 512 |" in card
+    assert "| Tokens masked | 30%, then 15% |" in card
 
 
 def test_the_hub_reads_the_header_and_the_figures(tmp_path):

@@ -99,9 +99,16 @@ class Training(Artefact):
     phases: list[PhaseFigures] | None = field(default=None, metadata=OPTIONAL)
 
     @property
+    def parts(self) -> list[PhaseFigures]:
+        """The phases; the whole training if it had none."""
+        share = self.masking["mlm_probability"]
+        whole = PhaseFigures(self.steps, self.sequence_length, share, self.global_batch_size)
+        return self.phases or [whole]
+
+    @property
     def longest_row(self) -> int:
         """Tokens of the longest row that was trained on."""
-        return max((p.sequence_length for p in self.phases or ()), default=self.sequence_length)
+        return max(p.sequence_length for p in self.parts)
 
     @property
     def without_slot(self) -> str | None:
