@@ -102,6 +102,8 @@ def test_of_phases_the_step_that_needs_most_is_reported(root):
     assert target.global_batch_size == 2 * 4
     # 20 of the 40 steps take 2e12, the others 1e12.
     assert target.run_seconds == pytest.approx(60e12 / (0.27 * 197e12), rel=1e-3)
+    few = {"steps": None, "epochs": 0.5, "phases": [{"share": 0.9}, {"share": 0.1}]}
+    assert errors(judged(root, answer(), answer(), **few)) == {("settings", "v5e:2x2")}
     wide = {"share": 0.5, "per_replica_batch_size": 51}
     verdict = judged(root, answer(), answer(NO_MEMORY), phases=[wide, long])
     assert errors(verdict) == {("full_global_batch", "v5e:2x2"), ("fits", "v5e:2x2")}

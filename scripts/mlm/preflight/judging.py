@@ -64,7 +64,10 @@ def preflight(
             if target.fits and not faults:
                 batch = config.pretraining.batch_on(target.replicas).samples
                 sizes = run.train.num_samples, config.sequence_length, batch
-                ends = config.pretraining.ends(updates_of(config.pretraining, *sizes))
+                updates = updates_of(config.pretraining, *sizes)
+                if problem := config.pretraining.without_step(updates):
+                    findings.append(Finding("settings", f"pretraining.{problem}", name))
+                ends = config.pretraining.ends(updates)
                 of_phases = zip(itertools.pairwise([0, *ends]), answers, strict=True)
                 flops = sum((b - a) * (answer.flops or 0.0) for (a, b), answer in of_phases)
                 _add_time(target, flops)
