@@ -211,7 +211,7 @@ def test_what_is_not_known_is_not_guessed_and_steps_follow_from_the_configuratio
     with pytest.raises(MlmError, match="40,000 samples"):
         own_updates(run.with_values(pretraining={"per_replica_batch_size": 40_000}), SIZES, 1)
     long = {"share": 1.0, "sequence_length": 256, "per_replica_batch_size": 9500}
-    with pytest.raises(MlmError, match=r"9,500 rows of .* Lower pretraining\.phases\.0\.per_"):
+    with pytest.raises(MlmError, match=r"9,500 rows of .* Lower pretraining\.phases\[0\]\.per_"):
         own_updates(run_in(resolve({"pretraining": {"phases": [long]}})), SIZES, 1)
     long["per_replica_batch_size"] = 9000
     filled = {"phases": [long], "per_replica_batch_size": 40_000}

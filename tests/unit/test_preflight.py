@@ -107,7 +107,7 @@ def test_of_phases_the_step_that_needs_most_is_reported(root):
     wide = {"share": 0.5, "per_replica_batch_size": 51}
     verdict = judged(root, answer(), answer(NO_MEMORY), phases=[wide, long])
     assert errors(verdict) == {("full_global_batch", "v5e:2x2"), ("fits", "v5e:2x2")}
-    keys = [f"pretraining.phases.{n}.per_replica_batch_size" for n in (0, 1)]
+    keys = [f"pretraining.phases[{n}].per_replica_batch_size" for n in (0, 1)]
     assert all(key in f.message for key, f in zip(keys, verdict.findings, strict=True))
 
 

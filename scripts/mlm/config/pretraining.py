@@ -130,7 +130,7 @@ class GlobalBatch:
     @property
     def key(self) -> str:
         """The key that sets `per_replica`."""
-        phase = "" if self.phase is None else f"phases.{self.phase}."
+        phase = "" if self.phase is None else f"phases[{self.phase}]."
         return f"pretraining.{phase}per_replica_batch_size"
 
     @property
@@ -144,7 +144,7 @@ class GlobalBatch:
         advice = "Not even a batch of 1 is filled: add text, take fewer replicas or accumulate less"
         if largest := samples // (self.replicas * self.accumulated):
             advice = f"Lower {self.key} to {largest:,} or less"
-        what = "samples" if self.phase is None else f"rows of phases.{self.phase}"
+        what = "samples" if self.phase is None else f"rows of phases[{self.phase}]"
         return (
             f"one step takes {self.samples:,} {what} ({self.per_replica:,} × {self.replicas} "
             f"replicas × {self.accumulated} accumulated), and the train split {has} {samples:,}. "
