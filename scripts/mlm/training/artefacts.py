@@ -101,7 +101,7 @@ class Training(Artefact):
     @property
     def parts(self) -> list[PhaseFigures]:
         """The phases; the whole training if it had none."""
-        share = self.masking["mlm_probability"]
+        share = float(self.masking["mlm_probability"] or 0)
         whole = PhaseFigures(self.steps, self.sequence_length, share, self.global_batch_size)
         return self.phases or [whole]
 
