@@ -54,6 +54,12 @@ SHORT = {
     "runs": RECIPE | {"pretraining.softmax_classes": "1500", "pretraining.steps": "300"},
     "runs-0.2.0": RECIPE | {"pretraining.steps": "700"},
 }
+PLANS = {
+    "rows-64": "64 throughout, read at 64",
+    "rows-256": "256 throughout",
+    "rows-64-then-256": "64, then 256 for the last tenth",
+    "mask-0.3-then-0.15": "256, mask share 0.3, then 0.15 for the second half",
+}
 STARTS = {
     "usual": "the usual one",
     "counts": "word embeddings from counts",
@@ -134,6 +140,31 @@ def same_time() -> str:
         seconds = (f"{row[clock]:.0f}" for clock in ("seconds", "processor_seconds"))
         rows.append((name, *seconds, nats(row["hidden"]), nats(row["loss"])))
     return table("| seconds | processor seconds | test loss | over all predictions", rows)
+
+
+def phases() -> str:
+    """Each plan of `phases.py` by corpus, against rows of 256 throughout: the same test groups, the
+    sums of the seeds added up."""
+    import numpy as np
+
+    from mlm.evaluation.intervals import Estimate
+
+    def sums(runs: list[dict]) -> np.ndarray:
+        return np.sum([(run["loss"], run["predictions"]) for run in runs], axis=0).T
+
+    def difference(totals: np.ndarray) -> np.ndarray:
+        return totals[..., 0] / totals[..., 1] - totals[..., 2] / totals[..., 3]
+
+    rows = []
+    for corpus, plans in stored("phases").items():
+        of_256 = sums(plans["rows-256"])
+        for key, name in PLANS.items():
+            table_of = sums(plans[key])
+            loss = Estimate.of(table_of)
+            paired = Estimate.of(np.hstack([table_of, of_256]), difference)
+            change = "" if key == "rows-256" else with_interval(paired.value, paired.interval or ())
+            rows.append((corpus, name, f"{plans[key][0]['steps']:,}", nats(loss.value), change))
+    return table("corpus | rows | steps | test loss | minus that of rows of 256", rows)
 
 
 def parts() -> str:
@@ -227,6 +258,7 @@ TABLES = {
     runs: ("docs/learning.md",),
     parts: ("docs/learning.md",),
     search: ("docs/learning.md",),
+    phases: ("docs/learning.md",),
     same_time: ("docs/comparison.md",),
     starts: ("docs/loss-stuck.md",),
     plateau: ("docs/loss-stuck.md",),
