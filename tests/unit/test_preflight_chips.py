@@ -28,6 +28,6 @@ def test_a_target_counts_its_chips_and_machines():
 def test_the_estimate_gives_a_replica_its_share_of_the_peak_of_its_precision():
     for precision, peak in (("bfloat16", 989.4e12), ("float32", 66.9e12)):
         shape = 2, 1, 0, 0
-        target = Target("h100:2", COMPILED, "", precision, *shape, flops_per_step=0.27 * peak)
-        _add_time(target, 3600)
+        target = Target("h100:2", COMPILED, "", precision, *shape)
+        _add_time(target, flops=3600 * 0.27 * peak)
         assert target.run_seconds == 3600.0
