@@ -85,7 +85,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path):
     """For a batch that is compiled and never run: there is no more of the frameworks than asked."""
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     section = {"family": "modernbert", "config": SIZES | dropout}
-    section["initialisation"] = {"embeddings": "random"}
+    section["initialisation"] = {"attention": "standard", "embeddings": "random"}
     given = {"model": section, "pretraining": {"engine": "jax", "per_replica_batch_size": 1024}}
     ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
     tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
