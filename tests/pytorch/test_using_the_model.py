@@ -27,7 +27,8 @@ MODEL = "results/runs/base/model"
 def trained(place: Path, family: str) -> Path:
     """`place` with a trained model where the page has it, and what the page refers to."""
     write_inputs(place)
-    overrides = {"model": {"family": family}, "pretraining": {"steps": 3}}
+    model = {"family": family, "initialisation": {"attention": "standard"}}
+    overrides = {"model": model, "pretraining": {"steps": 3}}
     assert run_child(place, "base", overrides) == 0, (place / "base.stderr").read_text()
     (place / "results").mkdir()
     (place / "runs").rename(place / "results" / "runs")
