@@ -196,7 +196,7 @@ def valid_part(error: ValidationError, model: type[_Model], values: dict) -> _Mo
 
 
 def _without(values: dict, way: tuple) -> dict:
-    """`values` without what is at `way`: a list of which an item is wrong goes whole."""
+    """Return `values` without the one at `way`; a list with a wrong item is left out whole."""
     key, *rest = way
     if rest and isinstance(values.get(key), dict) and rest != ["[key]"]:
         return values | {key: _without(values[key], tuple(rest))}

@@ -38,7 +38,7 @@ class FinetuneData(Section):
     target_column: Text = "label"
     """A CSV's column of numbers or classes."""
     group_column: Text | None = None
-    """Column of groups, each of which is in one fold; null: rows are assigned one by one."""
+    """Column of groups: a group is in one fold. null: rows are assigned one by one."""
 
 
 class FinetuneOptimizer(Section):

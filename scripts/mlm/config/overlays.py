@@ -36,7 +36,7 @@ def resolve(values: Mapping[str, Any]) -> Configuration:
     except ValidationError as error:
         wrong = sentences(error, Configuration)
         configuration = valid_part(error, Configuration, values)
-    # In the place of a wrong value is a default, of which nothing is to be said.
+    # A default replaces a wrong value; its contradictions are not reported.
     keys = {re.split(r"[:\[]", line)[0] for line in wrong} - {"runs"}
     told = tuple(key + end for key in keys for end in ":.")
     others = (line for line in configuration.problems() if not line.startswith(told))
