@@ -8,8 +8,7 @@ from small_run import LENGTH, small_samples, write_tokenizer
 from tiny_encoder import logits
 
 from mlm.config.model import Model
-from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_configuration import model_configuration
+from mlm.model.architecture import Architecture, model_configuration, parameter_shapes
 from mlm.model.model_files import write_exported
 from mlm.tokenizer.encoding import Encoder
 

@@ -13,7 +13,8 @@ from mlm.foundations.artefacts import (
 )
 from mlm.foundations.digests import FileMemory, file_sha256, result_sha256
 from mlm.foundations.errors import MlmError
-from mlm.foundations.job import check_inputs, record_job
+from mlm.foundations.input_checks import check_inputs
+from mlm.foundations.job import record_job
 
 DAMAGES = {
     "flipped": lambda content: content.replace(b"3.25", b"3.26"),

@@ -15,8 +15,7 @@ from mlm.model.cooccurrence import (
     positive_pmi,
     word_vectors,
 )
-from mlm.model.initialisation import initial_parameters
-from mlm.model.neighbour_heads import neighbour_heads
+from mlm.model.initialisation import initial_parameters, neighbour_heads
 from mlm.model.network import Network, ops_of
 from mlm.samples.ngram_counts import count_tokens
 from mlm.samples.shard_reading import ShardFiles

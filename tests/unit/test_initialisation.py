@@ -4,8 +4,12 @@ import pytest
 from mlm.config.families import FAMILIES
 from mlm.config.model import unfit_neighbour_heads
 from mlm.model.architecture import Architecture
-from mlm.model.initialisation import initial_parameters
-from mlm.model.neighbour_heads import OFFSETS, neighbour_heads, positions_apart_from_words
+from mlm.model.initialisation import (
+    OFFSETS,
+    initial_parameters,
+    neighbour_heads,
+    positions_apart_from_words,
+)
 from mlm.model.network import Network, ops_of
 
 LENGTH = 64

@@ -14,8 +14,7 @@ from mlm.config.memory import memory_of_evaluation, memory_of_training, paramete
 from mlm.config.model import Model
 from mlm.config.overlays import resolve
 from mlm.config.runs import trainings
-from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_configuration import model_configuration
+from mlm.model.architecture import Architecture, model_configuration, parameter_shapes
 from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds

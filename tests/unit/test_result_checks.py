@@ -8,7 +8,8 @@ from tests.conftest import refusal
 
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.digests import FileMemory
-from mlm.foundations.job import check_inputs, record_job
+from mlm.foundations.input_checks import check_inputs
+from mlm.foundations.job import record_job
 from mlm.foundations.result_checks import bucket_and_folder, problems_of, refuse_unusable
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"

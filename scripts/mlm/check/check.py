@@ -24,8 +24,8 @@ from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.terminal import answer, columns, in_bytes, in_time, plural
+from mlm.model.architecture import model_configuration
 from mlm.model.cooccurrence import start_from_counts
-from mlm.model.model_configuration import model_configuration
 from mlm.model.warm_start import WarmStart
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.length_and_phases import updates_of

@@ -7,17 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
+from mlm.config.error_messages import did_you_mean, sentences
 from mlm.config.families import FAMILIES
-from mlm.config.fields import (
-    BelowOne,
-    Count,
-    NoBoolean,
-    Positive,
-    Section,
-    did_you_mean,
-    sentences,
-    unexpanded,
-)
+from mlm.config.fields import BelowOne, Count, NoBoolean, Positive, Section, unexpanded
 
 #: Fields that would make another network than the one that is trained here, unless they have
 #: this value.

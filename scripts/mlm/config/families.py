@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mlm.config.fields import did_you_mean
+from mlm.config.error_messages import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from mlm.config.configuration import Configuration
-from mlm.config.fields import differing, merged, sentences, valid_part, with_nulls
+from mlm.config.error_messages import sentences, valid_part
+from mlm.config.fields import differing, merged, with_nulls
 from mlm.config.runs import swept
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed

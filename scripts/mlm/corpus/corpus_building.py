@@ -36,7 +36,7 @@ from mlm.corpus.sources import open_source
 from mlm.corpus.spooling import REASONS, SpooledCorpus, SpoolWriter
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-from mlm.foundations.job import check_outputs
+from mlm.foundations.input_checks import check_outputs
 from mlm.foundations.terminal import Progress
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.errors import MlmError, error_in_words
-from mlm.foundations.job import check_inputs
+from mlm.foundations.input_checks import check_inputs
 
 
 def described_parser(name: str, doc: str | None) -> argparse.ArgumentParser:

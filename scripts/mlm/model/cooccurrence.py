@@ -21,7 +21,7 @@ from mlm.config.families import Names
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
-from mlm.model.neighbour_heads import columns_of_words, positions_apart_from_words
+from mlm.model.initialisation import columns_of_words, positions_apart_from_words
 from mlm.samples.ngram_counts import ContextCounts, TokenCounts, count_tokens, counted_samples
 from mlm.samples.shard_reading import ShardFiles, samples_in_order
 

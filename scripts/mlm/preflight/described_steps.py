@@ -20,11 +20,10 @@ from mlm.config.preflight import is_gpu
 from mlm.config.pretraining import Recipe
 from mlm.config.tokenizer import SpecialTokens
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.network import Network, ops_of
+from mlm.model.network import Network, has_cudnn_attention, ops_of, reason_for_xla
 from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import write_tokenizer
-from mlm.training.devices import has_cudnn_attention, reason_for_xla
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.engine import on_mesh, train_step
 from mlm.training.length_and_phases import TrainingPhase

@@ -11,6 +11,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.foundations.environment import installed_version
 from mlm.foundations.terminal import show
 from mlm.model.architecture import Architecture
+from mlm.model.network import has_cudnn_attention, reason_for_xla
 from mlm.training.processes import Peers
 
 #: PCI numbers: Google's as a vendor, which its other cards have too, and those of TPUs, v2 to v7x.
@@ -84,22 +85,6 @@ def advice_for_jax(kind: str) -> str:
     return "Install the packages of envs/requirements-gpu.txt"
 
 
-def reason_for_xla(
-    settings: Accelerator, kind: str, architecture: Architecture, sequence_length: int
-) -> str | None:
-    """Return why XLA computes attention to whole rows on such a device; None if cuDNN does."""
-    head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
-    reasons = {
-        "cuDNN's needs a GPU": kind != "gpu",
-        f"cuDNN's needs bfloat16, not {precision}": precision != "bfloat16",
-        "cuDNN's needs attention without dropout": architecture.attention_dropout,
-        f"cuDNN's needs heads of 8 to 128 in steps of 8, not {head}": head % 8 or head > 128,
-        "cuDNN's needs rows of an even number of tokens": sequence_length % 2,
-        "accelerator.deterministic is true": settings.deterministic,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
-
-
 def with_attention(
     devices: Devices, settings: Accelerator, architecture: Architecture, sequence_length: int
 ) -> Devices:
@@ -113,11 +98,6 @@ def with_attention(
     show(f"Attention by {f'XLA, since {reason}' if reason else 'cuDNN'}")
     arithmetic = devices.arithmetic if reason else devices.arithmetic | {"attention": "cudnn"}
     return replace(devices, arithmetic=arithmetic)
-
-
-def has_cudnn_attention(card: Any) -> bool:
-    """Return whether cuDNN computes attention on `card`, JAX's of a GPU: from Ampere on."""
-    return float(card.compute_capability) >= 8.0
 
 
 def keep_freed_memory(arenas: int | None = None) -> None:

@@ -11,10 +11,8 @@ from mlm.config.model import Model
 from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.model.architecture import Architecture
-from mlm.model.initialisation import initial_parameters
-from mlm.model.model_configuration import model_configuration
-from mlm.model.neighbour_heads import neighbour_heads
+from mlm.model.architecture import Architecture, model_configuration
+from mlm.model.initialisation import initial_parameters, neighbour_heads
 from mlm.model.network import Network, ops_of
 from mlm.model.warm_start import Begun, WarmStart
 from mlm.samples.manifests import Manifest, check_sequence_length, project_root
