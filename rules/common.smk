@@ -6,7 +6,7 @@ from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
 from mlm.config.memory import tokens_of
 from mlm.config.overlays import all_named_files, files_of_other_runs
-from mlm.config.runs import trainings
+from mlm.config.configuration import trainings
 from mlm.config.corpus import CorpusConfiguration
 from mlm.config.overlays import settings_of
 from mlm.config.tokenizer import TOKENIZER_FILES as TOKENIZER_NAMES

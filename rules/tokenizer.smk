@@ -1,6 +1,6 @@
 # From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
 from mlm.config.memory import memory_of_tokenizer
-from mlm.config.runs import families_of
+from mlm.config.configuration import families_of
 
 
 rule tokenizer:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.config.preflight import GPUS
+from mlm.config.chips import GPUS
 from mlm.preflight.compiler import COMPILED, compile_for
 from tests.conftest import not_here
 from tests.preflight.test_tpu_targets import MODERN, described

@@ -140,7 +140,7 @@ def small_job(
 
     `parent` are name and overrides of the run that this one continues.
     """
-    from mlm.config.runs import trainings
+    from mlm.config.configuration import trainings
     from mlm.training.resolved_run import RunFiles
 
     overrides = _merged(

@@ -13,8 +13,8 @@ from corpus_files import build_in_one_job
 from report_artefacts import training
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from mlm.config.configuration import trainings
 from mlm.config.overlays import resolve
-from mlm.config.runs import trainings
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.foundations.atomic import write_json

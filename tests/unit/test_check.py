@@ -22,10 +22,10 @@ from mlm.check.check import (
     together,
 )
 from mlm.check.rehearsed_data import Size, Stage, rehearse_data
+from mlm.config.configuration import trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
 from mlm.config.overlays import resolve
-from mlm.config.runs import trainings
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 

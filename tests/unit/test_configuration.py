@@ -6,11 +6,10 @@ import pytest
 import yaml
 from loaded_script import loaded
 
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.overlays import resolve
 from mlm.config.pretraining import RunConfiguration
-from mlm.config.runs import trainings
 from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ from snakemake.settings.types import ConfigSettings
 from snakemake.utils import update_config
 from tests.conftest import refusal
 
+from mlm.config.configuration import trainings
 from mlm.config.overlays import (
     check_repeated,
     laid_over,
@@ -17,7 +18,6 @@ from mlm.config.overlays import (
     resolve,
     settings_of,
 )
-from mlm.config.runs import trainings
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError
 

@@ -9,11 +9,11 @@ from jax.sharding import Mesh
 from small_run import small_run, write_inputs
 
 from mlm.config.accelerator import Accelerator
+from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import Model
 from mlm.config.overlays import resolve
-from mlm.config.runs import trainings
 from mlm.model.architecture import Architecture, model_configuration, parameter_shapes
 from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan

@@ -3,10 +3,10 @@ import json
 import pytest
 
 from mlm.config import configuration, pretraining
+from mlm.config.configuration import trainings
 from mlm.config.model import Model
 from mlm.config.overlays import resolve
 from mlm.config.pretraining import engine_for
-from mlm.config.runs import trainings
 from mlm.foundations.errors import ConfigError
 
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}

@@ -1,6 +1,6 @@
 import pytest
 
-from mlm.config.preflight import GPUS, existing_target, hosts_of, number_of_chips
+from mlm.config.chips import GPUS, existing_target, hosts_of, number_of_chips
 from mlm.preflight.artefacts import Target
 from mlm.preflight.compiler import COMPILED
 from mlm.preflight.judging import _add_time

@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, trainings
 from mlm.config.pretraining import Operation
-from mlm.config.runs import trainings
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
 from mlm.foundations.digests import differences, file_sha256, value_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, listed

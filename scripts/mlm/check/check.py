@@ -14,12 +14,11 @@ from pathlib import Path
 import psutil
 
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
 from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.pretraining import RunConfiguration
-from mlm.config.runs import trainings
 from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed

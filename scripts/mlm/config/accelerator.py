@@ -9,6 +9,9 @@ from mlm.config.fields import NoBoolean, Section, Threads
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
 LEAST_IN_LANE = 16
+#: The part of a GPU's memory that JAX takes when a training starts. The rest is for CUDA itself,
+#: its libraries and a desktop.
+GPU_MEMORY_SHARE = 0.9
 
 
 class Accelerator(Section):

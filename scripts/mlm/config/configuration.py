@@ -1,21 +1,43 @@
-"""The whole configuration: its sections, its runs, and what one section says of another."""
+"""The whole configuration: its sections, what one says of another, its runs, and what the training
+of each depends on. A run that others continue keeps the states that they begin with."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from mlm.config.accelerator import Accelerator
+from mlm.config.chips import existing_target
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
-from mlm.config.fields import Name, Section, Seed, canonical, merged, section, wrong_with_file
+from mlm.config.fields import (
+    Distinct,
+    Name,
+    Section,
+    Seed,
+    Text,
+    canonical,
+    section,
+    wrong_with_file,
+)
 from mlm.config.finetune import Finetune
+from mlm.config.merging_and_sweeps import merged
 from mlm.config.model import Model
-from mlm.config.preflight import Preflight
-from mlm.config.pretraining import Pretraining, engine_for
+from mlm.config.pretraining import Operation, Pretraining, RunConfiguration, engine_for
 from mlm.config.publish import Publish
 from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.foundations.environment import NO_TENSORFLOW, installed_version
+
+
+class Preflight(Section):
+    enabled: bool = False
+    """Run the preflight with the rest of the workflow, and show it in the report."""
+    targets: Annotated[
+        list[Annotated[Text, AfterValidator(existing_target)]], Field(min_length=1), Distinct
+    ] = ["v4:2x2x1", "v5e:2x2", "v6e:2x2"]
+    """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
+    in one machine (h100:8), or a TPU (v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
 
 
 class Overrides(Section):
@@ -176,3 +198,40 @@ def _wrong_start(name: str, runs: dict[str, Overrides]) -> Iterator[str]:
     last = runs[start.run].pretraining.steps
     if start.step and last and start.step > last:
         yield f"step: {start.step} is beyond the last step of run {start.run!r}, {last}"
+
+
+def families_of(configuration: Configuration) -> list[str]:
+    """The families of all runs, sorted, except those of checkpoints on the Hub."""
+    models = [run.model for run in configuration.sections_of_runs().values()]
+    known = [m for m in models if m.start_from is None or Path(m.start_from).is_dir()]
+    return sorted({model.model_type for model in known})
+
+
+def trainings(configuration: Configuration) -> dict[str, RunConfiguration]:
+    """The training of each run."""
+    runs = configuration.sections_of_runs()
+    return {name: _training(configuration, runs, name) for name in runs}
+
+
+def _training(
+    configuration: Configuration, runs: dict[str, Overrides], name: str
+) -> RunConfiguration:
+    run, pretraining = runs[name], runs[name].pretraining
+    starts = [other.pretraining.continue_from for other in runs.values()]
+    continued = [start.step for start in starts if start.run == name and start.step]
+    keep_steps = sorted({*continued, *pretraining.checkpoint.keep_steps})
+    parent = pretraining.continue_from.run
+    return RunConfiguration(
+        name=name,
+        model=run.model.of_jobs(),
+        pretraining=pretraining.recipe,
+        accelerator=configuration.accelerator,
+        seed=configuration.seed,
+        sequence_length=configuration.shards.sequence_length,
+        corpus_source=configuration.corpus.source,
+        operation=Operation(
+            checkpoint=pretraining.checkpoint.model_copy(update={"keep_steps": keep_steps}),
+            continue_from=pretraining.continue_from,
+            parent=_training(configuration, runs, parent) if parent else None,
+        ),
+    )

@@ -1,7 +1,7 @@
 """Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,8 +17,6 @@ class Evaluation(Section):
     mlm_probability: fields.ProperFraction = 0.15
     """Share of a sample's tokens that are hidden together, 1 / n of them for the nearest whole n.
     Each set is hidden in turn, so that every token is predicted."""
-    #: Upper ranks of the bands of token frequency; a last band has the rest.
-    frequency_bands: ClassVar[list[int]] = [10, 100, 1000]
     batch_size: Count = 64
     """Samples in a batch; affects figures only by rounding."""
     max_tokens: fields.TokenCount = 500_000

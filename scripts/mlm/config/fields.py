@@ -1,6 +1,5 @@
 """What the configuration is made of: sections of typed fields with bounds, and their merging."""
 
-import copy
 import json
 import os
 import re
@@ -19,8 +18,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 SPLITS = ("train", "validation", "test")
-#: The keys of section `pretraining` that say how long a training is: one replaces another.
-LENGTHS = ("steps", "epochs", "tokens")
 
 
 def wrong_with_name(path: str) -> str | None:
@@ -132,34 +129,6 @@ class Section(BaseModel):
 def canonical(value: Any) -> Any:
     """`value` as it comes back from JSON, with sorted keys: lists for tuples."""
     return json.loads(json.dumps(value, sort_keys=True))
-
-
-def with_one_length(values: dict, under: dict) -> dict:
-    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
-    if all(values.get(key) is None for key in LENGTHS):
-        return values
-    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
-
-
-def merged(base: Any, override: Any) -> Any:
-    """`base` under `override`, key by key; a list is replaced whole, a length by another."""
-    if not (isinstance(base, dict) and isinstance(override, dict)):
-        return copy.deepcopy(override)
-    override = with_one_length(override, base)
-    return copy.deepcopy(base) | {k: merged(base.get(k), v) for k, v in override.items()}
-
-
-def differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `values` that is not as in `defaults`, nested alike."""
-    changed = {}
-    for key, value in values.items():
-        default = defaults.get(key)
-        if isinstance(value, dict) and isinstance(default, dict):
-            if inner := differing(value, default):
-                changed[key] = inner
-        elif key not in defaults or value != default:
-            changed[key] = value
-    return changed
 
 
 def section_in(hint: Any) -> type[Section] | None:

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from mlm.config.configuration import Configuration
+from mlm.config.configuration import Configuration, Overrides
 from mlm.config.error_messages import sentences, valid_part
-from mlm.config.fields import differing, merged, with_nulls
-from mlm.config.runs import swept
+from mlm.config.fields import with_nulls
+from mlm.config.merging_and_sweeps import differing, merged, swept
 from mlm.foundations.command_line import chosen_run, enter_directory
 from mlm.foundations.errors import ConfigError, MlmError, listed
 
@@ -31,7 +31,7 @@ REPLACE = "replace"
 def resolve(values: Mapping[str, Any]) -> Configuration:
     """The configuration with every default filled in and a sweep's runs in its place. Every one of
     `values` counts as set even if it equals a default. Raises ConfigError with every problem."""
-    values, wrong = swept(with_nulls(values)), []
+    values, wrong = swept(with_nulls(values), Overrides.model_fields), []
     try:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:

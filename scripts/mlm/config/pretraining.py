@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from mlm.config import fields
 from mlm.config.accelerator import Accelerator
 from mlm.config.fields import (
-    LENGTHS,
     BelowOne,
     Count,
     NoBoolean,
@@ -21,8 +20,8 @@ from mlm.config.fields import (
     Text,
     section,
     unexpanded,
-    with_one_length,
 )
+from mlm.config.merging_and_sweeps import LENGTHS, with_one_length
 from mlm.config.model import Model
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError

@@ -1,11 +1,19 @@
-"""Bytes to lines of text, and these to rows of tables; invalid bytes and NULs stop the job, or
-become U+FFFD and are counted."""
+"""Compressed bytes to bytes, these to lines of text, and these to rows of tables; invalid bytes and
+NULs stop the job, or become U+FFFD and are counted."""
 
+import bz2
 import codecs
 import csv
+import gzip
+import io
+import lzma
 import re
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
+
+import pyarrow as pa
 
 from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
@@ -25,6 +33,29 @@ _ADVICE = (
     " Mend the source, or set corpus.encoding_errors to replace, which puts U+FFFD in its "
     "place and counts it"
 )
+_DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
+_BUFFER = 1 << 16
+
+
+@contextmanager
+def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
+    """Context manager: the decompressed bytes of the open `file` (by one of COMPRESSIONS, or None),
+    all members or frames as one stream. Raises MlmError for damaged data."""
+    if compression is None:
+        yield file
+        return
+    opener = _DECOMPRESSORS.get(compression)
+    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
+    try:
+        with bare, io.BufferedReader(bare, _BUFFER) as stream:
+            yield stream
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise MlmError(
+            f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
+            "compress the file again"
+        ) from None
 
 
 def clean(text: str) -> tuple[str, Encoding]:

@@ -1,14 +1,8 @@
 """Readers of documents, by the format of a file (null is an empty text). Each raises MlmError with
 file and line (or row) for what it cannot read."""
 
-import bz2
-import gzip
-import io
 import json
-import lzma
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -21,6 +15,7 @@ from mlm.corpus.decoding import (
     BYTE_ORDER_MARK,
     LONGEST_DOCUMENT,
     QUOTES_ADVICE,
+    decompressed,
     refuse_unclean,
     table_rows,
     text_lines,
@@ -32,30 +27,7 @@ from mlm.foundations.errors import MlmError
 
 #: Rows of a table that are read together.
 _ROWS = 128
-_DECOMPRESSORS = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
-_BUFFER = 1 << 16
 _JQ = ". Of an array, jq -c '.[]' FILE > FILE.jsonl makes one object a line"
-
-
-@contextmanager
-def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """Context manager: the decompressed bytes of the open `file` (by one of COMPRESSIONS, or None),
-    all members or frames as one stream. Raises MlmError for damaged data."""
-    if compression is None:
-        yield file
-        return
-    opener = _DECOMPRESSORS.get(compression)
-    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
-    try:
-        with bare, io.BufferedReader(bare, _BUFFER) as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if getattr(error, "errno", None):
-            raise
-        raise MlmError(
-            f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
-            "compress the file again"
-        ) from None
 
 
 def documents_of_file(path: str, settings: Corpus) -> Iterator[Document]:

@@ -16,6 +16,8 @@ from mlm.evaluation.intervals import Clusters, mean_of, sums_by_cluster
 
 #: Rows of sums that evaluation.json holds at most, however many clusters there are.
 MOST_CLUSTER_SUMS = 2000
+#: Upper ranks of the bands of token frequency; a last band has the rest.
+_LAST_RANKS = (10, 100, 1000)
 
 
 def authors_of_groups(described: CorpusSplit | None) -> dict[int, int] | None:
@@ -66,7 +68,7 @@ def summary_of(
 
 
 def frequency_bands(
-    truth: np.ndarray, scores: Answers, counts: np.ndarray, uppers: Iterable[int]
+    truth: np.ndarray, scores: Answers, counts: np.ndarray, uppers: Iterable[int] = _LAST_RANKS
 ) -> list[FrequencyBand]:
     """Bands by the true token's rank in train, whose counts are `counts` [vocabulary]; of equals,
     the lower id first. `uppers` are the bands' last ranks; a last band takes the rest."""

@@ -134,9 +134,7 @@ def evaluate(
         gap_to_train=(test.loss_beyond_unigram - train.loss_beyond_unigram).difference,
         as_in_papers=Means(**means_over(scorer.score_as_in_papers(data.test.samples))),
         baselines=baselines(mixtures, test),
-        frequency_bands=frequency_bands(
-            test.positions.truth, scores, data.counts.unigram, section.frequency_bands
-        ),
+        frequency_bands=frequency_bands(test.positions.truth, scores, data.counts.unigram),
         minimal_pairs=score_pairs(on.pairs, scorer, mixtures),
         verdicts=[],
         group_by=splits["test"].group_by,

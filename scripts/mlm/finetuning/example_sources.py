@@ -21,7 +21,7 @@ from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches
 from mlm.corpus.source_files import not_fetched
 from mlm.finetuning.artefacts import Example, ExamplesSummary, names_in, write_examples
 from mlm.finetuning.fold_assignment import assign_folds
-from mlm.finetuning.tagged_words import tagged_sentences
+from mlm.finetuning.tagged_files import tagged_sentences
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from mlm.config.preflight import Gpu, chip_of, is_gpu, number_of_chips
+from mlm.config.chips import Gpu, chip_of, is_gpu, number_of_chips
 from mlm.foundations.environment import child_environment, install_command, package_versions
 from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Memory

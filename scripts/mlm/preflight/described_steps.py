@@ -15,8 +15,8 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import Mesh
 
 from mlm.config.accelerator import Accelerator
+from mlm.config.chips import is_gpu
 from mlm.config.fields import SPLITS
-from mlm.config.preflight import is_gpu
 from mlm.config.pretraining import Recipe
 from mlm.config.tokenizer import SpecialTokens
 from mlm.model.architecture import Architecture, parameter_shapes

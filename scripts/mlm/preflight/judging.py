@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.preflight import chip_of, hosts_of, number_of_chips
+from mlm.config.chips import chip_of, hosts_of, number_of_chips
 from mlm.config.pretraining import RunConfiguration, engine_for
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes

@@ -8,8 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from mlm.config.fields import merged
-from mlm.config.runs import short_name
+from mlm.config.merging_and_sweeps import merged, short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures, FilledToken
 from mlm.evaluation.intervals import Estimate
 from mlm.finetuning.score_comparison import Finetuning

@@ -132,8 +132,8 @@ def count(number: float | None) -> str:
     return NONE if number is None else f"{round(number):,}"
 
 
-def decimal(number: float | None, digits: int = 2) -> str:
-    """A number with `digits` decimals and a comma between thousands."""
+def decimal(number: float | None, digits: int = 3) -> str:
+    """A number with `digits` decimals, as many as a loss has, and a comma between thousands."""
     return NONE if number is None else f"{number:z,.{digits}f}".replace("-", "−")
 
 

@@ -3,8 +3,7 @@
 import os
 import sys
 
-from mlm.config.accelerator import Accelerator
-from mlm.config.preflight import GPU_MEMORY_SHARE
+from mlm.config.accelerator import GPU_MEMORY_SHARE, Accelerator
 from mlm.foundations.errors import MlmError, first_line
 from mlm.foundations.terminal import show
 from mlm.training.devices import (

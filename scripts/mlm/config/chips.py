@@ -1,4 +1,4 @@
-"""Section `preflight`, and the chips that it can compile for, with figures of their datasheets.
+"""The chips that a preflight can compile for, with figures of their datasheets.
 
 A target is named by its chips: "v5e:2x4" is a grid of TPU chips, "h100:8" eight GPUs of one
 machine, "rtx4090" a single GPU.
@@ -13,16 +13,11 @@ a card's total, less than on the box. Cores, caches and shared memory: XLA's des
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import AfterValidator, Field
-
-from mlm.config.fields import Distinct, Section, Text
+from mlm.config.accelerator import GPU_MEMORY_SHARE
 
 _GIB = 2**30
-#: The part of a GPU's memory that JAX takes when a training starts. The rest is for CUDA itself,
-#: its libraries and a desktop.
-GPU_MEMORY_SHARE = 0.9
 _NAME = re.compile(r"[a-z0-9-]+(?::[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)?")
 
 
@@ -149,13 +144,3 @@ def existing_target(target: str) -> str:
         f"({', '.join(GPUS)}), up to eight on one machine (h100:8), and a TPU generation with its "
         f"grid of chips (v5e:2x4 for v5litepod-8), whose first two sides are even: {grids}"
     )
-
-
-class Preflight(Section):
-    enabled: bool = False
-    """Run the preflight with the rest of the workflow, and show it in the report."""
-    targets: Annotated[
-        list[Annotated[Text, AfterValidator(existing_target)]], Field(min_length=1), Distinct
-    ] = ["v4:2x2x1", "v5e:2x2", "v6e:2x2"]
-    """Compile for a GPU (h100, h200, a100-40gb, a100-80gb, l40s, l4, rtx4090, rtx3090, t4), several
-    in one machine (h100:8), or a TPU (v4, v5e, v5p, v6e) with its grid of chips (v5e:2x2)."""
