@@ -110,7 +110,7 @@ class InJax:
         from mlm.config.pretraining import Optimizer
         from mlm.model.architecture import Architecture
         from mlm.model.network import Network, ops_of
-        from mlm.preflight.described_steps import product_flops
+        from mlm.preflight.steps_and_flops import product_flops
         from mlm.samples.masking import MaskingPlan
         from mlm.training.in_jax.engine import on_mesh, train_step
         from mlm.training.train_step import Computation, OfEachStep

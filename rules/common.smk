@@ -4,7 +4,7 @@ from functools import partial
 
 from mlm.config.fields import SPLITS
 from mlm.config.finetune import label_of
-from mlm.config.memory import tokens_of
+from mlm.config.memory_of_jobs import tokens_of
 from mlm.config.overlays import all_named_files, files_of_other_runs
 from mlm.config.configuration import trainings
 from mlm.config.corpus import CorpusConfiguration

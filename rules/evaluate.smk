@@ -1,5 +1,5 @@
 # From a run's model and the test split to its evaluation.json and fill_mask.json.
-from mlm.config.memory import memory_of_evaluation
+from mlm.config.memory_of_jobs import memory_of_evaluation
 
 
 rule evaluate:

@@ -1,7 +1,7 @@
 # Pretraining: from shards to results/runs/{run}/. Snakemake deletes a job's outputs before it runs
 # the job: `pretrain` writes trained/, and `keep_model` copies that to the run once it is complete.
 # States are saved in state/, which no rule declares, so that a kill or a failed job costs time only.
-from mlm.config.memory import memory_of_training
+from mlm.config.memory_of_jobs import memory_of_training
 
 TRAINED_FILES = {
     "weights": "model/model.safetensors",

@@ -1,5 +1,5 @@
 # From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
-from mlm.config.memory import memory_of_tokenizer
+from mlm.config.memory_of_jobs import memory_of_tokenizer
 from mlm.config.configuration import families_of
 
 

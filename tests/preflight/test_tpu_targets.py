@@ -4,7 +4,7 @@ import pytest
 import small_run
 
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
-from mlm.preflight.described_steps import described_train_step
+from mlm.preflight.steps_and_flops import described_train_step
 
 MODERN = {
     "model": {"family": "modernbert", "initialisation": {"attention": "standard"}},

@@ -10,7 +10,7 @@ from asked_project import CONFIG, LENGTH, TEXTS, the_run, trained, write_state
 from loaded_script import loaded
 
 from mlm.asking.answer import ask, in_words
-from mlm.asking.passages import uses_of
+from mlm.asking.passages_in_training import uses_of
 from mlm.config.overlays import resolve
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json

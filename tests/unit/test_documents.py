@@ -3,9 +3,9 @@ import random
 import pytest
 from asked_project import SPLITS, lines, new_project, write_project
 
-from mlm.asking.passages import matches, occurrences
+from mlm.asking.passages_in_training import matches, occurrences
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.filters import prepared
+from mlm.corpus.decoding_and_cleaning import prepared
 
 TEXTS = list(lines(140))
 #: Scripts without spaces, letters whose lower case is another length, words within words.

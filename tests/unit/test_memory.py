@@ -11,11 +11,11 @@ from small_run import small_run, write_inputs
 from mlm.config.accelerator import Accelerator
 from mlm.config.configuration import trainings
 from mlm.config.families import FAMILIES
-from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
+from mlm.config.memory_of_jobs import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import Model
 from mlm.config.overlays import resolve
 from mlm.model.architecture import Architecture, model_configuration, parameter_shapes
-from mlm.preflight.described_steps import AXIS, described_train_step, traced_step
+from mlm.preflight.steps_and_flops import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
 

@@ -9,7 +9,7 @@ from small_run import small_run, write_inputs
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.masked_loss import strata
-from mlm.preflight.described_steps import AXIS, described_train_step, product_flops, traced_step
+from mlm.preflight.steps_and_flops import AXIS, described_train_step, product_flops, traced_step
 from mlm.samples.masking import MaskingPlan
 
 

@@ -8,14 +8,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mlm.asking.passages import Masked, Part, Stretch, occurrences, packed_parts, with_uses
+from mlm.asking.passages_in_training import (
+    Masked,
+    Part,
+    Stretch,
+    occurrences,
+    packed_parts,
+    with_uses,
+)
 from mlm.asking.past_run import RESULTS, PastRun, TrainingSoFar, past_run
 from mlm.config.configuration import Configuration
 from mlm.config.corpus import UNGROUPED, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.filters import prepared
+from mlm.corpus.decoding_and_cleaning import prepared
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, on_one_line, remedy

@@ -17,7 +17,7 @@ from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_co
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
 from mlm.config.finetune import Finetune
-from mlm.config.memory import memory_of_evaluation, memory_of_training, parameters
+from mlm.config.memory_of_jobs import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.pretraining import RunConfiguration
 from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data

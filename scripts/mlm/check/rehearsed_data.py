@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from mlm.config.configuration import Configuration, families_of
 from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
-from mlm.config.memory import memory_of_tokenizer
+from mlm.config.memory_of_jobs import memory_of_tokenizer
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.decoding import decompressed
+from mlm.corpus.decoding_and_cleaning import decompressed
 from mlm.corpus.document_formats import read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
 from mlm.corpus.source_files import Part, SplitFiles, file_format, matched_files

@@ -2,16 +2,15 @@
 docs/corpus.md has the interpretation of Gopher's and C4's rules of what is good text."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from mlm.config.filters import CorpusFilters, Normalisation
+from mlm.config.filters import CorpusFilters
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
-from mlm.corpus.decoding import UNCHANGED, clean
+from mlm.corpus.decoding_and_cleaning import UNCHANGED, prepared
 
 _ELLIPSES = ("...", "…")
 _BOILERPLATE = re.compile(
@@ -82,15 +81,6 @@ class Filters:
             return "too_short"
         longest = self._section.max_characters
         return "too_long" if longest is not None and len(text) > longest else None
-
-
-def prepared(text: str, normalisation: Normalisation) -> tuple[str, Encoding]:
-    """Return `text` cleaned and in the Unicode form `normalisation`, and what `clean` replaced."""
-    cleaned, encoding = clean(text)
-    # ASCII is in every normalisation form already.
-    if normalisation != "none" and not cleaned.isascii():
-        cleaned = unicodedata.normalize(normalisation, cleaned)
-    return cleaned, encoding
 
 
 class _Page:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.accelerator import Accelerator
-from mlm.evaluation.scoring import MODEL_INPUTS, AnsweringModel, Batch
+from mlm.evaluation.model_answers import MODEL_INPUTS, AnsweringModel, Batch
 from mlm.foundations.errors import reading
 from mlm.model.model_files import read_exported
 from mlm.model.network import Network, document_numbers, ops_of

@@ -15,8 +15,8 @@ from mlm.evaluation.artefacts import MinimalPairs, PairFigures
 from mlm.evaluation.hidden_sets import positions_of
 from mlm.evaluation.intervals import mean_of
 from mlm.evaluation.minimal_pair_files import Pair
+from mlm.evaluation.model_answers import Scorer
 from mlm.evaluation.ngram_baselines import NeighbourMixtures
-from mlm.evaluation.scoring import Scorer
 from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import Progress
 from mlm.tokenizer.pieces import word_numbers

@@ -33,8 +33,8 @@ from mlm.evaluation.metrics import (
 )
 from mlm.evaluation.minimal_pair_files import Pair
 from mlm.evaluation.minimal_pairs import score_pairs
+from mlm.evaluation.model_answers import Scorer
 from mlm.evaluation.ngram_baselines import COMPONENTS, NeighbourMixtures
-from mlm.evaluation.scoring import Scorer
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError

@@ -133,7 +133,7 @@ def compile_here(target: str, description: dict[str, Any]) -> Compilation:
         words = f"the compiler knows no target {target!r}: {_first_lines(str(error))}"
         return Compilation(UNKNOWN_TARGET, words)
     try:
-        from mlm.preflight.described_steps import compile_description
+        from mlm.preflight.steps_and_flops import compile_description
 
         compiled, flops = compile_description(devices, description)
     except Exception as error:  # whatever the step raises when it is traced, lowered or compiled

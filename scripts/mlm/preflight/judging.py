@@ -19,7 +19,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.terminal import in_binary_bytes
 from mlm.preflight.artefacts import Finding, PreflightVerdict, Target
 from mlm.preflight.compiler import COMPILED, NO_MEMORY, Compilation, compile_for, compiler_versions
-from mlm.preflight.described_steps import described_train_step, unmade_data
+from mlm.preflight.steps_and_flops import described_train_step, unmade_data
 from mlm.training.length_and_phases import updates_of
 from mlm.training.resolved_run import Run, RunFiles, read_manifests, run_of
 

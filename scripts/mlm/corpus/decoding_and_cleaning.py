@@ -1,5 +1,5 @@
 """Compressed bytes to bytes, these to lines of text, and these to rows of tables; invalid bytes and
-NULs stop the job, or become U+FFFD and are counted."""
+NULs stop the job, or become U+FFFD and are counted; the Unicode form of a text."""
 
 import bz2
 import codecs
@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from mlm.config.filters import Normalisation
 from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
 
@@ -67,6 +69,15 @@ def clean(text: str) -> tuple[str, Encoding]:
     text, replaced = _SURROGATE.subn(_REPLACEMENT, text.replace("\0", _REPLACEMENT))
     text, marks = _MARK.subn("", text)
     return text, Encoding(replaced, nuls, marks)
+
+
+def prepared(text: str, normalisation: Normalisation) -> tuple[str, Encoding]:
+    """Return `text` cleaned and in the Unicode form `normalisation`, and what `clean` replaced."""
+    cleaned, encoding = clean(text)
+    # ASCII is in every normalisation form already.
+    if normalisation != "none" and not cleaned.isascii():
+        cleaned = unicodedata.normalize(normalisation, cleaned)
+    return cleaned, encoding
 
 
 def _may_be_unclean(text: str) -> bool:
