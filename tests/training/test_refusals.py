@@ -8,10 +8,11 @@ from tests.conftest import refusal
 
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
+from mlm.config.special_tokens import SpecialIds
 from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import model_configuration
 from mlm.samples.manifests import Manifest
-from mlm.tokenizer.encoding import Encoder, SpecialIds
+from mlm.tokenizer.encoding import Encoder
 from mlm.training.length_and_phases import updates_of
 
 

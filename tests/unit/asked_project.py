@@ -24,6 +24,7 @@ from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.resolved_run import RunFiles, read_manifests, run_of
 from mlm.training.saved_states import StateDirectory
+from mlm.training.state_basis import deciding_settings
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_basis that are asked for, which imports TensorFlow.
@@ -176,7 +177,7 @@ def write_state(run, files, step: int, **code: str) -> Path:
     digests = code_digests(SCRIPTS, COMPUTING_MODULES)
     model = SimpleNamespace(to_json_string=lambda: "{}")
     basis = {
-        "settings": replace(run, model_config=model).basis(),
+        "settings": deciding_settings(replace(run, model_config=model)),
         "device": {"replicas": 1},
         "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
         "tokenizer": file_sha256(files.tokenizer),

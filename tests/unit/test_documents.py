@@ -4,8 +4,8 @@ import pytest
 from asked_project import SPLITS, lines, new_project, write_project
 
 from mlm.asking.passages_in_training import matches, occurrences
+from mlm.corpus.bytes_to_text import prepared
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.decoding_and_cleaning import prepared
 
 TEXTS = list(lines(140))
 #: Scripts without spaces, letters whose lower case is another length, words within words.

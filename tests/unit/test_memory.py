@@ -14,10 +14,10 @@ from mlm.config.families import FAMILIES
 from mlm.config.memory_of_jobs import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.model import Model
 from mlm.config.overlays import resolve
+from mlm.config.special_tokens import SpecialIds
 from mlm.model.architecture import Architecture, model_configuration, parameter_shapes
 from mlm.preflight.steps_and_flops import AXIS, described_train_step, traced_step
 from mlm.samples.masking import MaskingPlan
-from mlm.tokenizer.encoding import SpecialIds
 
 NAMES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 SIZES = dict(zip(NAMES, (128, 2, 4, 512), strict=True))

@@ -5,10 +5,11 @@ import pyarrow.parquet
 import pytest
 
 from mlm.config.overlays import resolve
+from mlm.config.special_tokens import SpecialIds
 from mlm.config.tokenizer import TOKENIZER_FILES, Tokenizer
 from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.encoding import Encoder, SpecialIds
+from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_statistics import make_tokenizer
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from test_tokenizer_files import corpus
 
 from mlm.config.overlays import resolve
-from mlm.config.tokenizer import SpecialTokens, Tokenizer
+from mlm.config.special_tokens import SpecialTokens
+from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder

@@ -21,8 +21,8 @@ from mlm.config.configuration import Configuration
 from mlm.config.corpus import UNGROUPED, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
+from mlm.corpus.bytes_to_text import prepared
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.decoding_and_cleaning import prepared
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, on_one_line, remedy

@@ -19,7 +19,7 @@ import yaml
 from mlm.check.check import Forecast, check
 from mlm.config.corpus import Corpus
 from mlm.config.overlays import resolve
-from mlm.corpus.decoding_and_cleaning import decompressed
+from mlm.corpus.bytes_to_text import decompressed
 from mlm.corpus.document_formats import documents_of_file
 from mlm.corpus.source_files import FORMATS, file_format
 from mlm.foundations.errors import MlmError, listed

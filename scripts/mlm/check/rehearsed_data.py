@@ -17,9 +17,9 @@ from mlm.config.corpus import Corpus, CorpusConfiguration
 from mlm.config.fields import SPLITS
 from mlm.config.memory_of_jobs import memory_of_tokenizer
 from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.bytes_to_text import decompressed
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.corpus_reading import SplitDocuments
-from mlm.corpus.decoding_and_cleaning import decompressed
 from mlm.corpus.document_formats import read_documents
 from mlm.corpus.embedded_corpus import PACKAGE
 from mlm.corpus.source_files import Part, SplitFiles, file_format, matched_files

@@ -17,6 +17,7 @@ from mlm.config.fields import (
     unexpanded,
     unpinned,
 )
+from mlm.config.special_tokens import SpecialTokens
 
 #: The files of a tokenizer in the layout of transformers.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -25,34 +26,6 @@ EMBEDDED_REPLACEMENTS = [["``", '"'], ["''", '"']]
 #: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
 MOST_BY_ITSELF = 8000
 _Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
-
-
-class SpecialTokens(Section):
-    cls: Text = "[CLS]"
-    """Text of the token before each document, id 0; in brackets such as [ ] or < >."""
-    pad: Text = "<pad>"
-    """Text of the padding token, id 1."""
-    sep: Text = "[SEP]"
-    """Text of the token after each document, id 2."""
-    unk: Text = "<unk>"
-    """Text of the unknown token, id 3."""
-    mask: Text = "[MASK]"
-    """Text of the mask token, id 4."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """In the order of their ids."""
-        return tuple(self.model_dump().values())
-
-    def contradictions(self) -> Iterator[str]:
-        for name, text in self.model_dump().items():
-            if len(text) < 3 or text[0].isalnum() or text[-1].isalnum() or len(text.split()) != 1:
-                yield (
-                    f"{name}: {text!r} is ordinary text, or holds white space; put it between "
-                    "marks, as in '[MASK]' or '<pad>'"
-                )
-            if self.texts.count(text) > 1:
-                yield f"{name}: {text!r} is another special token as well; give each its own"
 
 
 class PretrainedTokenizer(Section):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mlm.config.corpus import Corpus
-from mlm.corpus.decoding_and_cleaning import (
+from mlm.corpus.bytes_to_text import (
     BYTE_ORDER_MARK,
     LONGEST_DOCUMENT,
     QUOTES_ADVICE,

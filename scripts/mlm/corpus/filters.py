@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mlm.config.filters import CorpusFilters
 from mlm.corpus.artefacts import NOTHING, Encoding, TakenByRule, add_taken
-from mlm.corpus.decoding_and_cleaning import UNCHANGED, prepared
+from mlm.corpus.bytes_to_text import UNCHANGED, prepared
 
 _ELLIPSES = ("...", "…")
 _BOILERPLATE = re.compile(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mlm.config.corpus import Corpus
-from mlm.corpus.decoding_and_cleaning import clean, refuse_unclean
+from mlm.corpus.bytes_to_text import clean, refuse_unclean
 from mlm.foundations.errors import MlmError
 
 #: " = Title = " and no " = = Section = = ".

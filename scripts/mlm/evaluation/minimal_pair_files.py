@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.corpus.decoding_and_cleaning import table_rows
+from mlm.corpus.bytes_to_text import table_rows
 from mlm.corpus.source_files import not_fetched
 from mlm.foundations.errors import MlmError, listed
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.corpus.decoding_and_cleaning import table_rows
+from mlm.corpus.bytes_to_text import table_rows
 from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches
 from mlm.corpus.source_files import not_fetched
 from mlm.finetuning.artefacts import Example, ExamplesSummary, names_in, write_examples

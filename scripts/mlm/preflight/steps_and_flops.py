@@ -18,7 +18,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.chips import is_gpu
 from mlm.config.fields import SPLITS
 from mlm.config.pretraining import Recipe
-from mlm.config.tokenizer import SpecialTokens
+from mlm.config.special_tokens import SpecialTokens
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.network import Network, has_cudnn_attention, ops_of, reason_for_xla
 from mlm.samples.manifests import Manifest, Shard

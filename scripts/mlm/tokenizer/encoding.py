@@ -6,27 +6,15 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from mlm.config.special_tokens import SPECIAL_NAMES, SpecialIds
 from mlm.config.tokenizer import TOKENIZER_FILES
 from mlm.foundations.atomic import canonical_json, read_json, write_text
 from mlm.foundations.errors import MlmError, reading
 from mlm.tokenizer.pieces import METASPACE, pieces_by_id
 
 _FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
-
-
-class SpecialIds(NamedTuple):
-    """The special tokens, in the order of the ids that a tokenizer trained here gives."""
-
-    cls: int
-    pad: int
-    sep: int
-    unk: int
-    mask: int
-
-
-SPECIAL_NAMES = SpecialIds._fields
 
 
 class Encoder:

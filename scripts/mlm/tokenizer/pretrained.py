@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.config.families import first_position
+from mlm.config.special_tokens import SPECIAL_NAMES
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
+from mlm.tokenizer.encoding import Encoder
 
 #: Files of tokenizers, and the configuration that names their class.
 SOURCE_FILES = (

@@ -32,7 +32,7 @@ from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.model_card import model_card
 from mlm.training.resolved_run import Run, RunFiles, read_manifests, run_of
 from mlm.training.saved_states import StateDirectory
-from mlm.training.state_basis import check_branch, state_basis
+from mlm.training.state_basis import check_branch, deciding_settings, state_basis
 
 #: Settings that the record of a training has.
 _OF_RECIPE = {"seed", "steps", "per_replica_batch_size", "shuffle_window", "masking", "optimizer"}
@@ -97,7 +97,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     if (parent := config.operation.parent) is not None:
         parent_run = run_of(parent, files, manifests, devices.replicas)
         check_branch(run, parent_run, config.operation.continue_from.step or 0)
-        parent_states = _states_of(parent, basis | {"settings": parent_run.basis()})
+        parent_states = _states_of(parent, basis | {"settings": deciding_settings(parent_run)})
     return Prepared(config, files, run, devices, states, parent_states)
 
 

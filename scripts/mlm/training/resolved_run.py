@@ -1,7 +1,6 @@
 """A run: its configuration, checked and resolved against its files and number of replicas."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from mlm.config.model import Model
 from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
-from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, model_configuration
 from mlm.model.initialisation import initial_parameters, neighbour_heads
@@ -118,31 +117,6 @@ class Run(Task):
     def validation_batch_size(self) -> int:
         """Rows in a batch of validation: those of one accumulated part, which fits the devices."""
         return self.phases[-1].batch_size // self.optimizer.gradient_accumulation_steps
-
-    def basis(self) -> dict:
-        """Return the resolved settings that decide the bits of a state, JSON-like."""
-        model = json.loads(self.model_config.to_json_string())
-        model.pop("transformers_version", None)
-        # `state_basis` has the engine; `steps` has what epochs or tokens came to.
-        values = self.pretraining.model_dump(exclude={"engine", "epochs", "tokens"}) | {
-            "model": model,
-            "initialisation": self.model.initialisation.model_dump(),
-            "masking": _plan_basis(self.plan),
-            "validation_masking": _plan_basis(self.validation_plan),
-            "phases": self.pretraining.phases and [phase.values for phase in self.phases],
-        }
-        if self.warm_start is not None:
-            values["start_from"] = self.warm_start.checkpoint.sha256
-        # With lists for tuples, as in the saved basis that it is compared with.
-        return json.loads(json.dumps(values))
-
-
-def _plan_basis(plan: MaskingPlan) -> dict:
-    starts = plan.word_starts
-    return asdict(plan) | {
-        "slots": plan.slots,
-        "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
-    }
 
 
 def run_of(

@@ -7,12 +7,16 @@ A run may also begin with a state of another one (`pretraining.continue_from`): 
 are the same training, bit for bit, and may differ in how the learning rate falls later.
 """
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.digests import differences, file_sha256
+from mlm.foundations.digests import differences, file_sha256, value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError
+from mlm.samples.masking import MaskingPlan
 from mlm.training.devices import Devices
 from mlm.training.loop import Row
 from mlm.training.optimizers import learning_rate
@@ -53,7 +57,7 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
     """Return what a saved state must have been made from for this run to resume from it."""
     return {
         "pretraining.engine": devices.framework,
-        "settings": run.basis(),
+        "settings": deciding_settings(run),
         "device": {
             "kind": devices.kind,
             "strategy": devices.name,
@@ -66,6 +70,32 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
         "tokenizer": file_sha256(files.tokenizer),
         "code": computing_code(devices.framework),
         "columns": list(Row.__dataclass_fields__),  # of the rows in the saved log
+    }
+
+
+def deciding_settings(run: Run) -> dict:
+    """Return the resolved settings of `run` that decide the bits of a state, JSON-like."""
+    model = json.loads(run.model_config.to_json_string())
+    model.pop("transformers_version", None)
+    # `state_basis` has the engine; `steps` has what epochs or tokens came to.
+    values = run.pretraining.model_dump(exclude={"engine", "epochs", "tokens"}) | {
+        "model": model,
+        "initialisation": run.model.initialisation.model_dump(),
+        "masking": _plan_basis(run.plan),
+        "validation_masking": _plan_basis(run.validation_plan),
+        "phases": run.pretraining.phases and [phase.values for phase in run.phases],
+    }
+    if run.warm_start is not None:
+        values["start_from"] = run.warm_start.checkpoint.sha256
+    # With lists for tuples, as in the saved basis that it is compared with.
+    return json.loads(json.dumps(values))
+
+
+def _plan_basis(plan: MaskingPlan) -> dict:
+    starts = plan.word_starts
+    return asdict(plan) | {
+        "slots": plan.slots,
+        "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
     }
 
 
@@ -86,7 +116,7 @@ def check_branch(run: Run, parent: Run, step: int) -> None:
 
 def _shared_settings(run: Run, step: int) -> dict:
     """Return the settings that must agree up to `step`: neither the schedule nor what is later."""
-    basis = run.basis()
+    basis = deciding_settings(run)
     del basis["steps"]
     optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _SCHEDULE}
     phases = [[min(step, p.end), *p.values[1:]] for p in run.phases if p.first < step]
