@@ -15,10 +15,8 @@ from mlm.corpus.spooling import (
     PRECEDENCE,
     SpooledCorpus,
 )
-from mlm.corpus.words_and_minhash import BANDS, HASHES, NO_KEY
+from mlm.corpus.words_and_minhash import BANDS, HASHES, NO_KEY, SIMILAR
 
-#: Share of the hashes of signatures that agree in near-duplicates.
-_THRESHOLD = 0.75
 #: Pairs whose signatures are in memory together.
 _PAIRS = 1 << 16
 #: Removed documents that are shown of a split, and characters of each.
@@ -84,7 +82,7 @@ def _alike(pairs: np.ndarray, file: Path) -> np.ndarray:
         # Mapped anew each time, so that what was read of it does not stay in memory.
         signatures = np.memmap(file, np.uint8, "r").reshape(-1, HASHES)
         one, other = signatures[pairs[start : start + _PAIRS].T]
-        alike[start : start + _PAIRS] = (one == other).sum(axis=1) >= _THRESHOLD * HASHES
+        alike[start : start + _PAIRS] = (one == other).sum(axis=1) >= SIMILAR * HASHES
     return alike
 
 

@@ -23,6 +23,8 @@ _END = "\0"
 #: Words of an n-gram; bands of a signature, and rows of a band.
 WORDS, BANDS, ROWS = 5, 14, 8
 HASHES = BANDS * ROWS
+#: Share of the hashes of signatures that agree in near-duplicates.
+SIMILAR = 0.75
 #: The key of a text with fewer words, which is like no other.
 NO_KEY = 0
 #: n-grams that are hashed together.
