@@ -29,7 +29,7 @@ import yaml
 BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.config.merging_and_sweeps import trainings  # noqa: E402
+from mlm.config.configuration import trainings  # noqa: E402
 from mlm.config.overlays import resolve  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"

@@ -21,7 +21,8 @@ rule pretrain:
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
         start=checkpoint_of_run,
-        # The run that this one continues trains first: the job reads that run's saved states.
+        # The run that this one continues trains first: the job reads that run's saved states, which
+        # another training of it with the same start leaves as they are (`ancient`).
         continued=lambda w: [
             ancient(f"results/runs/{parent.name}/training.json")
             for parent in [TRAININGS[w.run].operation.parent]
@@ -47,7 +48,7 @@ rule pretrain:
         training=lambda w: TRAININGS[w.run].as_param("operation"),
         start=lambda w: identities(checkpoint_of_run(w)),
         code=code_of("pretrain", "pretrain"),
-        # A change of this does not: which states are saved, and where.
+        # A change of this does not (NotCompared): which states are saved, and where.
         operation=lambda w: NotCompared(**TRAININGS[w.run].operation.model_dump()),
     script:
         "../scripts/jobs/pretrain.py"

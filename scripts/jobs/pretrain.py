@@ -67,7 +67,7 @@ def keep_model(job: Any):
             with replacing(target) as temporary:
                 shutil.copyfile(job.input[name], temporary)
     trained = Training.read(job.input.summary)
-    # Not the training's record: the copy's is added as this job ends; a kill before leaves none.
+    # Without the training's record: the frame of this job adds the copy's own when all are copied.
     replace(trained, code=trained.made_from.code, made_from=MadeFrom()).write(job.output.summary)
 
 

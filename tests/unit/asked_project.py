@@ -13,6 +13,7 @@ from corpus_files import build_in_one_job
 from report_artefacts import training
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from mlm.asking.past_run import SHOWING_MODULES
 from mlm.config.configuration import trainings
 from mlm.config.overlays import resolve
 from mlm.config.tokenizer import Shards
@@ -27,8 +28,6 @@ from mlm.training.saved_states import StateDirectory
 from mlm.training.state_basis import deciding_settings
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-#: Those of mlm.training.state_basis that are asked for, which imports TensorFlow.
-COMPUTING_MODULES = [f"mlm.samples.{name}" for name in ("masking", "sample_order", "batch_order")]
 SPLITS = ("train", "validation", "test")
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 LENGTH = 16
@@ -174,7 +173,7 @@ def trained(**changes):
 
 def write_state(run, files, step: int, **code: str) -> Path:
     """The run's saved state; `code` are digests other than those of today's code."""
-    digests = code_digests(SCRIPTS, COMPUTING_MODULES)
+    digests = code_digests(SCRIPTS, SHOWING_MODULES)
     model = SimpleNamespace(to_json_string=lambda: "{}")
     basis = {
         "settings": deciding_settings(replace(run, model_config=model)),

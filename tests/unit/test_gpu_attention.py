@@ -12,7 +12,8 @@ from mlm.config.accelerator import Accelerator
 from mlm.model import jax_ops
 from mlm.model.architecture import Architecture
 from mlm.model.network import document_numbers, reason_for_xla
-from mlm.training.devices import Devices, with_attention
+from mlm.training.attention_kernel import with_attention
+from mlm.training.devices import Devices
 from mlm.training.processes import Peers
 
 FAST = {"precision": "bfloat16", "deterministic": False}

@@ -7,7 +7,7 @@ import report_artefacts as made
 from report_results import results_in
 
 from mlm.corpus.artefacts import WordOverlap
-from mlm.evaluation.intervals import Difference
+from mlm.evaluation.artefacts import Difference
 from mlm.report.headline import answer
 from mlm.report.report_inputs import CURVE_COLUMNS
 

@@ -66,8 +66,7 @@ def test_a_state_knows_all_code_that_computes_its_bits_and_no_other(framework):
     known = computing_code(framework)
     computing = {f"mlm.model.{framework}_ops", f"mlm.training.in_{framework}.engine"}
     computing |= {"mlm.config.families", "mlm.model.cooccurrence", "mlm.model.initialisation"}
-    computing |= {"mlm.model.masked_loss", "mlm.model.network"}
-    computing |= {"mlm.model.warm_start"}
+    computing |= {"mlm.model.architecture", "mlm.model.masked_loss", "mlm.model.network"}
     computing |= {"mlm.training.optimizers", "mlm.training.resolved_run", "mlm.training.train_step"}
     assert known.keys() > computing | set(SHOWING_MODULES)
     others = {"mlm.training.loop", "mlm.training.saved_states", "mlm.training.model_card"}

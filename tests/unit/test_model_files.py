@@ -11,8 +11,8 @@ from tiny_encoder import tiny_config
 from mlm.config.families import FAMILIES
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.initialisation import WarmStart
 from mlm.model.model_files import Checkpoint, checkpoint_files, fitting
-from mlm.model.warm_start import WarmStart
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -4,7 +4,7 @@ import pytest
 import report_artefacts as made
 
 from mlm.corpus.artefacts import WordOverlap
-from mlm.evaluation.intervals import Difference
+from mlm.evaluation.artefacts import Difference
 from mlm.evaluation.verdicts import against_baseline, between_train_and_test, on_overlap
 
 AHEAD = (-0.5, (-0.6, -0.4)), (0.05, (0.04, 0.06))

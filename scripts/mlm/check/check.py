@@ -25,7 +25,7 @@ from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.terminal import answer, columns, in_bytes, in_time, plural
 from mlm.model.architecture import model_configuration
 from mlm.model.cooccurrence import start_from_counts
-from mlm.model.warm_start import WarmStart
+from mlm.model.initialisation import WarmStart
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.length_and_phases import updates_of
 from mlm.training.pretrain import engine_of, open_devices

@@ -1,4 +1,4 @@
-"""What the configuration is made of: sections of typed fields with bounds, and their merging."""
+"""What the configuration is made of: sections of typed fields with bounds."""
 
 import json
 import os

@@ -8,15 +8,7 @@ from contextlib import suppress
 from functools import reduce
 from typing import Any
 
-#: The keys of section `pretraining` that say how long a training is: one replaces another.
-LENGTHS = ("steps", "epochs", "tokens")
-
-
-def with_one_length(values: dict, under: dict) -> dict:
-    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
-    if all(values.get(key) is None for key in LENGTHS):
-        return values
-    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
+from mlm.config.pretraining import with_one_length
 
 
 def merged(base: Any, override: Any) -> Any:

@@ -21,7 +21,6 @@ from mlm.config.fields import (
     section,
     unexpanded,
 )
-from mlm.config.merging_and_sweeps import LENGTHS, with_one_length
 from mlm.config.model import Model
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError
@@ -40,6 +39,15 @@ OPTIMIZERS = {
     "adamw": OptimizerKind(("beta_1", "beta_2", "epsilon"), moments=2),
     "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2),
 }
+#: The keys of section `pretraining` that say how long a training is: one replaces another.
+LENGTHS = ("steps", "epochs", "tokens")
+
+
+def with_one_length(values: dict, under: dict) -> dict:
+    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
+    if all(values.get(key) is None for key in LENGTHS):
+        return values
+    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
 
 
 class Optimizer(Section):

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from mlm.config.filters import Normalisation
 from mlm.corpus.artefacts import Encoding
 from mlm.foundations.errors import MlmError
@@ -46,8 +44,12 @@ def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     if compression is None:
         yield file
         return
-    opener = _DECOMPRESSORS.get(compression)
-    bare = opener(file) if opener else pa.CompressedInputStream(file, compression)
+    if opener := _DECOMPRESSORS.get(compression):
+        bare = opener(file)
+    else:
+        import pyarrow as pa  # Not above: the plan imports this module.
+
+        bare = pa.CompressedInputStream(file, compression)
     try:
         with bare, io.BufferedReader(bare, _BUFFER) as stream:
             yield stream

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     import datasets
 
 _Stream = Callable[[], Iterator[Document]]
-#: Rows of a dataset that are read together.
-_TOGETHER = 128
 #: Streams and descriptions by split.
 _Opened = tuple[dict[str, _Stream], dict[str, SingleSource]]
+#: Rows of a dataset that are read together.
+_TOGETHER = 128
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def _of_hub(corpus: Corpus, part: Part) -> _Opened:
     hub, per = corpus.hub, corpus.group_per
     assert hub.dataset, "checked with the configuration"
     names = {split: name for split, name in hub.splits if name}
-    streams = hub_streams(corpus, names, part.share, part.shares)
+    streams = _hub_streams(corpus, names, part.share, part.shares)
     return {s: lambda s=s: grouped_per(streams[s](), per, s) for s in streams}, {
         split: HubSource("hub", name, hub.dataset, hub.config, hub.revision)
         for split, name in names.items()
     }
 
 
-def hub_streams(
+def _hub_streams(
     corpus: Corpus, splits: dict[str, str], share: int = 0, shares: int = 1
 ) -> dict[str, Callable[[], Iterator[Document]]]:
     """Open the documents by split, in share `share` of `shares` of all rows; `splits` has the
@@ -175,8 +175,8 @@ def _documents(
 
 
 def _builder(name: str, config: str | None, revision: str) -> "datasets.DatasetBuilder":
-    """Return the builder of the dataset at `revision`, from the Hub or the cache of `datasets`; by
-    itself, that takes whatever version was cached last."""
+    """Return the builder of the dataset at `revision`, from the Hub or the cache of `datasets`.
+    By itself, `datasets` takes whatever version was cached last."""
     import datasets
     import huggingface_hub
     from datasets.exceptions import DatasetNotFoundError

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from mlm.corpus.artefacts import WordOverlap
-from mlm.evaluation.intervals import Difference, Interval, Tone
 from mlm.foundations.artefacts import OPTIONAL, Artefact, as_json, write_artefact
 from mlm.training.artefacts import ACCURACY, LOSS
+
+Tone = Literal["better", "worse", "even"]
+Interval = tuple[float, float]
 
 
 def rounded(value: Any) -> Any:
@@ -83,6 +85,26 @@ class Summary(Means):
 METRICS: dict[str, Metric] = {
     f.name: f.metadata["metric"] for f in fields(Summary) if "metric" in f.metadata
 }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of two means and its 95 % interval, None for a single cluster."""
+
+    value: float
+    interval: Interval | None
+
+    def tone(self, higher_is_better: bool = False) -> Tone:
+        """Return whether the first is better beyond chance, worse beyond chance, or neither."""
+        low, high = self.interval or (0, 0)
+        if low <= 0 <= high:
+            return "even"
+        return "better" if (low > 0) == higher_is_better else "worse"
+
+    @property
+    def smallest_shown(self) -> float | None:
+        """The smallest difference that would have been shown: half the interval's width."""
+        return (self.interval[1] - self.interval[0]) / 2 if self.interval else None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""Confidence intervals of 95 % for means over predictions, by the jackknife over whole clusters;
-what they show to be better or worse.
+"""Confidence intervals of 95 % for means over predictions, by the jackknife over whole clusters.
 
 Predictions in one cluster (an author's texts, a speech) resemble each other, so that clusters are
 the independent draws. A mean over predictions is a ratio of two sums over clusters. Its variance is
@@ -12,40 +11,20 @@ cluster-robust inference", 2023). No random number is drawn.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
+from mlm.evaluation.artefacts import Difference, Interval
+
 #: The probability with which an interval covers the truth.
 CONFIDENCE = 0.95
-Interval = tuple[float, float]
-Tone = Literal["better", "worse", "even"]
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:
     """The first of the sums [..., 2] over the last: a mean over predictions."""
     return sums[..., 0] / sums[..., -1]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of two means and its 95 % interval, None for a single cluster."""
-
-    value: float
-    interval: Interval | None
-
-    def tone(self, higher_is_better: bool = False) -> Tone:
-        """Return whether the first is better beyond chance, worse beyond chance, or neither."""
-        low, high = self.interval or (0, 0)
-        if low <= 0 <= high:
-            return "even"
-        return "better" if (low > 0) == higher_is_better else "worse"
-
-    @property
-    def smallest_shown(self) -> float | None:
-        """The smallest difference that would have been shown: half the interval's width."""
-        return (self.interval[1] - self.interval[0]) / 2 if self.interval else None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Sentences about the figures, which warn of a poor model, seen text and rough figures."""
 
 from mlm.corpus.artefacts import WordOverlap
-from mlm.evaluation.artefacts import BASELINES, Baseline, EvaluationFigures, Verdict
-from mlm.evaluation.intervals import Difference
+from mlm.evaluation.artefacts import BASELINES, Baseline, Difference, EvaluationFigures, Verdict
 from mlm.foundations.terminal import signed
 
 #: A gap between train and test above this share of the test loss is called memorising.

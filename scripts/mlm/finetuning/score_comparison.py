@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlm.config.finetune import Finetune
-from mlm.evaluation.artefacts import Verdict
-from mlm.evaluation.intervals import Estimate, Interval, sums_by_cluster
+from mlm.evaluation.artefacts import Interval, Verdict
+from mlm.evaluation.intervals import Estimate, sums_by_cluster
 from mlm.evaluation.verdicts import FEW_CLUSTERS
 from mlm.finetuning.artefacts import Example, ExamplesSummary, Predictions, classes_of
 from mlm.finetuning.finetuning_metrics import Metric, metric_of

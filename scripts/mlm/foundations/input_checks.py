@@ -1,4 +1,4 @@
-"""Inputs of a job, checked against what their makers recorded."""
+"""Files that a job reads, checked against what their makers recorded."""
 
 import os
 from collections.abc import Iterable

@@ -180,7 +180,7 @@ def attention_by_cudnn(query, key, value, mask, not_padding):
     )
 
 
-def less(value, step):
+def minus(value, step):
     """The weight `value` less `step`."""
     return value - step
 

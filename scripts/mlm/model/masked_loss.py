@@ -58,7 +58,8 @@ def masked_cross_entropy(ops, states, table, bias, labels, weights, dtype="float
     Both sums are float32; products are in `dtype`.
 
     Logits and their part of the gradient are computed together, for a block of predictions at a
-    time (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). JAX needs it inside `jax.shard_map`.
+    time in JAX (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989), and of all in TensorFlow,
+    where drawn classes are few. In JAX, this is called inside `jax.shard_map` only.
     """
 
     def value(states, table, bias, labels, weights, *drawn):

@@ -10,7 +10,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple, Self
 
-from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 
@@ -27,8 +26,9 @@ _ESM_MASKED = 0.15 * 0.8
 def ops_of(framework: str) -> Any:
     """Import the module of operations in "jax" or in "tensorflow".
 
-    Network, loss, optimizers and steps are written once, on functions that both modules have: under
-    the names of NumPy or of `jax.lax` where these have them, with what makes each framework fast.
+    Network, loss, optimizers and steps are written once, on functions that both modules have, under
+    the names of NumPy or of `jax.lax` where these have them; each is written for the speed of its
+    framework.
     """
     return import_module(f"mlm.model.{framework}_ops")
 
@@ -394,24 +394,3 @@ _ACTIVATIONS = {
     "silu": lambda ops, x: x * ops.sigmoid(x),
     "tanh": lambda ops, x: ops.tanh(x),
 }
-
-
-def reason_for_xla(
-    settings: Accelerator, kind: str, architecture: Architecture, sequence_length: int
-) -> str | None:
-    """Return why XLA computes attention to whole rows on such a device; None if cuDNN does."""
-    head, precision = architecture.width // architecture.heads, settings.precision_on(kind)
-    reasons = {
-        "cuDNN's needs a GPU": kind != "gpu",
-        f"cuDNN's needs bfloat16, not {precision}": precision != "bfloat16",
-        "cuDNN's needs attention without dropout": architecture.attention_dropout,
-        f"cuDNN's needs heads of 8 to 128 in steps of 8, not {head}": head % 8 or head > 128,
-        "cuDNN's needs rows of an even number of tokens": sequence_length % 2,
-        "accelerator.deterministic is true": settings.deterministic,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def has_cudnn_attention(card: Any) -> bool:
-    """Return whether cuDNN computes attention on `card`, JAX's of a GPU: from Ampere on."""
-    return float(card.compute_capability) >= 8.0

@@ -202,7 +202,7 @@ def _norm_backward(grad, y, scale):
     return (grad - mean(grad) - y * mean(grad * y)) * scale
 
 
-def less(value: tf.Variable, step):
+def minus(value: tf.Variable, step):
     value.assign_sub(step)
     return value
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlm.evaluation.intervals import Tone
+from mlm.evaluation.artefacts import Tone
 from mlm.evaluation.verdicts import FEW_CLUSTERS, MEMORISED, SEEN
 from mlm.foundations.terminal import plural
 from mlm.report.report_inputs import Results, RunResults

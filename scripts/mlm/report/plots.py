@@ -18,8 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mlm.evaluation.artefacts import BASELINES
-from mlm.evaluation.intervals import Interval
+from mlm.evaluation.artefacts import BASELINES, Interval
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.run_comparison import best_run
 from mlm.report.wording import plain

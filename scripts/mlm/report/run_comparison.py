@@ -9,8 +9,8 @@ from statistics import fmean, stdev
 import numpy as np
 
 from mlm.config.merging_and_sweeps import merged, short_name
-from mlm.evaluation.artefacts import EvaluationFigures, FilledToken
-from mlm.evaluation.intervals import Difference, Estimate
+from mlm.evaluation.artefacts import Difference, EvaluationFigures, FilledToken
+from mlm.evaluation.intervals import Estimate
 from mlm.finetuning.score_comparison import Finetuning
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.atomic import canonical_json

@@ -3,15 +3,11 @@
 import ctypes
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm.config.accelerator import Accelerator
 from mlm.foundations.environment import installed_version
-from mlm.foundations.terminal import show
-from mlm.model.architecture import Architecture
-from mlm.model.network import has_cudnn_attention, reason_for_xla
 from mlm.training.processes import Peers
 
 #: PCI numbers: Google's as a vendor, which its other cards have too, and those of TPUs, v2 to v7x.
@@ -83,21 +79,6 @@ def advice_for_jax(kind: str) -> str:
     if plugin := cuda_plugin():
         return f"{plugin} is installed: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
     return "Install the packages of envs/requirements-gpu.txt"
-
-
-def with_attention(
-    devices: Devices, settings: Accelerator, architecture: Architecture, sequence_length: int
-) -> Devices:
-    """Return `devices`, with "attention" in their arithmetic if cuDNN computes it."""
-    if devices.kind != "gpu":
-        return devices
-    reason = reason_for_xla(settings, devices.kind, architecture, sequence_length)
-    card = devices.strategy.devices.flat[0]
-    if not reason and not has_cudnn_attention(card):
-        reason = f"cuDNN's needs an Ampere card or newer, and this is a {card.device_kind}"
-    show(f"Attention by {f'XLA, since {reason}' if reason else 'cuDNN'}")
-    arithmetic = devices.arithmetic if reason else devices.arithmetic | {"attention": "cudnn"}
-    return replace(devices, arithmetic=arithmetic)
 
 
 def keep_freed_memory(arenas: int | None = None) -> None:

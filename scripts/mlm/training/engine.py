@@ -1,7 +1,8 @@
 """The engine of a training: weights, batches and updates, the same for the loop in both frameworks.
 
 No generator of random numbers has a state: order, masks, dropout and drawn classes are functions of
-seed and step. So weights, moments and step are all that a training needs to resume to the bit."""
+seed and step. So weights, moments and step are all that a training needs to resume to the bit, and
+its log for training.csv."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -86,7 +87,8 @@ class Engine(ABC):
         self.restart_at(step)
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        """Start from the `weights` of rank 0: another processor may round them differently."""
+        """Start from these `weights` at step 0; those of rank 0 replace all others', which another
+        processor may have rounded differently."""
         # Zeros that take no memory before they are written, unlike those of `np.zeros_like`.
         zeros, parts = lambda a: np.zeros(a.shape, a.dtype), hidden_parts(self.architecture)
         moments = first_moments(zeros, weights, self._optimizer, parts)
@@ -109,7 +111,8 @@ class Engine(ABC):
 
     @abstractmethod
     def validate(self) -> tuple[float | None, float | None]:
-        """Return loss and accuracy (or score) of the validation samples; None without any."""
+        """Return loss and accuracy (or score) of the validation samples; None, or in pretraining
+        MlmError, without any."""
 
     @abstractmethod
     def _training_batches(self) -> Batches:

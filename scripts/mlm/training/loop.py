@@ -27,7 +27,8 @@ _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 @dataclass
 class Row:
     """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
-    predictions since the last row, None without any; no speed includes the compilation."""
+    predictions since the last row, None without any; the speed leaves out the first compilation
+    and validations."""
 
     step: int
     epoch: float
@@ -103,6 +104,10 @@ class Clock:
         tokens = self._task.tokens(step) - self._task.tokens(before)
         return tokens / max(seconds, 1e-9) if step > before else None
 
+    def restart(self) -> None:
+        """Leave out of the next speed what took the time until now."""
+        self._row_time = time.monotonic()
+
     def print(self, row: Row) -> None:
         """Print a line about the row, unless the last one is recent."""
         self._figure = "no prediction" if row.loss is None else f"loss {row.loss:.3f}"
@@ -131,7 +136,7 @@ def train(
 ) -> None:
     """Advance `engine` to the last step of `task`. After SIGTERM or SIGINT the updates under way
     are finished, the state is saved, and MlmError is raised, in all processes after the same
-    update. Raises MlmError, and saves nothing, if the loss or a weight is not finite."""
+    update. Raises MlmError, and saves nothing, if a loss or a weight is not finite."""
     clock, group, at_once = Clock(task), engine.devices.group, 1
     # Steps per call: about a second of them, since to read the loss is to wait for the devices. One
     # if processes must stop at the same step, or if virtual devices might deadlock with several.
@@ -154,8 +159,13 @@ def train(
             # Read once: a later signal stops the training after the next steps.
             stopped_by = group.any_stop_signal(signals[0] if signals else None)
             if step == to_log:
-                validated = engine.validate() if step == to_validate else (None, None)
                 rate, speed = rate_of_step(task.optimizer, step), clock.tokens_per_second(step)
+                validated = None, None
+                if step == to_validate:
+                    validated = engine.validate()
+                    finite = math.isfinite(validated[0] or 0)
+                    _check_finite(finite, "the validation loss is", task, states, step)
+                    clock.restart()
                 means = log.take_means()
                 log.rows.append(Row(step, task.epoch(step), *means, *validated, rate, speed))
                 clock.print(log.rows[-1])

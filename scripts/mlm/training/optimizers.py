@@ -63,7 +63,7 @@ class Update:
         decay = self.settings.weight_decay
         if not decay or len(value.shape) == 1:
             return value
-        return self.ops.less(value, value * decay * self.rate)
+        return self.ops.minus(value, value * decay * self.rate)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _muon(weights: Weights, gradients: Weights, moments: dict, update: Update):
         ahead[name] = grad + momentum * first[name]
     new, orthogonal = {}, _orthogonal(update.ops, ahead, update.hidden, update.dtype)
     for name, value in weights.items():
-        new[name] = update.ops.less(update.decayed(value), update.rate * orthogonal[name])
+        new[name] = update.ops.minus(update.decayed(value), update.rate * orthogonal[name])
     return new, {"first": first}
 
 

@@ -26,7 +26,8 @@ from mlm.training.artefacts import (
     TrainingDigests,
     WarmStartFigures,
 )
-from mlm.training.devices import Devices, with_attention
+from mlm.training.attention_kernel import with_attention
+from mlm.training.devices import Devices
 from mlm.training.engine import Engine
 from mlm.training.loop import Row, TrainingLog, train
 from mlm.training.model_card import model_card
@@ -52,9 +53,10 @@ class Prepared:
 
 
 def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
-    """Open the devices of `settings` in `engine`, "tensorflow" or "jax", before anything else uses
-    it: it reads its settings once. Join the other processes that train `together`; `batch` is the
-    samples in one gradient of a replica. Raises MlmError without such devices."""
+    """Open the devices of `settings` in `engine` before anything else uses it, since it reads its
+    settings once. "jax" opens CPUs, GPUs or TPUs, and joins the other processes that train `together`;
+    "tensorflow" opens CPUs or TPUs, and divides the `batch`, the samples in one gradient of a
+    replica, among the CPU's threads. Raises MlmError without such devices."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 
@@ -86,7 +88,8 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     batch = config.pretraining.per_replica_batch_size
     devices = open_devices(config.engine, config.accelerator, batch, config.accelerator.together)
     run = run_of(config, files, manifests, devices.replicas)
-    row = run.plan.sequence_length
+    # cuDNN needs even rows; of phases, it gets those that are.
+    row = min((phase.plan.sequence_length for phase in run.phases), key=lambda length: length % 2)
     devices = with_attention(devices, config.accelerator, run.architecture, row)
     # States depend on `basis`; processes must also agree on settings and code that change no bits.
     basis = state_basis(run, files, devices)
@@ -131,7 +134,8 @@ def pretrain(prepared: Prepared, directory: str | Path | None) -> None:
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
-    """Restore the newest state, or start anew; return the log up to that step."""
+    """Restore the newest state, else that of the run that this one continues, or start anew; return
+    the log up to that step."""
     run, states, state = prepared.run, prepared.states, None
     if states.is_rank0:
         state = states.newest()

@@ -11,9 +11,8 @@ from mlm.config.pretraining import Optimizer, Recipe, RunConfiguration
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture, model_configuration
-from mlm.model.initialisation import initial_parameters, neighbour_heads
+from mlm.model.initialisation import Begun, WarmStart, initial_parameters, neighbour_heads
 from mlm.model.network import Network, ops_of
-from mlm.model.warm_start import Begun, WarmStart
 from mlm.samples.manifests import Manifest, check_sequence_length, project_root
 from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
 from mlm.samples.shard_reading import ShardFiles

@@ -1,6 +1,7 @@
 """The state of a training: saved so that a kill costs time only.
 
-A state is a file `step-00000200.state`, here or under gs://. Its first line has what the training
+A state is a file `{run}/{digest of its basis}/step-00000200.state` in a directory or a bucket
+(`pretraining.checkpoint.directory`). Its first line has what the training
 was made from, the progress, and the digest of what follows: the arrays, as safetensors. Damaged
 states are skipped; neither `tf.train.CheckpointManager` nor Orbax survives a changed byte.
 """
@@ -75,11 +76,13 @@ class StateDirectory:
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise MlmError(
                 f"{self.path} is in use: another process trains this very run. Wait for it or stop "
                 "it; two writers would remove each other's states"
             ) from error
+        except OSError:  # a file system without such locks
+            pass
         for left in Path(self.path).glob(".*.partial"):
             left.unlink()
         return file  # which unlocks it as it is closed

@@ -1,7 +1,9 @@
 """The basis of a saved state: settings, data, code, packages and devices, which decide its bits.
 
-Snakemake reruns a training if an input or a param of the rule changed. The training then resumes
-from its saved states if their basis is still the same, and else starts over.
+Snakemake reruns a training if an input or a param of the rule changed; another device or package
+is no reason. The training then resumes from its saved states if their basis is still the same, and
+else starts over. Of devices, the basis has the kind, not the model: whoever resumes on another card
+or processor gets its rounding from there on.
 
 A run may also begin with a state of another one (`pretraining.continue_from`): up to that step both
 are the same training, bit for bit, and may differ in how the learning rate falls later.
@@ -18,7 +20,7 @@ from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError
 from mlm.samples.masking import MaskingPlan
 from mlm.training.devices import Devices
-from mlm.training.loop import Row
+from mlm.training.loop import Row, TrainingLog
 from mlm.training.optimizers import learning_rate
 from mlm.training.resolved_run import Run, RunFiles
 
@@ -30,11 +32,12 @@ _COMPUTING = {
 #: Prefixes of modules among these that compute no bits, or whose values the basis has instead: an
 #: edit of them keeps the states. Exceptions are in `_COMPUTE_NEVERTHELESS`.
 _COMPUTE_NO_BITS = (
-    *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.model.architecture"),
-    *("mlm.samples.manifests", "mlm.samples.shard_reading"),
+    *("mlm.config.", "mlm.foundations.", "mlm.tokenizer.", "mlm.samples.manifests"),
     *("mlm.samples.tfrecord", "mlm.training.devices", "mlm.training.processes"),
 )
-_COMPUTE_NEVERTHELESS = ("mlm.config.families", "mlm.foundations.tensorflow_setup")
+_COMPUTE_NEVERTHELESS = (
+    *("mlm.config.families", "mlm.config.model", "mlm.foundations.tensorflow_setup"),
+)
 
 #: Packages whose versions are part of the basis: other versions may compute other bits.
 COMPUTING_PACKAGES = {
@@ -69,7 +72,7 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
         "tokenizer": file_sha256(files.tokenizer),
         "code": computing_code(devices.framework),
-        "columns": list(Row.__dataclass_fields__),  # of the rows in the saved log
+        "log": [*TrainingLog.__dataclass_fields__, *Row.__dataclass_fields__],
     }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
+from mlm.model.initialisation import Begun
 from mlm.model.masked_loss import drawn_classes, masked_cross_entropy, strata
 from mlm.model.network import DropoutKeys, Network, document_numbers
-from mlm.model.warm_start import Begun
 from mlm.samples.random_bits import fold_in, key_of
 from mlm.training.devices import Devices
 from mlm.training.optimizers import clipped, hidden_parts, updated

@@ -77,7 +77,7 @@ class TensorFlowEngine(RunEngine):
     def _step(self, batch: dict) -> dict:
         state, measured = self._replica_step(nested(self._variables), batch)
         for name, value in flat(state).items():
-            # `ops.adam` and `ops.less` update variables in place, and return them.
+            # `ops.adam` and `ops.minus` update variables in place, and return them.
             if value is not self._variables[name]:
                 self._variables[name].assign(value)
         return measured
