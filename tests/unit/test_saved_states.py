@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 
 import pytest
@@ -107,3 +109,12 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
         assert "in use" in refusal(StateDirectory(str(tmp_path), 2).locked)
     with StateDirectory(str(tmp_path), 2).locked():
         pass
+
+
+def test_a_file_system_without_locks_is_no_other_training(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(module.fcntl, "flock", flock)
+    with StateDirectory(str(tmp_path), 2).locked():
+        assert (tmp_path / "lock").is_file()

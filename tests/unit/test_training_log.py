@@ -4,7 +4,11 @@ from types import SimpleNamespace
 import pytest
 import report_artefacts
 
-from mlm.training.loop import Clock, Row, TrainingLog
+from mlm.config.pretraining import Checkpoint, Optimizer
+from mlm.foundations.errors import MlmError
+from mlm.training.loop import Clock, Row, TrainingLog, train
+from mlm.training.processes import Peers
+from mlm.training.saved_states import StateDirectory
 
 TASK = SimpleNamespace(name="base", steps=1040, tokens=lambda step: step * 64)
 
@@ -50,3 +54,25 @@ def test_chosen_tokens_without_a_slot_are_told_with_their_share_and_what_helps(
         "base", masking=masking, overflow=overflow, predictions=700
     ).without_slot
     assert said is None if words is None else re.match(words, said)
+
+
+@pytest.mark.parametrize("lost", ["the loss is", "the validation loss is", "some weights are"])
+def test_a_figure_that_is_not_finite_ends_the_training_in_words_and_is_not_saved(tmp_path, lost):
+    """A huge weight may be finite, and the validation loss of it not."""
+    nan, saved = float("nan"), []
+    made = {"loss": nan if lost == "the loss is" else 1.0, "predictions": 1.0, "overflow": 0.0}
+    engine = SimpleNamespace(
+        step=0,
+        devices=SimpleNamespace(group=Peers(), kind="cpu", replicas=1),
+        advance=lambda steps: vars(engine).update(step=steps) or made,
+        validate=lambda: (nan if lost == "the validation loss is" else 1.0, 0.5),
+        weights_are_finite=lambda: lost != "some weights are",
+    )
+    task = SimpleNamespace(**vars(TASK) | {"steps": 1}, section="pretraining.optimizer")
+    task.optimizer, task.epoch = Optimizer().scheduled(1), lambda step: 0.0
+    task.log_every = task.validate_every = 1
+    states = StateDirectory(str(tmp_path), 1)
+    states.save = lambda *state: saved.append(state)
+    with pytest.raises(MlmError, match=f"{lost} not finite at step 1 .*No state was saved yet"):
+        train(engine, task, Checkpoint(), states, TrainingLog())
+    assert not saved

@@ -54,9 +54,9 @@ class Prepared:
 
 def open_devices(engine: str, settings: Accelerator, batch: int, together: bool = False) -> Devices:
     """Open the devices of `settings` in `engine` before anything else uses it, since it reads its
-    settings once. "jax" opens CPUs, GPUs or TPUs, and joins the other processes that train `together`;
-    "tensorflow" opens CPUs or TPUs, and divides the `batch`, the samples in one gradient of a
-    replica, among the CPU's threads. Raises MlmError without such devices."""
+    settings once. "jax" opens CPUs, GPUs or TPUs, and joins the other processes that train
+    `together`; "tensorflow" opens CPUs or TPUs, and divides the `batch`, the samples in one
+    gradient of a replica, among the CPU's threads. Raises MlmError without such devices."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 
