@@ -19,7 +19,7 @@ rule evaluate:
         "logs/benchmarks/evaluate/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 2
+    threads: settings.accelerator.cpu_threads
     resources:
         mem_mb=lambda w, input: memory_of_evaluation(
             TRAININGS[w.run], EVALUATIONS[w.run], VOCABULARY, stored_tokens(input.train)
