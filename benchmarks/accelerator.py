@@ -112,8 +112,8 @@ class InJax:
         from mlm.model.network import Network, ops_of
         from mlm.preflight.steps_and_flops import product_flops
         from mlm.samples.masking import MaskingPlan
-        from mlm.training.in_jax.engine import on_mesh, train_step
-        from mlm.training.train_step import Computation, OfEachStep
+        from mlm.training.in_jax.engine import masked_train_step, on_mesh
+        from mlm.training.train_step import Computation, RandomInputs
 
         self._whole, divided = shardings(self._mesh)
         samples, vocabulary = case.batch * self._mesh.size, case.config["vocab_size"]
@@ -123,8 +123,8 @@ class InJax:
         plan = MaskingPlan(case.masked, 0.8, 0.1, 4, special, vocabulary, case.sequence)
         attention = "cudnn" if who == "jax-cudnn" else "xla"
         network = Network(self._architecture, ops_of("jax"), "bfloat16", attention)
-        of_step = OfEachStep(Computation(network, "sample", 0), 0, self._mesh.size)
-        step = train_step(of_step, plan, self._settings)
+        random = RandomInputs(Computation(network, "sample", 0), 0, self._mesh.size)
+        step = masked_train_step(random, plan, self._settings)
         self._step = jax.jit(on_mesh(step, self._mesh), donate_argnums=0)
         ids = np.random.default_rng(0).integers(5, vocabulary, (samples, case.sequence))
         batch = {
@@ -133,7 +133,7 @@ class InJax:
             "index": np.arange(samples, dtype=np.uint32),
             "epoch": np.zeros(samples, np.uint32),
         }
-        batch |= of_step.arrays(0)
+        batch |= random.arrays(0)
         self._batch = jax.device_put(batch, divided)
         self._begin()
         traced, device = self._step.trace(self._state, self._batch), self._mesh.devices.flat[0]

@@ -67,12 +67,12 @@ def masks_and_optimizer(case: tuple) -> tuple:
 
 
 def beginning(case: tuple, framework: str, precision: str) -> tuple:
-    """What each step needs, an OfEachStep, the settings of AdamW, and the first state."""
+    """What each step needs, RandomInputs, the settings of AdamW, and the first state."""
     from mlm.model.architecture import Architecture
     from mlm.model.initialisation import initial_parameters
     from mlm.model.network import Network, ops_of
     from mlm.training.optimizers import first_moments
-    from mlm.training.train_step import Computation, OfEachStep
+    from mlm.training.train_step import Computation, RandomInputs
 
     architecture, settings = Architecture.of(configuration(case)), masks_and_optimizer(case)[1]
     network, weights = (
@@ -84,7 +84,7 @@ def beginning(case: tuple, framework: str, precision: str) -> tuple:
         "moments": first_moments(np.zeros_like, weights, settings, {}),
         "step": np.int32(0),
     }
-    return OfEachStep(Computation(network, "sample", 0), seed=0, replicas=1), settings, state
+    return RandomInputs(Computation(network, "sample", 0), seed=0, replicas=1), settings, state
 
 
 def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
@@ -100,12 +100,12 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     from mlm.training.engine import flat, nested
     from mlm.training.in_tensorflow.engine import replica_train_step
 
-    of_step, settings, state = beginning(case, "tensorflow", precision)
+    random, settings, state = beginning(case, "tensorflow", precision)
     variables = {name: tf.Variable(value) for name, value in flat(state).items()}
-    step = replica_train_step(of_step, settings, lanes)
+    step = replica_train_step(random, settings, lanes)
     plan, _ = masks_and_optimizer(case)
     batch = mask_batch(ids, np.ones_like(ids), np.arange(len(ids)), plan, 0, 0)
-    batch |= {"weights": batch["weights"] / batch["weights"].sum()} | of_step.arrays(0)
+    batch |= {"weights": batch["weights"] / batch["weights"].sum()} | random.arrays(0)
     batch = {name: tf.constant(value) for name, value in batch.items()}
 
     @tf.function(autograph=False)
@@ -128,12 +128,12 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
     import jax
 
-    from mlm.training.in_jax.engine import on_mesh, train_step
+    from mlm.training.in_jax.engine import masked_train_step, on_mesh
 
-    of_step, settings, state = beginning(case, "jax", precision)
+    random, settings, state = beginning(case, "jax", precision)
     plan, _ = masks_and_optimizer(case)
     whole, divided = shardings(mesh)
-    step = jax.jit(on_mesh(train_step(of_step, plan, settings), mesh), donate_argnums=0)
+    step = jax.jit(on_mesh(masked_train_step(random, plan, settings), mesh), donate_argnums=0)
     state = jax.jit(lambda tree: jax.tree.map(lambda x: x + 0, tree), out_shardings=whole)(state)
     batch = {
         "input_ids": ids.astype(np.int32),
@@ -141,7 +141,7 @@ def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
         "index": np.arange(len(ids), dtype=np.uint32),
         "epoch": np.zeros(len(ids), np.uint32),
     }
-    batch |= of_step.arrays(0)
+    batch |= random.arrays(0)
 
     def update():
         nonlocal state

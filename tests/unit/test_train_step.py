@@ -9,21 +9,21 @@ from mlm.config.pretraining import Optimizer
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.engine import replica_train_step
 from mlm.training.optimizers import first_moments, hidden_parts
-from mlm.training.train_step import Computation, OfEachStep
+from mlm.training.train_step import Computation, RandomInputs
 
 SEED, STEP, SAMPLES = 5, 7, 4
 
 
-def beside(framework: str, parts: int = 1, replicas: int = 1) -> tuple[OfEachStep, dict]:
+def random_inputs(framework: str, parts: int = 1, replicas: int = 1) -> tuple[RandomInputs, dict]:
     """Of a step of one layer that drops and draws classes; and its weights."""
     dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1)
     architecture, weights = tiny_encoder("roberta", num_hidden_layers=1, **dropout)
     computation = Computation(network_of(architecture, framework), "sample", 0, 40)
-    return OfEachStep(computation, SEED, replicas, parts), weights
+    return RandomInputs(computation, SEED, replicas, parts), weights
 
 
 def test_the_keys_of_dropout_follow_from_seed_step_replica_part_and_layer_as_in_jax():
-    arrays = beside("jax", parts=2, replicas=3)[0].arrays(STEP)
+    arrays = random_inputs("jax", parts=2, replicas=3)[0].arrays(STEP)
     layers, embeddings = arrays["layer_keys"], arrays["embedding_keys"]
     assert layers.shape == (3, 2, 1, 4, 2) and embeddings.shape == (3, 2, 2)
     follow = jax.random.fold_in
@@ -39,18 +39,18 @@ def test_the_keys_of_dropout_follow_from_seed_step_replica_part_and_layer_as_in_
 
 
 def test_lanes_make_the_update_of_the_whole_batch_with_the_same_dropped():
-    of_step, weights = beside("tensorflow")
+    random, weights = random_inputs("tensorflow")
     settings = Optimizer(name="adamw").scheduled(20)
     ids, mask = tiny_batch(SAMPLES)
     plan = MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
-    batch = mask_batch(ids, mask, np.arange(SAMPLES), plan, SEED, 0) | of_step.arrays(STEP)
+    batch = mask_batch(ids, mask, np.arange(SAMPLES), plan, SEED, 0) | random.arrays(STEP)
     batch["weights"] /= batch["weights"].sum()
-    hidden = hidden_parts(of_step.computation.network.architecture)
+    hidden = hidden_parts(random.computation.network.architecture)
     moments = first_moments(np.zeros_like, weights, settings, hidden)
     state = {"parameters": weights, "moments": moments, "step": np.int32(STEP)}
 
     def advanced(lanes: int):
-        step = replica_train_step(of_step, settings, lanes)
+        step = replica_train_step(random, settings, lanes)
         return computed(
             "tensorflow", lambda state, batch: step(held("tensorflow", state), batch), state, batch
         )

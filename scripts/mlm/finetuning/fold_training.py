@@ -131,7 +131,7 @@ class FoldEngine(MeshEngine):
 
     def _training_batches(self) -> Batches:
         for step, batch in enumerate(self.fold.batches(self.step), start=self.step):
-            yield self._update, batch | self._beside_batch(step)
+            yield self._update, batch | self._random_inputs(step)
 
     def outputs(self) -> np.ndarray:
         """Return the logits of the held-out examples: float32 [examples, outputs]."""

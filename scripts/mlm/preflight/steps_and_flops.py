@@ -25,11 +25,11 @@ from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import write_tokenizer
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.engine import on_mesh, train_step
+from mlm.training.in_jax.engine import masked_train_step, on_mesh
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.resolved_run import Run, RunFiles
-from mlm.training.train_step import Computation, OfEachStep
+from mlm.training.train_step import Computation, RandomInputs
 
 #: Products in a kernel of attention: scores and weighted sum; for the gradient, the scores again
 #: and four more.
@@ -121,8 +121,8 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
         "step": jax.ShapeDtypeStruct((), np.int32),
     }
     parts = optimizer.gradient_accumulation_steps
-    beside = OfEachStep(computation, recipe.seed or 0, mesh.size, parts)
-    step = jax.jit(on_mesh(train_step(beside, plan, optimizer), mesh), donate_argnums=0)
+    random = RandomInputs(computation, recipe.seed or 0, mesh.size, parts)
+    step = jax.jit(on_mesh(masked_train_step(random, plan, optimizer), mesh), donate_argnums=0)
     samples = description["samples"] * mesh.size
     sizes = {
         **dict.fromkeys(("input_ids", "attention_mask"), ((plan.sequence_length,), np.int32)),
@@ -132,7 +132,7 @@ def traced_step(mesh: Mesh, description: dict[str, Any]) -> Any:
         name: jax.ShapeDtypeStruct((samples, *size), kind, sharding=divided)
         for name, (size, kind) in sizes.items()
     }
-    stored |= _shaped(beside.arrays(0), divided)
+    stored |= _shaped(random.arrays(0), divided)
     return step.trace(_shaped(state, whole), stored)
 
 

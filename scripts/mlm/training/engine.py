@@ -18,7 +18,7 @@ from mlm.training.devices import Devices
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.optimizers import first_moments, hidden_parts
 from mlm.training.resolved_run import Run
-from mlm.training.train_step import OfEachStep, Task
+from mlm.training.train_step import RandomInputs, Task
 
 #: Pairs of the compiled function to call, and the arrays of its batch by name.
 Batches = Iterator[tuple[Callable, dict[str, np.ndarray]]]
@@ -33,11 +33,11 @@ class Engine(ABC):
         self._optimizer, self._computation = task.optimizer, task.computation(devices)
         self.architecture = self._computation.network.architecture
         parts = self._optimizer.gradient_accumulation_steps
-        self._beside = OfEachStep(self._computation, task.seed, devices.replicas, parts)
+        self._random = RandomInputs(self._computation, task.seed, devices.replicas, parts)
         self._batches: Batches | None = None
         weights, self.begun = task.starting_weights()
         #: Trainable numbers.
-        self.parameters = sum(value.size for value in weights.values())
+        self.parameter_count = sum(value.size for value in weights.values())
         self.begin_with(weights)
 
     def advance(self, steps: int) -> dict[str, float]:

@@ -204,7 +204,7 @@ def _summary(prepared: Prepared, engine: Engine, log: TrainingLog, model: str) -
         sequence_length=config.sequence_length,
         epochs=round(run.epoch(run.steps), 6),
         tokens=run.tokens(run.steps),
-        parameters=engine.parameters,
+        parameters=engine.parameter_count,
         model_type=run.model_config.model_type,
         initialisation=run.model.initialisation.model_dump(),
         predictions=round(log.predictions),

@@ -95,7 +95,7 @@ class Task(ABC):
 
 
 @dataclass(frozen=True)
-class OfEachStep:
+class RandomInputs:
     """The random inputs of a step beside its batch: dropout keys of each replica and accumulated
     part, and the classes of the softmax if they are drawn. The generator of the masks computes them
     from `seed` and step, so a resumed step, in either framework, draws the same."""
@@ -121,7 +121,7 @@ class OfEachStep:
             arrays["classes"] = np.repeat(classes[None], self.replicas, axis=0)
         return arrays
 
-    def taken(self, batch: dict) -> tuple:
+    def pop_from(self, batch: dict) -> tuple:
         """Pop one replica's arrays from `batch`. Return its dropout keys, and the drawn classes
         with the size of the stratum that each counts for; None for either if it is not used."""
         keys = drawn = None
@@ -137,7 +137,7 @@ def train_step(
     computation: Computation,
     settings: Optimizer,
     all_reduce: Callable[[Any], Any],
-    shares: Callable[[Callable], Callable] = lambda share: share,
+    divided: Callable[[Callable], Callable] = lambda gradient: gradient,
 ) -> Callable:
     """Return the function (state, batch, keys, drawn) -> (state, loss, right) of one update:
     gradients of the parts of a replica's batch, one after the other, added up over the replicas by
@@ -145,8 +145,8 @@ def train_step(
 
     `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
     with weights divided by the predictions of the whole batch; `keys` and `drawn` are those of
-    `OfEachStep.taken`. `shares` wraps the function that computes the gradient of a part, to divide
-    the part. Loss and right predictions are means over the whole batch, float32, or a replica's
+    `RandomInputs.pop_from`. `divided` wraps the function that computes the gradient of a part, to
+    divide the part. Loss and right predictions are means over the whole batch, float32, or a replica's
     addends of them if `all_reduce` adds up only gradients.
     """
     network = computation.network
@@ -156,19 +156,19 @@ def train_step(
     def step(state: dict, batch: dict, keys: DropoutKeys | None, drawn) -> tuple:
         parameters = state["parameters"]
 
-        @shares
-        def share(part: dict, keys: DropoutKeys | None = None, lane: int = 0):
+        @divided
+        def gradient_of(part: dict, keys: DropoutKeys | None = None, lane: int = 0):
             def loss(parameters):
                 return computation.weighted_sums(parameters, part, keys, drawn, lane)
 
             return ops.value_and_grad(loss, parameters)
 
         if count == 1:
-            sums, gradients = share(batch, keys and DropoutKeys(*(x[0] for x in keys)))
+            sums, gradients = gradient_of(batch, keys and DropoutKeys(*(x[0] for x in keys)))
         else:
             parts = {k: ops.reshape(v, (count, -1, *v.shape[1:])) for k, v in batch.items()}
             arguments = (parts, keys) if keys else (parts,)
-            sums, gradients = ops.sum_in_turn(share, arguments, parameters)
+            sums, gradients = ops.sum_in_turn(gradient_of, arguments, parameters)
         (loss, right), gradients = all_reduce((sums, gradients))
         gradients = clipped(ops, gradients, settings.max_grad_norm)
         before = parameters, state["moments"], gradients, state["step"]

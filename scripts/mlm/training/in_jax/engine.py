@@ -11,13 +11,12 @@ from jax.sharding import PartitionSpec
 
 from mlm.config.pretraining import Optimizer
 from mlm.samples.masking import FIXED_EPOCH, VALIDATION_SEED, MaskingPlan, mask_batch
-from mlm.training import train_step as steps
 from mlm.training.devices import Devices
 from mlm.training.engine import Engine, RunEngine, flat, nested
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.resolved_run import Run
-from mlm.training.train_step import Computation, OfEachStep, Task
+from mlm.training.train_step import Computation, RandomInputs, Task, train_step
 
 #: Index of the rows that fill up the last batch, -1 as uint32: nothing in them is predicted.
 _FILLING = 2**32 - 1
@@ -32,7 +31,7 @@ class MeshEngine(Engine):
 
     def _compiled(self, plan: MaskingPlan | None, seed: int) -> Callable:
         """Compile the update of a batch that is masked on the device by this plan, if any."""
-        train = train_step(self._beside, plan, self._optimizer, seed)
+        train = masked_train_step(self._random, plan, self._optimizer, seed)
         return jax.jit(on_mesh(train, self.devices.strategy), donate_argnums=0)
 
     def _updated(self, update: Callable, batch: dict) -> dict[str, Any]:
@@ -60,10 +59,10 @@ class MeshEngine(Engine):
         # Views, on a CPU: the next update may overwrite them.
         return {name: np.asarray(value) for name, value in flat(self._state).items()}
 
-    def _beside_batch(self, step: int) -> dict[str, np.ndarray]:
+    def _random_inputs(self, step: int) -> dict[str, np.ndarray]:
         """Return the arrays of this process's replicas that update number `step` needs."""
         replicas = self._local_rows(self.devices.replicas)
-        return {name: x[replicas] for name, x in self._beside.arrays(step).items()}
+        return {name: x[replicas] for name, x in self._random.arrays(step).items()}
 
     def _local_rows(self, rows: int) -> np.ndarray:
         places = self._divided.addressable_devices_indices_map((rows,)).values()
@@ -81,7 +80,7 @@ class JaxEngine(MeshEngine, RunEngine):
 
     def _training_batch(self, phase: TrainingPhase, step: int, stored: dict) -> dict:
         numbers = {name: stored[name].astype(np.uint32) for name in ("index", "epoch")}
-        return stored | numbers | self._beside_batch(step)
+        return stored | numbers | self._random_inputs(step)
 
     def _validation_batch(self, stored: dict) -> dict:
         return stored | {"index": stored["index"].astype(np.uint32)}
@@ -90,32 +89,32 @@ class JaxEngine(MeshEngine, RunEngine):
         return self._validate(self._state["parameters"], batch)
 
 
-def train_step(
-    beside: OfEachStep, plan: MaskingPlan | None, settings: Optimizer, seed: int | None = None
+def masked_train_step(
+    random: RandomInputs, plan: MaskingPlan | None, settings: Optimizer, seed: int | None = None
 ) -> Callable:
     """Return the function (state, stored) -> (state, measured) of one update, on each device's
     share of the batch.
 
     `state` is that of `mlm.training.train_step`; `stored` has `input_ids` and `attention_mask`,
     int32 [batch, sequence], `index` and `epoch`, uint32 [batch], or, without a `plan` of masks, the
-    batch itself, and the arrays of `beside`. `seed` is that of the masks, by default the task's.
+    batch itself, and the arrays of `random`. `seed` is that of the masks, by default the task's.
     Measured, in float32, are the mean loss of the predictions, the share that is right (both 0
     without any), the predictions, the overflow.
     """
-    update = steps.train_step(beside.computation, settings, _over_devices)
-    seed = beside.seed if seed is None else seed
+    update = train_step(random.computation, settings, _over_devices)
+    seed = random.seed if seed is None else seed
 
     def step(state, stored):
         batch = dict(stored)
-        taken = beside.taken(batch)
+        taken = random.pop_from(batch)
         if plan is not None:
             batch = _masked(batch, plan, seed, batch["epoch"])
         predictions = _over_devices(jnp.sum(batch["weights"]))
         batch["weights"] /= jnp.maximum(predictions, 1.0)
         overflow = _over_devices(jnp.sum(batch.pop("overflow", 0)).astype(jnp.float32))
         state, loss, right = update(state, batch, *taken)
-        sums = {"loss": loss, "accuracy": right, "predictions": predictions, "overflow": overflow}
-        return state, sums
+        means = {"loss": loss, "accuracy": right}
+        return state, means | {"predictions": predictions, "overflow": overflow}
 
     return step
 

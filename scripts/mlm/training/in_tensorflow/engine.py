@@ -13,7 +13,7 @@ from mlm.training.devices import Devices
 from mlm.training.engine import RunEngine, flat, nested
 from mlm.training.length_and_phases import TrainingPhase
 from mlm.training.resolved_run import Run
-from mlm.training.train_step import OfEachStep, train_step
+from mlm.training.train_step import RandomInputs, train_step
 
 
 class TensorFlowEngine(RunEngine):
@@ -28,7 +28,7 @@ class TensorFlowEngine(RunEngine):
         self._strategy, self._variables = devices.strategy, {}
         super().__init__(run, devices)
         lanes = devices.arithmetic["lanes"]
-        self._replica_step = replica_train_step(self._beside, run.optimizer, lanes)
+        self._replica_step = replica_train_step(self._random, run.optimizer, lanes)
         self._updates = [self._advanced] * len(run.phases)
 
     def _put(self, arrays: dict[str, np.ndarray] | None) -> None:
@@ -97,7 +97,7 @@ class TensorFlowEngine(RunEngine):
         batch = mask_batch(ids, attention, index, phase.plan, phase.seed, epoch)
         # The sum of the replicas' losses is the mean of the whole batch.
         batch["weights"] /= np.maximum(batch["weights"].sum(), 1)
-        return batch | self._beside.arrays(step)
+        return batch | self._random.arrays(step)
 
     def _validation_batch(self, stored: dict) -> dict:
         ids, attention, index = stored.values()
@@ -108,16 +108,16 @@ class TensorFlowEngine(RunEngine):
 
 
 def replica_train_step(
-    beside: OfEachStep, settings: Optimizer, lanes: int = 1
+    random: RandomInputs, settings: Optimizer, lanes: int = 1
 ) -> Callable[[dict, dict], tuple[dict, dict]]:
     """Return the function (state, batch) -> (state, sums) of a replica's share of a batch, computed
     in `lanes` equal parts at the same time. Sums are the replica's addends of the batch's mean loss
     and share of right predictions, its predictions, and chosen tokens without a slot."""
-    update = train_step(beside.computation, settings, _over_replicas, _in_lanes(lanes))
+    update = train_step(random.computation, settings, _over_replicas, _in_lanes(lanes))
 
     def step(state: dict, batch: dict) -> tuple[dict, dict]:
         batch = dict(batch)
-        taken = beside.taken(batch)
+        taken = random.pop_from(batch)
         overflow = tf.cast(tf.reduce_sum(batch.pop("overflow")), tf.float32)
         predictions = tf.cast(tf.math.count_nonzero(batch["weights"]), tf.float32)
         state, loss, right = update(state, batch, *taken)
@@ -137,17 +137,17 @@ def _over_replicas(addends: tuple) -> tuple:
 
 
 def _in_lanes(count: int) -> Callable:
-    # For `shares` of `train_step`: computes a part in `count` lanes at the same time.
-    def shares(share: Callable) -> Callable:
+    # For `divided` of `train_step`: computes a part in `count` lanes at the same time.
+    def in_lanes(gradient_of: Callable) -> Callable:
         def divided(part: dict, keys: DropoutKeys | None = None):
             rows = part["input_ids"].shape[0]
             # A phase's batch may not be a multiple of `count`: then fewer lanes.
             equal = max(n for n in range(1, count + 1) if rows % n == 0)
             parts = {name: tf.split(value, equal) for name, value in part.items()}
             lanes = [{name: x[lane] for name, x in parts.items()} for lane in range(equal)]
-            sums = [share(batch, keys, lane) for lane, batch in enumerate(lanes)]
+            sums = [gradient_of(batch, keys, lane) for lane, batch in enumerate(lanes)]
             return tf.nest.map_structure(lambda *addends: tf.add_n(addends), *sums)
 
-        return share if count == 1 else divided
+        return gradient_of if count == 1 else divided
 
-    return shares
+    return in_lanes
