@@ -146,8 +146,8 @@ def train_step(
     `state` has `parameters`, `moments` and `step`, int32; `batch` is a replica's, of `mask_batch`,
     with weights divided by the predictions of the whole batch; `keys` and `drawn` are those of
     `RandomInputs.pop_from`. `divided` wraps the function that computes the gradient of a part, to
-    divide the part. Loss and right predictions are means over the whole batch, float32, or a replica's
-    addends of them if `all_reduce` adds up only gradients.
+    divide the part. Loss and right predictions are means over the whole batch, float32, or a
+    replica's addends of them if `all_reduce` adds up only gradients.
     """
     network = computation.network
     ops, hidden = network.ops, hidden_parts(network.architecture)
