@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -177,13 +178,14 @@ def rehearse_steps(
     for phase in timed_run.phases:
         engine.restart_at(phase.first)
         engine.advance(1)
-        first, made = time.monotonic(), 0
-        while made < _TIMED_STEPS and time.monotonic() - first < _TIMED_SECONDS:
+        took: list[float] = []
+        while len(took) < _TIMED_STEPS and sum(took) < _TIMED_SECONDS:
+            first = time.monotonic()
             engine.advance(1)
-            made += 1
-        seconds = time.monotonic() - first
-        seconds_of_row.append(seconds / made / (phase.batch_size / devices.replicas))
-        stepping += seconds
+            took.append(time.monotonic() - first)
+        # The median: another process may have been at work for a moment.
+        seconds_of_row.append(statistics.median(took) / (phase.batch_size / devices.replicas))
+        stepping += sum(took)
     begun = time.monotonic() - begin - stepping
     steps = Steps(devices.replicas, begun, tuple(seconds_of_row))
     del engine
