@@ -138,18 +138,22 @@ def test_a_fine_tuning_without_a_length_of_its_own_is_foreseen(here, monkeypatch
 def test_a_fine_tuning_takes_all_folds_and_epochs(monkeypatch):
     monkeypatch.setattr(checking, "usable_cores", lambda: 2)
     run, section = run_in(resolve({})), Finetune(folds=2, epochs=15)
-    timed = steps(rows=(1.0,))
-    stage = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
+    timed, length = steps(rows=(1.0,)), run.sequence_length
+    half = checking._products(run, 8000, length // 2, 0)
+    # Attention is less than half, and there are no predictions over the vocabulary.
+    assert 0.3 < half / checking._products(run, 8000, length, 0.3 * length) < 0.5
+    monkeypatch.setattr(checking, "_products", lambda run, vocabulary, length, predicted: length)
+    stage = stage_of_finetuning(run, section, (600, length // 2), 8000, timed)
     # Of 600 rows, 300 are learned from and 300 scored, 30 times for each of the two folds.
     # Then all rows are learned from, 15 times. A job takes 15 seconds to begin.
     expected = 2 * 30 * 300 * (1 + 1 / 3) / 2 + 15 * 600 / 2 + 5 * 15 / 2
     assert stage.seconds == pytest.approx(expected)
     section = section.model_copy(update={"learning_rate": [0.001, 0.002]})
-    tried = stage_of_finetuning(run, section, (600, run.sequence_length // 2), timed)
+    tried = stage_of_finetuning(run, section, (600, length // 2), 8000, timed)
     # 4 times 240 of 300 rows, and once 480 of 600, each with a third of the rest, twice.
     trials = 15 * 2 * (4 * (240 + 60 / 3) + 480 + 120 / 3)
     assert tried.seconds - stage.seconds == pytest.approx(trials / 2, rel=0.01)
-    assert stage_of_finetuning(run, section, (600, 64), None).seconds is None
+    assert stage_of_finetuning(run, section, (600, 64), 8000, None).seconds is None
 
 
 def steps(rows):

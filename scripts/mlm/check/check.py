@@ -17,6 +17,7 @@ import psutil
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
+from mlm.config.families import FAMILIES
 from mlm.config.finetune import Finetune
 from mlm.config.memory_of_jobs import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.pretraining import RunConfiguration
@@ -140,8 +141,8 @@ def _look_at_runs(
             if cut := sum(length > longest for length in lengths):
                 share = f"{100 * cut / len(lengths):.2g} % of the examples are longer than"
                 forecast.warnings.append(f"{name}: {share} {longest} tokens, and are truncated")
-            rows = len(examples), min(longest, max(lengths))
-            forecast.stages.append(stage_of_finetuning(run, settings.finetune, rows, steps))
+            how = run, settings.finetune, (len(examples), min(longest, max(lengths)))
+            forecast.stages.append(stage_of_finetuning(*how, data.vocabulary, steps))
     forecast.stages.append(together(forecast.stages))
     judge_memory(forecast)
 
@@ -248,7 +249,11 @@ def stages_of_run(
 
 
 def stage_of_finetuning(
-    run: RunConfiguration, section: Finetune, rows: tuple[int, int], steps: Steps | None
+    run: RunConfiguration,
+    section: Finetune,
+    rows: tuple[int, int],
+    vocabulary: int,
+    steps: Steps | None,
 ) -> Stage:
     """All folds of `run` from its weights and from random ones, with `rows` of so many tokens."""
     if steps is None:
@@ -258,12 +263,28 @@ def stage_of_finetuning(
     passes = _STARTS * (section.folds - 1 + 1 / 3) + 1
     if (rates := len(section.learning_rate)) > 1:
         passes += 0.87 * rates * (_STARTS * (section.folds - 1) + 1)
-    step = steps.rows[-1] * rows[1] / run.phases[-1].sequence_length
+    timed = run.phases[-1]
+    predicted = timed.mlm_probability * timed.sequence_length
+    of_row = _products(run, vocabulary, timed.sequence_length, predicted)
+    step = steps.rows[-1] * _products(run, vocabulary, rows[1], 0) / of_row
     # Steps are timed with the threads of a pretraining, and folds run side by side.
     trained = passes * section.epochs * rows[0] * step * run.accelerator.cpu_threads
     jobs = _STARTS * section.folds + 1
     seconds = (trained + _START_EVALUATE * jobs) / usable_cores()
     return Stage(f"finetune [{run.name}]", seconds)
+
+
+def _products(run: RunConfiguration, vocabulary: int, length: int, predicted: float) -> float:
+    """Multiplications for a row of `length` tokens, of which so many are predicted."""
+    family = FAMILIES[run.model.model_type]
+    sizes = family.read(run.model.fields())
+    width, layers = sizes["width"] or 0, sizes["layers"] or 0
+    weights = 4 * width**2 + family.inner_products * width * (sizes["inner"] or 4 * width)
+    classes = min(run.pretraining.softmax_classes or vocabulary, vocabulary)
+    attention = 2 * width * length**2
+    head = predicted * width * (width + classes)
+    # A checkpoint on the Hub may not say its sizes.
+    return layers * (length * weights + attention) + head or length
 
 
 def together(stages: list[Stage]) -> Stage:
