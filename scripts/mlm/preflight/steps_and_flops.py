@@ -20,10 +20,11 @@ from mlm.config.fields import SPLITS
 from mlm.config.pretraining import Recipe
 from mlm.config.special_tokens import SpecialTokens
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.network import Network, has_cudnn_attention, ops_of, reason_for_xla
+from mlm.model.network import Network, ops_of
 from mlm.samples.manifests import Manifest, Shard
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import write_tokenizer
+from mlm.training.attention_kernel import has_cudnn_attention, reason_for_xla
 from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.in_jax.engine import masked_train_step, on_mesh
 from mlm.training.length_and_phases import TrainingPhase
