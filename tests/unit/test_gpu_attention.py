@@ -11,8 +11,8 @@ from tiny_encoder import LENGTH, VOCABULARY, hidden, tiny_config, tiny_encoder
 from mlm.config.accelerator import Accelerator
 from mlm.model import jax_ops
 from mlm.model.architecture import Architecture
-from mlm.model.network import document_numbers, reason_for_xla
-from mlm.training.attention_kernel import with_attention
+from mlm.model.network import document_numbers
+from mlm.training.attention_kernel import reason_for_xla, with_attention
 from mlm.training.devices import Devices
 from mlm.training.processes import Peers
 

@@ -39,15 +39,6 @@ OPTIMIZERS = {
     "adamw": OptimizerKind(("beta_1", "beta_2", "epsilon"), moments=2),
     "muon": OptimizerKind(("beta_1", "beta_2", "epsilon", "momentum"), moments=2),
 }
-#: The keys of section `pretraining` that say how long a training is: one replaces another.
-LENGTHS = ("steps", "epochs", "tokens")
-
-
-def with_one_length(values: dict, under: dict) -> dict:
-    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
-    if all(values.get(key) is None for key in LENGTHS):
-        return values
-    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
 
 
 class Optimizer(Section):
@@ -244,6 +235,17 @@ class SettledPhase:
     per_replica_batch_size: int
     #: Its place, from 0, in `phases`, if there are any.
     number: int | None
+
+
+#: The keys of section `pretraining` that say how long a training is: one replaces another.
+LENGTHS = ("steps", "epochs", "tokens")
+
+
+def with_one_length(values: dict, under: dict) -> dict:
+    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
+    if all(values.get(key) is None for key in LENGTHS):
+        return values
+    return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}
 
 
 class Recipe(Section):
