@@ -23,6 +23,9 @@ def main(arguments: list[str]) -> None:
         raise MlmError(f"{project}: exists and is not empty. Name another directory: --project")
     if not folder.is_dir():
         raise MlmError(f"{folder}: there is no such folder. Expected one with the files of text")
+    if folder.resolve() in project.resolve().parents:
+        problem = f"{project}: inside {folder}, where its results would be taken for texts"
+        raise MlmError(f"{problem}. Name another directory: --project")
     # First, so that a wrong option is refused at once.
     from mlm.check.check import usable_cores
     from mlm.check.first_configuration import commented, first_overlay, labelled_task, look_at
@@ -62,6 +65,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=256, help="tokens in a row (default: 256)")
     parser.add_argument("--project", default="my-project", help="the new directory")
     options = parser.parse_args(arguments)
+    if not 0 < options.minutes <= 1e6:
+        parser.error(f"--minutes {options.minutes:g}: expected more than 0 and at most a million")
     if not 8 <= options.length <= 8192:
         parser.error(f"--length {options.length}: a whole number from 8 to 8192 is expected")
     return options

@@ -7,14 +7,13 @@ from mlm.config.corpus import CorpusConfiguration, Files
 from mlm.config.overlays import resolve
 from mlm.corpus.source_files import filter_files, matched_files
 
-PAIRS = {"evaluation": {"minimal_pair_files": ["typo.jsonl"]}}
-
 
 def test_all_missing_files_are_told_together_by_their_keys(here):
     (here / "pairs.tsv").touch()
     own = {"base": {}, "own": {"evaluation": {"minimal_pair_files": ["pairs.tsv", "gone.tsv"]}}}
     csv = {"data": {"source": "csv", "file": "typo.csv", "target_column": "x"}}
-    problems = [*resolve(PAIRS | {"runs": own, "finetune": csv}).missing_files()]
+    pairs = {"minimal_pair_files": ["typo.jsonl"]}
+    problems = [*resolve({"evaluation": pairs, "runs": own, "finetune": csv}).missing_files()]
     for key, path in (
         ("evaluation.minimal_pair_files", "typo.jsonl"),
         ("evaluation.minimal_pair_files", "gone.tsv"),

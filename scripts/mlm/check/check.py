@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 
@@ -17,10 +17,11 @@ import psutil
 from mlm.check.rehearsed_data import Data, Size, Stage, rehearse_data, usable_cores
 from mlm.config.configuration import Configuration, trainings
 from mlm.config.evaluation import Evaluation
-from mlm.config.families import FAMILIES
-from mlm.config.finetune import Finetune
+from mlm.config.families import FAMILIES, first_position
+from mlm.config.finetune import Finetune, label_of
 from mlm.config.memory_of_jobs import memory_of_evaluation, memory_of_training, parameters
 from mlm.config.pretraining import RunConfiguration
+from mlm.evaluation.exported_model import load_tokenizer
 from mlm.finetuning.artefacts import Example, ExamplesSummary, read_examples
 from mlm.finetuning.example_sources import write_data
 from mlm.foundations.errors import MlmError, error_in_words, listed
@@ -49,11 +50,11 @@ _LARGEST_STEP = 2e11
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of a training: `begun` once, and of a row of an update in each of the phases."""
+    """Seconds of a training: once, and of a row of an update, one for each of the phases."""
 
     replicas: int
-    begun: float
-    rows: tuple[float, ...]
+    startup_seconds: float
+    seconds_per_row: tuple[float, ...]
 
 
 @dataclass
@@ -122,27 +123,39 @@ def _look_at_runs(
     lengths = [len(tokens) for tokens in encoder.encode(texts)]
     timed: dict[str, Steps | None] = {}
     forecast.stages = [*data.stages]
-    sections = settings.sections_of_runs()
+    sections, task = settings.sections_of_runs(), settings.finetune
+    tokenizer = load_tokenizer(Path(data.files.tokenizer).parent)
     for name, training in trainings(settings).items():
         run = training.with_values(accelerator={"processes": None})
         evaluation = sections[name].evaluation
         wrong = evaluation.unmasked_prompts(encoder.names()[encoder.special_ids.mask])
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         WarmStart.of(run.model, data.files.tokenizer)
-        model_configuration(run.model, encoder, run.longest_row)
-        phases = [phase.model_dump() for phase in run.pretraining.phases or ()]
-        key = json.dumps([run.engine, run.model.as_param(), phases])
+        config = model_configuration(run.model, encoder, run.longest_row)
+        longest = config.max_position_embeddings - first_position(run.model.model_type)
+        for prompt in evaluation.prompts:
+            if (number := len(tokenizer(prompt)["input_ids"])) > longest:
+                # Of a sample, tokens may be shorter than those of the whole corpus.
+                lines = forecast.problems if data.whole else forecast.warnings
+                words = f"{prompt!r} has {number} tokens; the model takes at most {longest}"
+                lines.append(f"{name}: evaluation.prompts: {words}")
+        # Neither seed nor length nor learning rate changes the time of a step.
+        recipe = run.pretraining.as_param("optimizer", "seed", "steps", "epochs", "tokens")
+        key = json.dumps([recipe, run.pretraining.optimizer.name, run.engine, run.model.as_param()])
         if key not in timed:
             timed[key] = rehearse_steps(run, vocabulary, data.files, forecast.warnings)
         steps = timed[key]
         forecast.stages += stages_of_run(run, evaluation, vocabulary, data.sizes, steps)
         if examples:
-            longest = settings.finetune.max_length or run.longest_row
+            longest = min(task.max_length or run.longest_row, run.longest_row)
             if cut := sum(length > longest for length in lengths):
                 share = f"{100 * cut / len(lengths):.2g} % of the examples are longer than"
                 forecast.warnings.append(f"{name}: {share} {longest} tokens, and are truncated")
-            how = run, settings.finetune, (len(examples), min(longest, max(lengths)))
+            how = run, task, (len(examples), min(longest, max(lengths)))
             forecast.stages.append(stage_of_finetuning(*how, data.vocabulary, steps))
+    # Published encoders are trained once for all runs.
+    for place in task.also if examples else ():
+        forecast.stages.append(Stage(f"finetune [{label_of(place)}]", on_request=not task.enabled))
     forecast.stages.append(together(forecast.stages))
     judge_memory(forecast)
 
@@ -187,8 +200,8 @@ def rehearse_steps(
         # The median: another process may have been at work for a moment.
         seconds_of_row.append(statistics.median(took) / (phase.batch_size / devices.replicas))
         stepping += sum(took)
-    begun = time.monotonic() - begin - stepping
-    steps = Steps(devices.replicas, begun, tuple(seconds_of_row))
+    startup = time.monotonic() - begin - stepping
+    steps = Steps(devices.replicas, startup, tuple(seconds_of_row))
     del engine
     # Its memory is for the next run, and its thread of batches ends.
     gc.collect()
@@ -224,13 +237,14 @@ def stages_of_run(
     section, length = run.pretraining, run.sequence_length
     number = own_updates(run, sizes, steps.replicas)
     begun = run.operation.continue_from.step or 0
-    seconds, first = _START_PRETRAIN + steps.begun, begun
-    for phase, end, row in zip(run.phases, section.ends(begun + number), steps.rows, strict=True):
+    seconds, first = _START_PRETRAIN + steps.startup_seconds, begun
+    phases = zip(run.phases, section.ends(begun + number), steps.seconds_per_row, strict=True)
+    for phase, end, row in phases:
         updates = max(0, end - first)
         seconds += row * updates * section.batch_on(1, phase).samples
         first += updates
     # Without the gradient: a third of an update.
-    sample = steps.rows[-1] / run.last_row_samples / 3
+    sample = steps.seconds_per_row[-1] / run.last_row_samples / 3
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     seconds += sample * validated * math.ceil(number / section.validation.every)
     # Each set of the tokens of test in turn, one of train, and the masks as papers have them.
@@ -256,8 +270,9 @@ def stage_of_finetuning(
     steps: Steps | None,
 ) -> Stage:
     """All folds of `run` from its weights and from random ones, with `rows` of so many tokens."""
+    stage = Stage(f"finetune [{run.name}]", on_request=not section.enabled)
     if steps is None:
-        return Stage(f"finetune [{run.name}]")
+        return stage
     # All folds but one are learned from; without the gradient, a third, the other is scored.
     # Then comes the model to use, from all examples. Rates are tried on four fifths before.
     passes = _STARTS * (section.folds - 1 + 1 / 3) + 1
@@ -266,12 +281,11 @@ def stage_of_finetuning(
     timed = run.phases[-1]
     predicted = timed.mlm_probability * timed.sequence_length
     of_row = _products(run, vocabulary, timed.sequence_length, predicted)
-    step = steps.rows[-1] * _products(run, vocabulary, rows[1], 0) / of_row
+    step = steps.seconds_per_row[-1] * _products(run, vocabulary, rows[1], 0) / of_row
     # Steps are timed with the threads of a pretraining, and folds run side by side.
     trained = passes * section.epochs * rows[0] * step * run.accelerator.cpu_threads
     jobs = _STARTS * section.folds + 1
-    seconds = (trained + _START_EVALUATE * jobs) / usable_cores()
-    return Stage(f"finetune [{run.name}]", seconds)
+    return replace(stage, seconds=(trained + _START_EVALUATE * jobs) / usable_cores())
 
 
 def _products(run: RunConfiguration, vocabulary: int, length: int, predicted: float) -> float:
@@ -288,7 +302,8 @@ def _products(run: RunConfiguration, vocabulary: int, length: int, predicted: fl
 
 
 def together(stages: list[Stage]) -> Stage:
-    """All stages one after the other; what is missing in one is not known."""
+    """All stages but those on request, in turn; what is missing in one is not known."""
+    stages = [stage for stage in stages if not stage.on_request]
     memory = max((stage.memory_mb or 0 for stage in stages), default=0) or None
     times = [stage.seconds for stage in stages if stage.seconds is not None]
     return Stage("in all", sum(times) + _START_ALL if len(times) == len(stages) else None, memory)
@@ -335,7 +350,7 @@ def show(forecast: Forecast) -> None:
         for stage in forecast.stages:
             time = "not known" if stage.seconds is None else in_time(stage.seconds)
             memory = in_bytes(1e6 * stage.memory_mb) if stage.memory_mb else ""
-            rows.append((stage.name, time, memory))
+            rows.append((stage.name + ", on request" * stage.on_request, time, memory))
         lines += [
             f"\n{columns(rows)}",
             f"Times are of a run from nothing with --cores {usable_cores()}, on a machine as busy "

@@ -4,10 +4,10 @@ import json
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
+from glob import escape, glob
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ import yaml
 from mlm.check.check import Forecast, check
 from mlm.config.corpus import Corpus
 from mlm.config.overlays import resolve
-from mlm.corpus.bytes_to_text import decompressed
+from mlm.corpus.bytes_to_text import BYTE_ORDER_MARK, decompressed, table_rows, text_lines
 from mlm.corpus.document_formats import documents_of_file
 from mlm.corpus.source_files import FORMATS, file_format
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.terminal import in_bytes
 
-#: Files, documents or lines of each, and rows of a table that are looked at.
-_FILES, _LINES, _ROWS = 20, 2000, 200
+#: Files, documents or lines of each, and rows of a table that are looked at; files that are named.
+_FILES, _LINES, _ROWS, _NAMED = 20, 2000, 200, 200
 #: Groups that a held-out split should have, and its largest share.
 _GROUPS, _LARGEST_SHARE = 25, 0.2
 #: Tokens in a step, and epochs after which a small model mostly repeats what it has seen.
@@ -45,7 +45,8 @@ _CLASSES = 50
 @dataclass
 class TextFiles:
     """The text files below a folder: glob `patterns`, the `kinds` of files with their number, what
-    was `skipped` by ending, and settings of section `corpus` that reading them needs."""
+    was `skipped` by ending, their `size` in bytes, and `settings` of section `corpus` to read them;
+    the `documents` looked at, and the number of these or, if files are groups, of the files."""
 
     patterns: list[str]
     kinds: Counter
@@ -59,8 +60,7 @@ class TextFiles:
 def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
     """Look at the files below `folder`, except `labels`. MlmError if none can be read, or their
     columns differ."""
-    by_kind: dict[str, list[Path]] = {}
-    patterns, skipped = set(), Counter()
+    by_kind, by_pattern, skipped = defaultdict(list), defaultdict(list), Counter()
     for path in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if is_hidden or not path.is_file() or path.resolve() == labels:
@@ -70,9 +70,9 @@ def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
         except MlmError:
             skipped[path.suffix or path.name] += 1
             continue
-        by_kind.setdefault(kind, []).append(path)
+        by_kind[kind].append(path)
         ending = "".join(path.suffixes[-2 if compression else -1 :])
-        patterns.add(f"{folder.resolve()}/**/*{ending}")
+        by_pattern[f"{escape(str(folder.resolve()))}/**/*{ending}"].append(str(path.absolute()))
     if not by_kind:
         others = ", ".join(f"{number} × {name}" for name, number in skipped.most_common(5))
         raise MlmError(
@@ -82,7 +82,8 @@ def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
         )
     paths = [path for group in by_kind.values() for path in group]
     kinds = Counter({kind: len(group) for kind, group in by_kind.items()})
-    files = TextFiles(sorted(patterns), kinds, skipped, sum(map(os.path.getsize, paths)))
+    patterns = [name for one in sorted(by_pattern) for name in _names(one, by_pattern[one], labels)]
+    files = TextFiles(patterns, kinds, skipped, sum(map(os.path.getsize, paths)))
     columns = {text_column(group[0], kind) for kind, group in by_kind.items() if kind != "txt"}
     if len(columns) > 1:
         raise MlmError(
@@ -93,7 +94,7 @@ def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
     if columns:
         files.settings["text_column"] = columns.pop()
     if plain := by_kind.get("txt"):
-        lines = [line.strip() for path in plain[:_FILES] for line in _lines(path)]
+        lines = [line.strip() for path in plain[:_FILES] for line in islice(_lines(path), _LINES)]
         # Blank lines separate paragraphs, or every line is a document.
         apart = sum(not line for line in lines) > 0.05 * len(lines)
         files.settings["files"] = {"document_per": "paragraph" if apart else "line"}
@@ -108,22 +109,35 @@ def look_at(folder: Path, labels: Path | None = None) -> TextFiles:
     return files
 
 
-def _lines(path: Path) -> list[str]:
+def _names(pattern: str, files: list[str], labels: Path | None) -> list[str]:
+    """The `pattern`, or the `files` one by one if it would match the `labels` too."""
+    if not labels or labels not in map(Path.resolve, map(Path, glob(pattern, recursive=True))):
+        return [pattern]
+    if len(files) > _NAMED:
+        texts = f"{len(files):,} texts, too many to name one by one"
+        raise MlmError(f"{labels}: {pattern} matches it and {texts}. Move it out of the folder")
+    return files
+
+
+def _lines(path: Path) -> Iterator[str]:
     with open(path, "rb") as file, decompressed(file, file_format(path.name)[1]) as stream:
-        return [line.decode("utf-8-sig", "replace") for line in islice(stream, _LINES)]
+        for _, line in text_lines(stream, str(path), strict=False):
+            yield line.removeprefix(BYTE_ORDER_MARK)
 
 
 def text_column(path: Path, kind: str) -> str:
     """The column of the text in a table or in JSON lines: one of the usual names, else the one with
     the longest texts."""
-    lines = [] if kind == "parquet" else _lines(path)[:_ROWS]
     try:
         if kind == "parquet":
             rows = next(pq.ParquetFile(path).iter_batches(_ROWS)).to_pandas()
         elif kind in ("csv", "tsv"):
-            rows = read_table(StringIO("".join(lines)), "\t" if kind == "tsv" else ",")
+            table = table_rows(_lines(path), str(path), "\t" if kind == "tsv" else ",")
+            header, *cells = [row for _, row in islice(table, 1 + _ROWS)] or [[]]
+            objects = [dict(zip(header, row, strict=False)) for row in cells]
+            rows = pd.DataFrame(objects, columns=list(dict.fromkeys(header)))
         else:
-            objects = [json.loads(line) for line in lines if line.strip()]
+            objects = [json.loads(line) for line in islice(_lines(path), _ROWS) if line.strip()]
             if not all(isinstance(one, dict) for one in objects):
                 raise ValueError("expected an object on each line (jq -c '.[]' FILE makes them)")
             rows = pd.DataFrame(objects)
@@ -132,23 +146,18 @@ def text_column(path: Path, kind: str) -> str:
     lengths = rows.map(lambda value: len(value) if isinstance(value, str) else 0).sum()
     if not lengths.any():
         raise MlmError(
-            f"{path}: no column of text. There are: {', '.join(map(str, lengths.index))}"
+            f"{path}: no column of text. There are: {', '.join(map(str, lengths.index)) or 'none'}"
         )
     usual = [name for name in _TEXTS if lengths.get(name)]
     return usual[0] if usual else str(lengths.idxmax())
-
-
-def read_table(file: Any, separator: str = ",") -> pd.DataFrame:
-    """The cells of a table with a header, as text; rows of more cells are left out."""
-    how = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
-    return pd.read_csv(file, sep=separator, on_bad_lines="skip", **how)
 
 
 def labelled_task(path: Path) -> dict[str, Any]:
     """Section `finetune` for a CSV file: its text is the column of the longest texts, its label one
     of few values (classes) or of numbers. Raises MlmError if no column is either."""
     try:
-        table = read_table(path)
+        how = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+        table = pd.read_csv(path, on_bad_lines="skip", **how)
     except (OSError, ValueError) as error:
         raise MlmError(f"{path}: expected a CSV file of texts and labels ({error})") from None
     text = table.map(len).sum().idxmax()
@@ -162,12 +171,8 @@ def labelled_task(path: Path) -> dict[str, Any]:
     usual = [name for name in _LABELS if name in tasks]
     label = usual[0] if usual else min(tasks, key=lambda name: tasks[name])
     data = {"source": "csv", "file": str(path.resolve()), "text_column": text}
-    return {
-        "enabled": True,
-        "task": tasks[label],
-        "epochs": 5,
-        "data": {**data, "target_column": label},
-    }
+    data["target_column"] = label
+    return {"enabled": True, "task": tasks[label], "epochs": 5, "data": data}
 
 
 def _task_of(cells: pd.Series) -> str | None:
@@ -178,25 +183,29 @@ def _task_of(cells: pd.Series) -> str | None:
     return None if is_counter or not numbers.map(math.isfinite).all() else "regression"
 
 
-def prompts_from(documents: Sequence[str], count: int = 3) -> list[str]:
-    """Short sentences with which documents begin, spread over the text, each with a word masked."""
+def prompts_from(documents: Sequence[str], length: int, count: int = 3) -> list[str]:
+    """Short sentences with which documents begin, spread over the text, each with a word masked and
+    of at most `length` tokens."""
     texts = [" ".join(text[:500].split()) for text in documents[:: 1 + len(documents) // 200]]
     spaced = sum(text.count(" ") for text in texts) * 20 > sum(map(len, texts))
-    prompts = [prompt for text in texts if (prompt := _masked(text, spaced))]
+    prompts = [prompt for text in texts if (prompt := _masked(text, spaced, length))]
     return prompts[:: max(1, len(prompts) // count)][:count] or [_MASK]
 
 
-def _masked(text: str, spaced: bool) -> str | None:
+def _masked(text: str, spaced: bool, length: int) -> str | None:
     """The first sentence, or what begins it, with its longest word masked, without spaces two
     characters of it."""
-    sentence = _SENTENCE_END.split(text)[0]
+    sentence, between = _SENTENCE_END.split(text)[0], " " if spaced else ""
     words = (sentence.split() if spaced else re.findall("..?", sentence))[:12]
+    # However small the tokens are, with the mask and those around it they are at most `length`.
+    while len(between.join(words)) > length - 3:
+        words.pop()
     if len(words) < 5 or _MASK in sentence:
         return None
     bare = [re.sub(r"^\W+|\W+$", "", word) for word in words]
     longest = max(range(1, len(words) - 1), key=lambda i: (len(bare[i]), i))
     words[longest] = words[longest].replace(bare[longest], _MASK, 1)
-    return (" " if spaced else "").join(words) if bare[longest] else None
+    return between.join(words) if bare[longest] else None
 
 
 def first_overlay(
@@ -216,7 +225,7 @@ def first_overlay(
         "shards": {"sequence_length": length},
         "model": {"family": "bert"},
         "pretraining": {"per_replica_batch_size": batch, "steps": _STEPS_TRIED},
-        "evaluation": {"prompts": prompts_from(files.documents)},
+        "evaluation": {"prompts": prompts_from(files.documents, length)},
         **({"finetune": task} if task else {}),
     }
     forecast = check(resolve(overlay))
@@ -227,8 +236,8 @@ def first_overlay(
 
 
 def steps_within(minutes: float, forecast: Forecast, batch: int) -> tuple[int, float]:
-    """Steps that fit into `minutes` beside the other stages of a `forecast` of _STEPS_TRIED, and
-    that make at most _EPOCHS epochs, with the seconds of all. Raises MlmError if hardly any do."""
+    """Steps that fit into `minutes` with the other stages of a `forecast` of _STEPS_TRIED: at most
+    _EPOCHS epochs, but no fewer than 100 steps, or MlmError; and the seconds of all."""
     *stages, total = forecast.stages
     (training,) = [one.seconds or 0.0 for one in stages if one.name.startswith("pretrain")]
     others = (total.seconds or 0.0) - training

@@ -44,6 +44,7 @@ class Stage:
     name: str
     seconds: float | None = None
     memory_mb: int | None = None
+    on_request: bool = False  # not made by `snakemake` without a target
 
 
 @dataclass(frozen=True)
