@@ -25,11 +25,11 @@ def words() -> list[str]:
 
 
 def write_word_tokenizer(directory: Path, size: int = 120) -> None:
-    """The most frequent words as a tokenizer, as the tokenizer stage lays it out."""
+    """The most frequent words as a tokenizer, as the tokenizer stage lays it out; the last id but
+    one has none, as that of a line that a vocab.txt has twice."""
     known = [w for w, _ in Counter(words()).most_common(size - len(SPECIAL))]
-    tokenizer = Tokenizer(
-        models.WordLevel({w: i for i, w in enumerate([*SPECIAL, *known])}, unk_token="<unk>")
-    )
+    ids = {w: i for i, w in enumerate([*SPECIAL, *known]) if i != size - 2}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -33,8 +33,9 @@ def with_curve(results, losses):
     return replace(results, runs=[replace(run, curves=rows)])
 
 
-def with_shared_words(results, shared):
-    test = replace(results.corpus["test"], overlap_with_train=WordOverlap(8, 1000, shared, 1, 0, 0))
+def with_shared_words(results, shared, unmeasured=0):
+    overlap = WordOverlap(8, 1000, shared, 1, unmeasured, 0)
+    test = replace(results.corpus["test"], overlap_with_train=overlap)
     return replace(results, corpus=results.corpus | {"test": test})
 
 
@@ -45,6 +46,7 @@ def test_a_good_model_is_called_so_and_needs_nothing(results):
         "Better than counting neighbours (3.38 against 4.00 nats), 37 %"
     )
     assert len(found.next_steps) == 1 and "finetune" in found.next_steps[0]
+    assert answer(with_shared_words(results, 400, unmeasured=1001)) == found
 
 
 def test_a_lower_loss_with_fewer_right_guesses_is_no_plain_victory(results):
@@ -83,6 +85,7 @@ def with_test(results, **changes):
         ),
         (lambda r: with_test(r, unknown_share=0.031), "3.1 % of the tokens are unknown"),
         (lambda r: with_test(r, num_clusters=8), "has 8 groups (president)"),
+        (lambda r: with_evaluation(r, cluster_by="sample"), "text has one group, too"),
         (lambda r: with_shared_words(r, 22), "2.2 % of the test text is in train too"),
     ],
 )

@@ -170,7 +170,7 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     bare = made.evaluation(
         "base",
         frequency_bands=[nothing | {"label": "1 to 10", "first_rank": 1, "last_rank": 10}],
-        verdicts=[],
+        **{"verdicts": [], "cluster_by": "sample"},
     )
     fill_mask = made.fill_mask("base", [])
     preview = replace(made.preview("base"), samples=[])
@@ -178,6 +178,7 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     results = replace(results, runs=[replace(results.runs[0], curves=[])])
     page = Page(render(results, figures(results)))
     assert {"preview", "fill_mask"}.isdisjoint(a["id"] for a in page.all("section"))
+    assert "over the samples of one group" in page.text
 
 
 def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):

@@ -221,6 +221,11 @@ class WordOverlap:
         """The share of the measured words; None if there are none."""
         return self.shared / self.words if self.words else None
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether at least half of the words are in documents that are long enough for a run."""
+        return self.words >= max(1, self.unmeasured_words)
+
 
 @dataclass(frozen=True)
 class CorpusSplit(Artefact):

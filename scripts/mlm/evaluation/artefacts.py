@@ -191,8 +191,8 @@ class BitsByGroup:
 
 @dataclass(frozen=True)
 class ClusterSums:
-    """Sums by cluster of the test text, for pairing runs; `tokens` and `characters` are those of
-    the clusters' text, if it is known: then every cluster has its row."""
+    """Sums by cluster of the test text, for pairing runs. If `tokens` and `characters` of its text
+    are known, each cluster has a row; beyond MOST_CLUSTER_SUMS, adjacent ones are added up."""
 
     loss: list[float]
     correct: list[int]

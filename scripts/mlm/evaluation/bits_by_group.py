@@ -15,7 +15,7 @@ from mlm.corpus.corpus_reading import SplitDocuments
 from mlm.corpus.groups_and_splits import group_ids
 from mlm.evaluation.artefacts import BitsByGroup, BitsOfGroup
 from mlm.evaluation.hidden_sets import Positions
-from mlm.evaluation.intervals import mean_of, sums_by_cluster
+from mlm.evaluation.intervals import Estimate, bits_of, mean_of, sums_by_cluster
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import SHARDS_REMEDY, Manifest
 from mlm.samples.shard_reading import read_samples
@@ -106,8 +106,8 @@ def bits_by_group(
     if len(groups) == 1:
         return None
     totals, counts = sums_by_cluster(positions.group, loss).T
-    tokens, characters = texts.of(groups)
-    bits = totals / counts / math.log(2) * tokens / characters
+    table = np.column_stack([totals, *texts.of(groups), counts])
+    bits = bits_of(table)
     ranked, half = np.argsort(-bits, kind="stable"), MOST_GROUPS // 2
     if len(ranked) > MOST_GROUPS:
         # So that no stub wins by a lucky guess.
@@ -115,10 +115,10 @@ def bits_by_group(
     shown = np.r_[ranked[:half], ranked[half:][-half:]]
 
     def of(name: str, members: np.ndarray) -> BitsOfGroup:
-        chosen, (of_tokens, of_characters) = np.isin(positions.group, members), texts.of(members)
-        part = positions[chosen]
-        to_bits = float(of_tokens.sum() / of_characters.sum() / math.log(2))
-        bits = mean_of(part.group if len(members) > 1 else part.sample, loss[chosen]) * to_bits
+        chosen, rows = np.isin(positions.group, members), table[np.isin(groups, members)]
+        part, bits = positions[chosen], Estimate.of(rows, bits_of)
+        if len(members) == 1:
+            bits = mean_of(part.sample, loss[chosen]) * (rows[0, 1] / rows[0, 2] / math.log(2))
         return BitsOfGroup(
             name=name,
             bits_per_character=bits.value,
@@ -126,7 +126,7 @@ def bits_by_group(
             num_predictions=len(part),
             num_samples=len(np.unique(part.sample)),
             num_groups=len(members),
-            characters=int(of_characters.sum()),
+            characters=int(rows[:, 2].sum()),
         )
 
     names = texts.names(groups[shown])

@@ -42,6 +42,8 @@ def answers(
     if problems:
         raise MlmError(f"{setting}:\n{listed(problems)}")
     network, filled_prompts = Network(architecture, ops_of("jax")), []
+    # The model may have rows for ids that the tokenizer lacks.
+    pieces = np.sort([*tokenizer.get_vocab().values()])
 
     @jax.jit
     def logits_at(weights, rows, attention, position):
@@ -56,8 +58,7 @@ def answers(
         attention = np.array([[1] * len(ids) + [0] * padding], np.int32)
         logits = logits_at(weights, rows, attention, np.array([[place]], np.int32))
         probabilities, filled = softmax(np.asarray(logits, np.float64)), []
-        # The model may have more rows than the tokenizer has ids.
-        for i in np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k].tolist():
+        for i in pieces[np.argsort(-probabilities[pieces], kind="stable")[:top_k]].tolist():
             ids[place] = i
             sequence = tokenizer.decode(ids, skip_special_tokens=True)
             filled.append(FilledToken(tokenizer.decode([i]), sequence, float(probabilities[i])))

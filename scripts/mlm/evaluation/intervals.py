@@ -9,6 +9,7 @@ there are clusters; with few or unequal clusters, these cover the truth more oft
 cluster-robust inference", 2023). No random number is drawn.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -25,6 +26,12 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 def ratio(sums: np.ndarray) -> np.ndarray:
     """The first of the sums [..., 2] over the last: a mean over predictions."""
     return sums[..., 0] / sums[..., -1]
+
+
+def bits_of(sums: np.ndarray) -> np.ndarray:
+    """Bits per character, of sums [..., 4]: loss in nats, tokens, characters and predictions."""
+    loss, tokens, characters, predictions = np.moveaxis(sums, -1, 0)
+    return loss / math.log(2) / predictions * tokens / characters
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ class Clusters:
         group_by: str | None,
         author_of: Mapping[int, int] | None,
     ):
-        """Of the widest kind of which the predictions, of `samples` and `groups`, have several;
-        `group_by` names the groups, and `author_of` has the author of each, if known."""
+        """Authors if the predictions, of `samples` and `groups`, have two or more, else groups if
+        they do, else samples; `group_by` names the groups, `author_of` the author of each."""
         self._author_of, several = author_of, len(np.unique(groups)) > 1
         authors = self.of_groups(groups)
         if author_of is not None and len(np.unique(authors)) > 1:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from mlm.corpus.groups_and_splits import group_ids
 from mlm.evaluation.artefacts import ClusterSums, FrequencyBand, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups
 from mlm.evaluation.hidden_sets import Answers, Positions, Scores
-from mlm.evaluation.intervals import Clusters, mean_of, sums_by_cluster
+from mlm.evaluation.intervals import Clusters, Estimate, bits_of, mean_of, sums_by_cluster
 
 #: Rows of sums that evaluation.json holds at most, however many clusters there are.
 MOST_CLUSTER_SUMS = 2000
@@ -47,11 +48,16 @@ def summary_of(
     cluster: np.ndarray,
     tokens_per_character: float | None,
     unknown_share: float,
+    sums: ClusterSums,
 ) -> Summary:
     """The figures over all predictions, with intervals over the `cluster` of each. Bits per
-    character, by which tokenizers compare, are a pseudo-likelihood."""
+    character, by which tokenizers compare, are a pseudo-likelihood; their interval takes the
+    density as constant unless `sums` has each cluster's."""
     means, loss = means_over(scores), mean_of(cluster, scores.loss)
     bits = loss * (tokens_per_character / math.log(2)) if tokens_per_character else None
+    if bits and sums.tokens and sums.characters:
+        table = np.transpose([sums.loss, sums.tokens, sums.characters, sums.predictions])
+        bits = replace(Estimate.of(table, bits_of), value=bits.value)
     return Summary(
         **means,
         top5_accuracy=float(np.mean(scores.rank <= 5)),

@@ -56,7 +56,7 @@ class Scorer:
         `batch_size` is that of all replicas together; it changes figures by rounding only."""
         self._model, self._seed = model, section.seed
         self._batch_size, self.length = section.batch_size, length
-        self.tokenizer, self.vocabulary = tokenizer, len(tokenizer)
+        self.tokenizer, self.vocabulary = tokenizer, model.vocabulary
         self.special_ids = sorted(set(tokenizer.all_special_ids))
         self.sets = number_of_sets(section.mlm_probability)
         self._slots = evaluation_slots(section.mlm_probability, length)
@@ -114,6 +114,8 @@ class Scorer:
         masked already: the arrays of `MODEL_INPUTS`. Its rows may be shorter than a sample, and are
         then more in a batch."""
         count, length = question["input_ids"].shape
+        if not count:
+            return np.zeros(0)
 
         def batches(batch: slice) -> Batch:
             rows = {name: array[batch] for name, array in question.items()}

@@ -12,7 +12,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.pretraining import engine_for
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import Baseline, EvaluationFigures, Means, Summary
+from mlm.evaluation.artefacts import Baseline, ClusterSums, EvaluationFigures, Means, Summary
 from mlm.evaluation.bits_by_group import TextOfGroups, bits_by_group
 from mlm.evaluation.exported_model import load_tokenizer, open_model
 from mlm.evaluation.hidden_sets import (
@@ -38,6 +38,7 @@ from mlm.evaluation.ngram_baselines import COMPONENTS, NeighbourMixtures
 from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.foundations.terminal import plural
 from mlm.samples.manifests import Manifest, check_shards
 from mlm.samples.ngram_counts import TokenCounts, count_tokens, counted_samples
 from mlm.samples.shard_reading import Samples, evenly_spread, joined, read_samples, spread_samples
@@ -56,30 +57,33 @@ class ScoredSplit:
     clusters: Clusters
     tokens_per_character: float | None
     summary: Summary
+    sums: ClusterSums
 
     @classmethod
     def of(
         cls,
         questions: Questions,
         manifest: Manifest,
-        described: CorpusSplit | None,
+        on: "Evaluated",
         scorer: Scorer,
         mixtures: NeighbourMixtures,
     ) -> Self:
         """Score the `questions` about a split; MlmError if it has no token to predict."""
         samples, split = questions.samples, manifest.split
+        described, texts = on.corpus.get(split), on.texts if split == "test" else None
         positions, scores = scorer.score(questions, split)
+        unknown = scorer.unknown_share(samples)
         if not len(positions):
-            raise MlmError(
-                f"The {split} split has no token of text in {len(samples)} samples, so that there "
-                f"is nothing to predict. Raise corpus.held_out.{split}, or give it more text."
-            )
+            raise _too_few_tokens(split, len(samples), unknown)
         of_positions = positions.sample, positions.group, manifest.group_by
         clusters = Clusters(*of_positions, authors_of_groups(described))
         density = tokens_per_character(manifest, described)
-        unknown, unigram = scorer.unknown_share(samples), mixtures.unigram_answers(positions.truth)
-        summary = summary_of(positions, scores, clusters.of_predictions, density, unknown)
-        return cls(positions, scores, unigram, clusters, density, summary)
+        step = counted_samples(manifest.num_samples, manifest.num_tokens).step
+        counted = (positions.sample % step == 0) & (split == "train")
+        unigram = mixtures.unigram_answers(positions.truth, counted)
+        sums = cluster_sums(clusters, scores, texts)
+        summary = summary_of(positions, scores, clusters.of_predictions, density, unknown, sums)
+        return cls(positions, scores, unigram, clusters, density, summary, sums)
 
     @property
     def loss_beyond_unigram(self) -> Estimate:
@@ -109,7 +113,7 @@ def evaluate(
     """All figures of run `run`, not yet rounded, of the model in the directory `model`. Raises
     MlmError if the inputs do not belong together, or a split is empty."""
     splits = {s: Manifest.read(path).in_rows(on.row_samples) for s, path in on.manifests.items()}
-    tokenizer, corpus, texts = load_tokenizer(model), on.corpus, on.texts
+    tokenizer, described, texts = load_tokenizer(model), on.corpus.get("test"), on.texts
     within = tokenizer.cls_token_id if on.attend == "document" else None
     # TensorFlow's packages for TPUs have a JAX for CPUs alone.
     on_cpu = accelerator.kind == "tpu" and engine_for("auto") == "tensorflow"
@@ -120,10 +124,12 @@ def evaluate(
     mixtures = NeighbourMixtures(data.counts, scorer.special_ids)
     mixtures.fit(data.fitted)
     test, train = (
-        ScoredSplit.of(questions, splits[split], corpus.get(split), scorer, mixtures)
+        ScoredSplit.of(questions, splits[split], on, scorer, mixtures)
         for split, questions in (("test", data.test), ("train", data.train))
     )
-    scores, described = test.scores, corpus.get("test")
+    scores, in_papers = test.scores, scorer.score_as_in_papers(data.test.samples)
+    if not len(in_papers):
+        raise _too_few_tokens("test", test.summary.num_samples)
     files = {"model": model / "model.safetensors", "tokenizer": model / "tokenizer.json"}
     files |= {"manifest": on.manifests["test"]}
     digests = {name: file_sha256(file) for name, file in files.items()}
@@ -132,14 +138,14 @@ def evaluate(
         test=test.summary,
         train=train.summary,
         gap_to_train=(test.loss_beyond_unigram - train.loss_beyond_unigram).difference,
-        as_in_papers=Means(**means_over(scorer.score_as_in_papers(data.test.samples))),
+        as_in_papers=Means(**means_over(in_papers)),
         baselines=baselines(mixtures, test),
         frequency_bands=frequency_bands(test.positions.truth, scores, data.counts.unigram),
         minimal_pairs=score_pairs(on.pairs, scorer, mixtures),
         verdicts=[],
         group_by=splits["test"].group_by,
         cluster_by=test.clusters.by,
-        cluster_sums=cluster_sums(test.clusters, scores, texts),
+        cluster_sums=test.sums,
         settings=section.model_dump(include=_SHOWN),
         digests=digests | ({"text": texts.sha256} if texts else {}),
         by_group=bits_by_group(test.positions, scores.loss, texts) if texts else None,
@@ -186,16 +192,13 @@ class EvaluationData:
 def read_evaluation_data(
     manifests: Mapping[str, Manifest], root: str | Path, max_tokens: int, scorer: Scorer
 ) -> EvaluationData:
-    """Read the splits, checked against their manifests: of test about `max_tokens`, of train one
-    set of as many samples. Raises MlmError for damaged shards, and an empty split."""
+    """Read the splits, checked against their manifests: about `max_tokens` of test, and one hidden
+    set each of as many samples of train. Raises MlmError for damaged shards, and an empty split."""
     for manifest in manifests.values():
         check_shards(manifest, root)
     test, train = manifests["test"], manifests["train"]
     if not test.num_samples:
-        raise MlmError(
-            "The test split has no samples, so that there is nothing to evaluate. Raise "
-            "corpus.held_out.test, or give the split more text."
-        )
+        raise _too_few_tokens("test", 0)
     index, sets = evaluated_sets(test.num_samples, test.num_tokens, scorer.sets, max_tokens)
     wanted = np.unique(index)
     samples = joined(list(read_samples(test, root, wanted)))
@@ -214,7 +217,7 @@ def read_evaluation_data(
     counts = count_tokens(batches(), scorer.vocabulary, scorer.special_ids, two=True)
     rows = np.arange(len(chosen))
     of_train = Questions(joined(gathered), rows, (rows % scorer.sets).astype(np.int32))
-    fitted = _text_positions(manifests["validation"], root, scorer.special_ids)
+    fitted = _text_positions(manifests["validation"], root, scorer)
     return EvaluationData(of_test, of_train, counts, fitted)
 
 
@@ -225,14 +228,20 @@ def tokens_per_character(manifest: Manifest, described: CorpusSplit | None) -> f
     return tokens / described.characters if described and described.characters and tokens else None
 
 
-def _text_positions(manifest: Manifest, root: str | Path, special_ids: Sequence[int]) -> Positions:
+def _text_positions(manifest: Manifest, root: str | Path, scorer: Scorer) -> Positions:
     """Every text token of samples spread over the split, each with its neighbours."""
     samples = spread_samples(manifest, root, _FITTED_TOKENS // manifest.sequence_length + 1)
     ids, mask = samples.input_ids, samples.attention_mask
-    positions = positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids))
+    positions = positions_of(ids, mask, ids, mask & ~np.isin(ids, scorer.special_ids))
     if not len(positions):
-        raise MlmError(
-            f"The validation split has no token of text in {len(samples)} samples; the baselines "
-            "are fitted on it. Raise corpus.held_out.validation, or give the split more text."
-        )
+        raise _too_few_tokens("validation", len(samples), scorer.unknown_share(samples))
     return positions
+
+
+def _too_few_tokens(split: str, samples: int, unknown_share: float = 0) -> MlmError:
+    """The error that so many `samples` of a split have no token, or too few, to evaluate on."""
+    remedy = "Give it more text" + f", or raise corpus.held_out.{split}" * (split != "train")
+    if unknown_share == 1:
+        remedy = "Set tokenizer.character_coverage: 1, or choose a tokenizer made for such text"
+    found = f"too few known tokens to evaluate a model, in {plural(samples, 'sample')}"
+    return MlmError(f"The {split} split has {found}. {remedy}.")

@@ -87,10 +87,10 @@ class NeighbourMixtures:
     """The two-sided bigram and, if triples were counted, the trigram; see the module's text."""
 
     def __init__(self, counts: TokenCounts, special: Sequence[int]):
-        seen = counts.unigram.astype(np.float64) + 1
-        seen[list(special)] = 0
+        self._smoothed = counts.unigram.astype(np.float64) + 1
+        self._smoothed[list(special)] = 0
         # U(w), 0 for special tokens, which are never predicted.
-        self.unigram = seen / seen.sum()
+        self.unigram = self._smoothed / self._smoothed.sum()
         # By the number of neighbours: those on the left, and those on the right.
         self._tables = [
             (_Conditionals(table[-1], self.unigram), _Conditionals(table[1], self.unigram))
@@ -104,9 +104,11 @@ class NeighbourMixtures:
             for name, parts in list(COMPONENTS.items())[: len(self._tables)]
         }
 
-    def unigram_answers(self, truth: np.ndarray) -> Answers:
-        """The unigram's answers for the true ids `truth` [positions]."""
-        return Answers(np.log(self.unigram[truth]), truth == np.argmax(self.unigram))
+    def unigram_answers(self, truth: np.ndarray, counted: np.ndarray | int = 0) -> Answers:
+        """The unigram's answers for the true ids `truth` [positions]; a token that was `counted`
+        itself (1 or True) is predicted from the counts of all others."""
+        shares = (self._smoothed[truth] - counted) / (self._smoothed.sum() - counted)
+        return Answers(np.log(shares), truth == np.argmax(self.unigram))
 
     def fit(self, positions: Positions) -> None:
         """Set the weights by expectation maximisation on `positions`."""

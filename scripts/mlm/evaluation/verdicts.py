@@ -73,7 +73,7 @@ def between_train_and_test(test: float, train: float, gap: Difference) -> Verdic
 def on_overlap(overlap: WordOverlap) -> Verdict:
     """Return the verdict on the words of the test split that occur in train as well."""
     run, unmeasured = overlap.run_words, overlap.unmeasured_words
-    if overlap.share is None or overlap.words < unmeasured:
+    if overlap.share is None or not overlap.is_measured:
         text = f"Whether train has the test text was not measured: {unmeasured:,} of "
         text += f"{overlap.words + unmeasured:,} words are in documents of fewer than {run}."
         return Verdict("even", text)

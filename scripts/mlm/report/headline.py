@@ -56,7 +56,7 @@ def answer(results: Results) -> Answer:
     if fewer_right:
         verdict += f" (counting: {100 * baseline.accuracy:.0f} %)"
     overlap = results.corpus["test"].overlap_with_train
-    seen = (overlap and overlap.share) or 0
+    seen = (overlap and overlap.is_measured and overlap.share) or 0
     flattered = (
         f"{100 * seen:.1f} % of the test text is in train too, which flatters the figures: set "
         "corpus.group_by or corpus.filters.decontamination."
@@ -64,11 +64,11 @@ def answer(results: Results) -> Answer:
     steps = [flattered] * (seen > _MUCH)
     steps += _of_training(best, far=model.loss > (1 + _FAR) * baseline.loss, ahead=tone == "better")
     steps += [flattered] * (SEEN < seen <= _MUCH)
-    if model.num_clusters < FEW_CLUSTERS:
-        steps.append(
-            f"The test text has {plural(model.num_clusters, 'group')} "
-            f"({best.evaluation.cluster_by}), too few to be sure: hold out more (corpus.held_out)."
-        )
+    groups, by = plural(model.num_clusters, "group"), best.evaluation.cluster_by
+    if model.num_clusters < FEW_CLUSTERS or by == "sample":
+        groups = "one group" if by == "sample" else f"{groups} ({by})"
+        few = f"The test text has {groups}, too few to be sure: hold out more (corpus.held_out)."
+        steps.append(few)
     return Answer("even" if mixed else tone, f"{verdict}.", steps or [_GO_ON])
 
 

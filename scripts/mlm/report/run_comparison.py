@@ -10,7 +10,7 @@ import numpy as np
 
 from mlm.config.merging_and_sweeps import merged, short_name
 from mlm.evaluation.artefacts import Difference, EvaluationFigures, FilledToken
-from mlm.evaluation.intervals import Estimate
+from mlm.evaluation.intervals import Estimate, bits_of
 from mlm.finetuning.score_comparison import Finetuning
 from mlm.foundations.artefacts import as_json
 from mlm.foundations.atomic import canonical_json
@@ -71,8 +71,11 @@ def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
             return "evaluation.{} differs: {} and {}.".format(name, *values)
     sums = one.cluster_sums, best.cluster_sums
     if one.digests["manifest"] != best.digests["manifest"]:
-        if sums[0].characters is None:
-            return "All held-out text is one group; samples of two vocabularies do not pair."
+        if sums[0].characters is None or sums[0].characters != sums[1].characters:
+            return (
+                "Two vocabularies compare by groups of text, but the intervals are over "
+                f"{one.cluster_by} and {best.cluster_by} (corpus.group_by, evaluation.max_tokens)."
+            )
     elif sums[0].predictions != sums[1].predictions:
         return "The predicted tokens differ (evaluation.max_tokens)."
     if None in (one.test.bits_per_character, best.test.bits_per_character):
@@ -81,7 +84,7 @@ def _unpaired(one: EvaluationFigures, best: EvaluationFigures) -> str | None:
 
 
 def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
-    """Bits per character of `one` less those of `best`, and their interval over common clusters."""
+    """Bits per character of `one` less those of `best` over common clusters, with the interval."""
 
     def table(figures: EvaluationFigures) -> np.ndarray:
         sums, test = figures.cluster_sums, figures.test
@@ -90,17 +93,14 @@ def _less(one: EvaluationFigures, best: EvaluationFigures) -> Difference:
             # As many tokens per character in every cluster.
             density = (test.bits_per_character or 0) * math.log(2) / (test.loss or 1)
             tokens, characters = [density * n for n in sums.predictions], sums.predictions
-        bits = np.array(sums.loss) / math.log(2)
-        return np.column_stack([bits, sums.predictions, tokens, characters])
+        return np.column_stack([sums.loss, tokens, characters, sums.predictions])
 
-    def bits(sums: np.ndarray) -> np.ndarray:
-        return sums[..., 0] / sums[..., 1] * sums[..., 2] / sums[..., 3]
+    def difference(sums: np.ndarray) -> np.ndarray:
+        return bits_of(sums[..., :4]) - bits_of(sums[..., 4:8])
 
     tables = table(one), table(best)
-    both = np.column_stack([*tables, np.minimum(tables[0][:, 1], tables[1][:, 1])])
-    estimate = Estimate.of(both, lambda sums: bits(sums[..., :4]) - bits(sums[..., 4:8]))
-    difference = (one.test.bits_per_character or 0) - (best.test.bits_per_character or 0)
-    return Difference(difference, estimate.interval)
+    both = np.column_stack([*tables, np.minimum(tables[0][:, -1], tables[1][:, -1])])
+    return Estimate.of(both, difference).difference
 
 
 def differing_settings(results: Results) -> dict[str, list[object]]:

@@ -19,7 +19,7 @@ from mlm.tokenizer.pieces import word_starts
 
 #: An array of NumPy or of JAX.
 Array = Any
-#: Validation is masked alike in all runs, whatever they train on.
+#: Validation is masked alike in all runs whose last phase has rows of one length.
 VALIDATION_SEED = 0
 VALIDATION_MASKING = Masking(mlm_probability=0.15)
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
