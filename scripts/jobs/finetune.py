@@ -58,5 +58,5 @@ def merge_folds(job: Any):
     where = inputs.table, inputs.baseline, folds, directory
     metrics = write_results(job.wildcards.run, section, *where)
     show(comparison_table(metrics))
-    model = metrics.models["pretrained"]
-    return Done(f"{metrics.metric.unit} {model.score:.3f}")
+    score = metrics.metric.shown(metrics.models["pretrained"].score)
+    return Done(f"{metrics.metric.unit} {score}")

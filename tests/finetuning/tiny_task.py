@@ -40,7 +40,7 @@ def write_csv(path: Path, rows: int, classes: bool = False) -> None:
     for i in range(rows):
         kind = i % 3
         words = rng.choice(WORDS, 10, p=np.roll([0.65, *[0.05] * 7], kind))
-        target = f"{kind - 1 + rng.normal(0, 0.1):.4f}"
+        target = f"{1950 + 30 * (kind - 1 + rng.normal(0, 0.1)):.4f}"
         target = ("easy", "fair", "hard")[kind] if classes else target
         lines.append(f"{' '.join(words)},{target}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -55,10 +55,6 @@ def prepared(place: Path, rows: int, **section) -> Finetune:
         write_model(place / "model")
     write_data(section, 0, place / "examples.csv", place / "examples.json")
     return section
-
-
-def changed(section: Finetune, **values) -> Finetune:
-    return section.model_copy(update=values)
 
 
 def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, virtual=None) -> dict:

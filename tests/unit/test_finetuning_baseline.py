@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlm.finetuning.artefacts import Example, read_predictions, write_examples
+from mlm.finetuning.artefacts import Example, read_predictions, texts_of, write_examples
 from mlm.finetuning.counting_baselines import (
     PENALTIES,
     best_penalty,
@@ -15,7 +15,7 @@ from mlm.finetuning.counting_baselines import (
     word_terms,
     write_baseline,
 )
-from mlm.finetuning.finetuning_metrics import METRICS
+from mlm.finetuning.finetuning_metrics import METRICS, metric_of
 from mlm.finetuning.fold_training import mean_loss
 from mlm.finetuning.score_comparison import Comparison, ScoreDifference, macro_f1, verdict_on
 
@@ -71,12 +71,16 @@ def test_losses_and_scores_are_those_of_the_textbook():
     assert mean_loss(outputs, np.array([0, 0]), np.ones(2)) == pytest.approx(expected)
     for task, pairs, score in (
         ("regression", [("0", "1"), ("1", "3")], 2.5**0.5),
+        ("token_classification", [("NOUN VERB NOUN", "NOUN [CUT] NOUN")], 2 / 3),
         ("classification", zip("abb", "aab", strict=True), 2 / 3),
     ):
         rows = [(Example(str(i), "", target), said) for i, (target, said) in enumerate(pairs)]
         examples, predictions = [e for e, _ in rows], {e.id: said for e, said in rows}
-        assert METRICS[task].of(examples, predictions) == pytest.approx(score)
+        metric = metric_of(task, ["NOUN", "VERB"])
+        assert metric.of(examples, predictions) == pytest.approx(score)
     assert macro_f1(examples, predictions) == pytest.approx(2 / 3, abs=1e-6)
+    small = float(texts_of(np.array([[1.234567e-5]]), [])[0])
+    assert METRICS["regression"].rounded(small) == 1.234567e-5
 
 
 def compared(figures, units):
@@ -103,6 +107,7 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
         ("accuracy", (-0.2, -0.05), 30, "is worse than"),
         ("rmse", (0.05, 0.2), 30, "is worse than"),
         ("rmse", (-0.2, 0.05), 30, "is not told apart from"),
+        ("rmse", (-2e-5, -5e-6), 30, "−1.25e−05 in RMSE (95 % interval −2e−05 to −5e−06)"),
         ("rmse", (-0.2, -0.05), 9, "rough because from only 9 groups"),
     ],
 )

@@ -103,29 +103,23 @@ def test_the_validation_part_is_a_fifth_of_whole_groups_with_every_class():
     assert {e.target for e, held in zip(examples, part, strict=True) if held} == {"a", "b"}
 
 
-def test_every_fold_holds_every_class_that_has_enough_rows():
-    names = "a" * 40 + "b" * 12 + "c" * 5
-    examples = [Example(f"r{i}", f"t{i}", name) for i, name in enumerate(names)]
-    folds = assign_folds(examples, "classification", 5, seed=0)
-    assert set(zip(names, folds, strict=True)) == {(n, f) for n in "abc" for f in range(5)}
-
-
 @pytest.mark.parametrize(
-    ("examples", "task", "named"),
+    ("examples", "folds", "task", "named"),
     [
-        (numbered(4), "regression", "finetune.folds"),
-        (numbered(40, group=lambda i: f"g{i % 2}"), "regression", "finetune.folds"),
+        (numbered(4), 5, "regression", "finetune.folds: 4"),
+        (numbered(3), 2, "regression", "finetune.folds: 3"),
+        (numbered(40, group=lambda i: f"g{i % 2}"), 5, "regression", "finetune.folds"),
         (
             [Example(f"r{i}", f"t{i}", {0: "rare", 1: "odd"}.get(i, "x")) for i in range(9)],
-            "classification",
+            *(5, "classification"),
             r"(?s)'odd': fold \d \(r1\).*'rare': fold \d \(r0\)",
         ),
-        ([Example(f"r{i}", f"t{i}", "x") for i in range(9)], "classification", "finetune.task"),
+        ([Example(f"r{i}", f"t{i}", "x") for i in range(9)], 5, "classification", "finetune.task"),
     ],
 )
-def test_what_cannot_be_folded_is_said(examples, task, named):
+def test_what_cannot_be_folded_is_said(examples, folds, task, named):
     with pytest.raises(MlmError, match=named):
-        assign_folds(examples, task, 5, 0)
+        assign_folds(examples, task, folds, 0)
 
 
 def test_the_year_task_takes_whole_addresses():

@@ -11,7 +11,7 @@ from evaluated_project import write_word_tokenizer
 from mlm.config.finetune import Finetune, FinetuneData
 from mlm.finetuning.artefacts import Example
 from mlm.finetuning.counting_baselines import predict_tags
-from mlm.finetuning.encoded_examples import NO_TAG, first_pieces
+from mlm.finetuning.encoded_examples import NO_TAG, EncodedTexts, first_pieces
 from mlm.finetuning.example_sources import labelled_examples
 from mlm.finetuning.finetuning_metrics import entities, metric_of
 from mlm.finetuning.fold_assignment import assign_folds
@@ -38,10 +38,10 @@ def test_conll_and_jsonl_are_read_by_sentence_and_document(tmp_path):
         f"{line.split()[0]}\tX\tY\t{line.split()[1]}" for line in GOOD.split("\n")[2:4]
     )
     assert read(tmp_path, four) == [replace(first, id="line 1", group="")]
-    lines = [{"tokens": ["Anna", "lives"], "tags": ["B-PER", "O"], "of": 7}]
-    text = "\n".join(map(json.dumps, lines))
+    line = {"tokens": ["An\u2028na", "lives"], "tags": ["B-PER", "O"], "of": 7}
+    text = json.dumps(line, ensure_ascii=False)
     found = read(tmp_path, text, "jsonl", group_column="of")
-    assert found == [replace(first, id="line 1", group="7")]
+    assert found == [Example("line 1", "An\u2028na\tlives", "B-PER O", "7")]
 
 
 @pytest.mark.parametrize(
@@ -106,26 +106,20 @@ def test_entity_f1_is_that_of_strict_iob2_in_random_cases():
         assert score == pytest.approx(f1)
 
 
-def test_tags_of_words_alone_are_scored_by_word():
-    examples, predictions = [Example("s", "", "NOUN VERB NOUN")], {"s": f"NOUN {NO_TAG} NOUN"}
-    metric = metric_of("token_classification", ["NOUN", "VERB"])
-    assert metric.name == "accuracy"
-    assert metric.of(examples, predictions) == pytest.approx(2 / 3)
-
-
 def test_labels_are_at_the_first_piece_and_cut_words_have_none(tmp_path):
     write_word_tokenizer(tmp_path)
     encoder = Encoder.load(tmp_path / "tokenizer.json")
     words = ["the", "nation", "of", "people"]
     ids, offsets = encoder.encode_with_offsets(" ".join(words))
-    whole, places = first_pieces(words, encoder, None)
-    assert whole == ids
+    _, places = first_pieces(words, encoder, None)
     text = " ".join(words)
     begins = [text[slice(*offsets[place])].strip() for place in places]
     assert all(word.startswith(begin) for word, begin in zip(words, begins, strict=True))
-    cut, places = first_pieces(words, encoder, places[2] + 1)
-    assert len(cut) == len(ids[: places[1] + 1]) + 1 and cut[-1] == ids[-1]
-    assert places[2:] == [0, 0]
+    texts = ["\t".join(words), "the\t\u2003\tof", ""]
+    cut = EncodedTexts.of(texts, encoder, places[2] + 1, has_tags=True)
+    assert cut.arrays["input_ids"][0].tolist() == [*ids[: places[2]], ids[-1]]
+    assert cut.pieces[0][2:] == [0, 0] and cut.pieces[1][1] == 0 and cut.pieces[2] == []
+    assert cut.truncated == 1
 
 
 def test_the_baseline_takes_the_words_tag_and_else_its_suffixes():

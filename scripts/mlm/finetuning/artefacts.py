@@ -74,7 +74,7 @@ def texts_of(outputs: np.ndarray, classes: list[str]) -> list[str]:
     """Predictions as text, by `outputs` [examples, outputs]."""
     if classes:
         return [classes[int(i)] for i in outputs.argmax(axis=1)]
-    return [f"{value:.6f}" for value in outputs[:, 0]]
+    return [f"{value:.7g}" for value in outputs[:, 0]]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ExamplesSummary(Artefact):
 class FoldRecord(Artefact):
     """The record beside the predictions of a fold, or beside the model to use: how many texts are
     truncated, the sha256 of the checkpoint it began from, and the learning rate, with the scores of
-    those that were `tried` on the validation part."""
+    those that were `tried` on the validation part and did not diverge."""
 
     truncated: int
     checkpoint: str

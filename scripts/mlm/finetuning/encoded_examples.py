@@ -1,7 +1,9 @@
 """Texts and labels as the arrays that the network reads, and its outputs as predictions."""
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -21,41 +23,47 @@ Arrays = dict[str, np.ndarray]
 class EncodedTexts:
     """Texts as `arrays`: `input_ids` and `attention_mask`, int32 [texts, length], and what goes
     with them. `pieces` are, of each sentence with tags, the positions of the first pieces of its
-    words, 0 of a word that is cut or has none; `truncated` texts are cut."""
+    words, 0 of a word that is cut or has none; `truncated` texts had more than `most` tokens. The
+    labels of a regression are its targets minus `mean`, divided by `deviation`."""
 
     arrays: Arrays
     pieces: list[list[int]]
     truncated: int
+    most: int | None
+    mean: float = 0.0
+    deviation: float = 1.0
 
     @classmethod
-    def of(
-        cls, texts: Sequence[str], encoder: Encoder, most: int | None, has_tags: bool
-    ) -> "EncodedTexts":
+    def of(cls, texts: Sequence[str], encoder: Encoder, most: int | None, has_tags: bool) -> Self:
         """Encode `texts` with at most `most` tokens, the last one [SEP]; if the text `has_tags`,
         tabs separate its words."""
-        pieces: list[list[int]] = []
         if has_tags:
-            sentences = [text.split("\t") for text in texts]
-            encoded = (first_pieces(words, encoder, most) for words in sentences)
-            rows, pieces = map(list, zip(*encoded, strict=True))
-            truncated = sum(0 in places for places in pieces)
+            sentences = (text.split("\t") if text else [] for text in texts)
+            pairs = (first_pieces(words, encoder, most) for words in sentences)
+            encoded, pieces = map(list, zip(*pairs, strict=True))
         else:
-            encoded = encoder.encode(texts)
-            length = most or max(map(len, encoded))
-            rows = [ids if len(ids) <= length else [*ids[: length - 1], ids[-1]] for ids in encoded]
-            truncated = sum(len(row) < len(ids) for row, ids in zip(rows, encoded, strict=True))
+            encoded, pieces = encoder.encode(texts), []
+        length = most or max(map(len, encoded))
+        rows = [ids if len(ids) <= length else [*ids[: length - 1], ids[-1]] for ids in encoded]
+        truncated = sum(len(row) < len(ids) for row, ids in zip(rows, encoded, strict=True))
         lengths = np.array([len(row) for row in rows])
         mask = np.arange(lengths.max()) < lengths[:, None]
         ids = np.full(mask.shape, encoder.special_ids.pad, np.int32)
         ids[mask] = np.concatenate(rows)
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int32)}
-        return cls(arrays, pieces, truncated)
+        return cls(arrays, pieces, truncated, most)
 
-    def labelled(self, examples: Sequence[Example], classes: list[str]) -> "EncodedTexts":
+    def labelled(self, examples: Sequence[Example], classes: list[str], train: np.ndarray) -> Self:
         """The texts with the `labels` of `examples`: numbers of `classes`, int32, or values,
-        float32, and `weights`: [examples], or at the first pieces of words [examples, length]."""
+        float32, scaled by the rows `train`; and `weights`: [examples], or at the first pieces of
+        words [examples, length]."""
+        mean, deviation = 0.0, 1.0
         if not self.pieces:
             labels = [classes.index(e.target) if classes else float(e.target) for e in examples]
+            if not classes:
+                known = [labels[i] for i in train]
+                mean, deviation = statistics.fmean(known), statistics.pstdev(known) or 1.0
+                labels = [(value - mean) / deviation for value in labels]
             labels = np.array(labels, np.int32 if classes else np.float32)
             weights = np.ones(len(labels), np.float32)
         else:
@@ -66,14 +74,14 @@ class EncodedTexts:
                     if place:
                         labels[i, place], weights[i, place] = classes.index(tag), 1
         arrays = self.arrays | {"labels": labels, "weights": weights}
-        return EncodedTexts(arrays, self.pieces, self.truncated)
+        return replace(self, arrays=arrays, mean=mean, deviation=deviation)
 
     def predictions(
         self, outputs: np.ndarray, classes: list[str], rows: Sequence[int] | None = None
     ) -> list[str]:
         """Predictions as text, by the `outputs` of all texts, or of `rows` of them."""
         if not self.pieces:
-            return texts_of(outputs, classes)
+            return texts_of(outputs * np.float64(self.deviation) + self.mean, classes)
         pieces = self.pieces if rows is None else [self.pieces[i] for i in rows]
         return [
             " ".join(classes[int(row[place])] if place else NO_TAG for place in places)
@@ -84,8 +92,8 @@ class EncodedTexts:
 def first_pieces(
     words: Sequence[str], encoder: Encoder, most: int | None
 ) -> tuple[list[int], list[int]]:
-    """The ids of a sentence, at most `most` with the last, [SEP], and the position there of the
-    first piece of each word; 0 for a word that was cut, or has none."""
+    """The ids of a sentence, and the position of the first piece of each word; 0 for a word without
+    any, or whose first is cut if at most `most` ids are read, the last one [SEP]."""
     ids, offsets = encoder.encode_with_offsets(" ".join(words))
     read = min(len(ids), most or len(ids)) - 1
     places, piece, start = [], 1, 0
@@ -95,7 +103,7 @@ def first_pieces(
         begins = piece < read and offsets[piece][0] < start + len(word)
         places.append(piece if begins else 0)
         start += len(word) + 1
-    return [*ids[:read], ids[-1]], places
+    return ids, places
 
 
 def encoder_of(checkpoint: Checkpoint, published: bool) -> tuple[Encoder, int | None]:

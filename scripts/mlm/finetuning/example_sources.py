@@ -50,8 +50,8 @@ def write_data(section: Finetune, seed: int, table: str | Path, summary: str | P
     if task == "regression":
         targets = [float(e.target) for e in examples]
         mean, deviation = statistics.fmean(targets), statistics.pstdev(targets)
-        target = {"mean": round(mean, 6), "standard_deviation": round(deviation, 6)}
-        described |= {"target": target}
+        target = {"mean": mean, "standard_deviation": deviation}
+        described["target"] = {name: float(f"{x:.7g}") for name, x in target.items()}
     else:
         names = Counter(n for e in examples for n in names_in(e.target, task))
         described |= {"classes": dict(sorted(names.items()))}
@@ -110,7 +110,7 @@ def labelled_examples(data: FinetuneData, task: str) -> list[Example]:
     if data.source == "csv":
         examples, problems = _csv_examples(file, data, task)
     else:
-        lines = _read_text(file, "save the file as UTF-8").splitlines()
+        lines = _read_text(file, "save the file as UTF-8").split("\n")
         examples, problems = tagged_sentences(lines, data)
     if problems:
         more = f"\nand {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -149,13 +149,13 @@ def _csv_examples(file: str, data: FinetuneData, task: str) -> tuple[list[Exampl
     return examples, problems
 
 
-def csv_rows(file: str) -> Iterator[tuple[str, list[str]]]:
-    """The rows that are not empty, the header first, each with its place in words."""
+def csv_rows(file: str, key: str = "finetune.data.file") -> Iterator[tuple[str, list[str]]]:
+    """The rows that are not empty, the header first, each with its place; `key` names the file."""
     remedy = (
         "save the table as CSV in UTF-8. One that is compressed (gzip, .xlsx, .parquet) is not "
         "read: decompress or convert it"
     )
-    text = _read_text(file, remedy)
+    text = _read_text(file, remedy, key)
     rows = table_rows(io.StringIO(text, newline=""), file, ",")
     for number, (line, row) in enumerate(rows):
         yield f"{file}, {f'row {number} (line {line})' if number else 'header'}", row
@@ -167,16 +167,16 @@ def wrong_number_of_cells(row: Sequence[str], header: Sequence[str]) -> str:
     return f"{len(row)} cells, and the header has {len(header)}. {remedy}"
 
 
-def _read_text(file: str, remedy: str) -> str:
-    """Return the text of `finetune.data.file`. Raises MlmError if it is not there, or not UTF-8."""
+def _read_text(file: str, remedy: str, key: str = "finetune.data.file") -> str:
+    """Return the text of the file that `key` names. Raises MlmError if there is none in UTF-8."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise MlmError(f"finetune.data.file: {file} does not exist") from None
+        raise MlmError(f"{key}: {file} does not exist") from None
     except UnicodeDecodeError as error:
         raise MlmError(f"{file}: byte {error.start} is not UTF-8; {remedy}") from None
     if problem := not_fetched(file):
-        raise MlmError(f"finetune.data.file: {problem}")
+        raise MlmError(f"{key}: {problem}")
     return text
 
 

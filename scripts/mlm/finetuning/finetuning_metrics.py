@@ -11,13 +11,14 @@ from mlm.finetuning.artefacts import Example, Predictions
 @dataclass(frozen=True)
 class Metric:
     """A score that divides two sums over the examples: `addends` of a target and its prediction;
-    `finish` makes the score from their ratio. `unit` is its name in sentences."""
+    `finish` makes the score from their ratio. `unit` names it in sentences, `digits` formats it."""
 
     name: str
     unit: str
     less_is_better: bool
     addends: Callable[[str, str], tuple[float, float]]
     finish: Callable = np.asarray
+    digits: str = ".6f"
 
     def sums(self, examples: Sequence[Example], predictions: Predictions) -> np.ndarray:
         """The addends of each example: float64 [examples, 2]."""
@@ -32,6 +33,15 @@ class Metric:
         divisor = sums[..., 1]
         ratio = np.divide(sums[..., 0], divisor, out=np.zeros_like(divisor), where=divisor != 0)
         return self.finish(ratio)
+
+    def rounded(self, score: float) -> float:
+        """The score as files have it."""
+        return float(format(score, self.digits))
+
+    def shown(self, score: float, sign: str = "") -> str:
+        """The score with three decimals, or of a small error with three digits."""
+        form = "g" if self.less_is_better and 0 < abs(score) < 0.01 else "f"
+        return f"{score:{sign}z,.3{form}}".replace("-", "−")
 
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
@@ -60,7 +70,7 @@ _ENTITIES = Metric("f1", "entity F1", False, _entities_in_common)
 #: By task.
 METRICS = {
     "regression": Metric(
-        "rmse", "RMSE", True, lambda t, p: ((float(p) - float(t)) ** 2, 1), np.sqrt
+        "rmse", "RMSE", True, lambda t, p: ((float(p) - float(t)) ** 2, 1), np.sqrt, ".7g"
     ),
     "classification": Metric("accuracy", "accuracy", False, lambda t, p: (float(p == t), 1)),
     "token_classification": Metric("accuracy", "accuracy of words", False, _right_words),

@@ -18,13 +18,15 @@ _VALIDATION_SHARE = 5
 
 
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
-    """The fold of each example, from 0, whatever their order. MlmError for fewer units than folds,
-    and if all units of a class fall into one fold, which would have nothing to learn it from."""
-    if (units := len({e.unit for e in examples})) < folds:
+    """The fold of each example, from 0, whatever their order. MlmError for fewer units than folds
+    need, and if all units of a class fall into one fold, which could not learn it from others."""
+    needed = 4 if folds == 2 else folds  # Beside each fold, one to learn from and one to validate.
+    if (units := len({e.unit for e in examples})) < needed:
         what = "groups" if any(e.group for e in examples) else "different texts"
+        fewer = f", or set finetune.folds: {units}" if units > 2 else ""
         raise MlmError(
-            f"finetune.folds: {folds} folds need at least {folds} {what}, and the data has "
-            f"{units}. Give more data, or fewer folds"
+            f"finetune.folds: {folds} folds need at least {needed} {what}, and the data has "
+            f"{units}. Give more data{fewer}"
         )
     fold_of = _dealt(examples, task, folds, seed)
     if task != "regression":

@@ -30,7 +30,7 @@ from mlm.model.model_files import Checkpoint
 from mlm.tokenizer.encoding import copy_tokenizer
 from mlm.training.devices import Devices
 from mlm.training.in_jax.devices import open_mesh
-from mlm.training.loop import TrainingLog, train
+from mlm.training.loop import DivergedError, TrainingLog, train
 from mlm.training.saved_states import StateDirectory
 from mlm.training.state_basis import COMPUTING_PACKAGES, computing_code
 
@@ -83,13 +83,14 @@ def finetune_fold(
         "code": computing_code("jax", "mlm.finetuning.fold_training"),
     }
     tried = _scores_of_rates(fold, devices, basis, state)
-    best = min if fold.metric.less_is_better else max
+    rates, best = section.learning_rate, min if fold.metric.less_is_better else max
     fold = replace(fold, learning_rate=best(tried, key=lambda rate: tried[rate]))
     engine, log = _trained(fold, devices, basis, f"{state}/fold")
     history = []
     for row in log.rows:
         figures = row.loss, row.validation_loss, row.validation_accuracy
-        texts = ("" if figure is None else f"{figure:.6f}" for figure in figures)
+        forms = ".6f", ".6f", fold.metric.digits
+        texts = ("" if x is None else format(x, how) for x, how in zip(figures, forms, strict=True))
         history.append([row.step, f"{row.epoch:.4f}", *texts])
     columns = ["step", "epoch", "train_loss", "validation_loss", "score"]
     write_csv(Path(record).with_name("history.csv"), columns, history)
@@ -97,17 +98,17 @@ def finetune_fold(
         write_predictions(Path(directory) / "predictions.csv", fold.predictions(engine.outputs()))
     else:
         fold.model.write(directory, engine.weights())
-        longest = section.max_length or fold.length
+        longest = fold.texts.most or fold.length
         copy_tokenizer(Path(model), Path(directory), model_max_length=longest)
     FoldRecord(
         truncated=fold.texts.truncated,
         checkpoint=checkpoint.sha256,
         learning_rate=fold.learning_rate,
-        tried={f"{rate:g}": round(s, 6) for rate, s in tried.items()} if len(tried) > 1 else {},
+        tried={f"{rate:g}": fold.metric.rounded(s) for rate, s in tried.items() if len(rates) > 1},
     ).write(record)
     shutil.rmtree(state, ignore_errors=True)
     score = log.rows[-1].validation_accuracy
-    return "on all examples" if score is None else f"{fold.metric.unit} {score:.3f}"
+    return "on all examples" if score is None else f"{fold.metric.unit} {fold.metric.shown(score)}"
 
 
 def fold_of(
@@ -126,6 +127,7 @@ def fold_of(
     most = model.length(section.max_length, longest)
     texts = EncodedTexts.of([e.excerpt for e in examples], encoder, most, tags)
     held_out = np.array([example.fold == name.number for example in examples])
+    train = np.flatnonzero(~held_out)
     seeds = np.random.SeedSequence([seed, _ALL if name.number is None else name.number, 0])
     fold = Fold(
         name=str(name),
@@ -135,8 +137,8 @@ def fold_of(
         model=model,
         start=None if name.start == "random" else checkpoint,
         examples=examples,
-        texts=texts.labelled(examples, classes),
-        train=np.flatnonzero(~held_out),
+        texts=texts.labelled(examples, classes, train),
+        train=train,
         test=np.flatnonzero(held_out),
         batch_size=section.per_device_batch_size * devices.replicas,
     )
@@ -158,7 +160,7 @@ def _scores_of_rates(
     fold: Fold, devices: Devices, basis: dict, state: str | Path
 ) -> dict[float, float]:
     """The score of each learning rate on a validation part of the fold's training examples, after a
-    training on the others; 0 of a single one."""
+    training on the others, if that does not diverge; 0 of a single one. MlmError if all diverge."""
     rates = fold.settings.learning_rate
     if len(rates) == 1:
         return {rates[0]: 0.0}
@@ -167,9 +169,14 @@ def _scores_of_rates(
     for rate in rates:
         name = f"{fold.name}, rate {rate:g}"
         trial = replace(fold, name=name, learning_rate=rate, **parts)
-        _, log = _trained(trial, devices, basis, f"{state}/rate-{rate:g}")
-        scores[rate] = log.rows[-1].validation_accuracy or 0.0
-        print(f"{name}: score {scores[rate]:.4f}", file=sys.stderr)
+        try:
+            _, log = _trained(trial, devices, basis, f"{state}/rate-{rate:g}")
+            scores[rate] = log.rows[-1].validation_accuracy or 0.0
+            print(f"{name}: score {fold.metric.shown(scores[rate])}", file=sys.stderr)
+        except DivergedError as error:
+            print(error, file=sys.stderr)
+            if rate == rates[-1] and not scores:
+                raise
     return scores
 
 

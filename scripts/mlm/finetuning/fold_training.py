@@ -77,7 +77,7 @@ class Fold(Task):
 
     @property
     def length(self) -> int:
-        """Tokens of a row."""
+        """Tokens of the longest text, to which all rows are padded."""
         return self.texts.arrays["input_ids"].shape[-1]
 
     def epoch(self, step: int) -> float:
@@ -100,18 +100,10 @@ class Fold(Task):
             rows = self.train[indices]
             yield {name: array[rows] for name, array in self.texts.arrays.items()}
 
-    @property
-    def held_out(self) -> list[Example]:
-        return [self.examples[i] for i in self.test]
-
-    def held_out_arrays(self, *names: str) -> Arrays:
-        """The arrays of the held-out examples."""
-        return {name: self.texts.arrays[name][self.test] for name in names}
-
     def predictions(self, outputs: np.ndarray) -> Predictions:
         """The predictions for the held-out examples by their `outputs`."""
         texts = self.texts.predictions(outputs, self.model.classes, self.test.tolist())
-        return dict(zip((e.id for e in self.held_out), texts, strict=True))
+        return dict(zip((self.examples[i].id for i in self.test), texts, strict=True))
 
 
 class FoldEngine(MeshEngine):
@@ -129,13 +121,20 @@ class FoldEngine(MeshEngine):
             del sums["accuracy"]
         return sums
 
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the weights now, with a head whose outputs are in the unit of the targets."""
+        weights, head, texts = super().weights(), self.fold.model.head.output, self.fold.texts
+        weights[f"{head}.weight"] *= texts.deviation
+        weights[f"{head}.bias"] = weights[f"{head}.bias"] * texts.deviation + texts.mean
+        return weights
+
     def _training_batches(self) -> Batches:
         for step, batch in enumerate(self.fold.batches(self.step), start=self.step):
             yield self._update, batch | self._random_inputs(step)
 
     def outputs(self) -> np.ndarray:
         """Return the logits of the held-out examples: float32 [examples, outputs]."""
-        rows = self.fold.held_out_arrays(*_READ)
+        rows = {name: self.fold.texts.arrays[name][self.fold.test] for name in _READ}
         return self._logits(self._state["parameters"], rows, self.fold.batch_size)
 
     def validate(self) -> tuple[float | None, float | None]:
@@ -143,9 +142,10 @@ class FoldEngine(MeshEngine):
         fold = self.fold
         if not len(fold.test):
             return None, None
-        outputs = self.outputs()
-        loss = mean_loss(outputs, **fold.held_out_arrays("labels", "weights"))
-        return loss, fold.metric.of(fold.held_out, fold.predictions(outputs))
+        outputs, arrays = self.outputs(), fold.texts.arrays
+        loss = mean_loss(outputs, arrays["labels"][fold.test], arrays["weights"][fold.test])
+        held_out = [fold.examples[i] for i in fold.test]
+        return loss, fold.metric.of(held_out, fold.predictions(outputs))
 
 
 def on_devices(model: SequenceModel, mesh: Any) -> Callable[[Parameters, Arrays, int], np.ndarray]:

@@ -69,8 +69,8 @@ def score_rows(metrics: Finetuning) -> list[tuple[str, str, str]]:
     return [
         (
             name_of(name, metrics.task),
-            f"{model.score:.3f}",
-            " to ".join(f"{end:.3f}" for end in model.interval or ()) or "not measured",
+            metrics.metric.shown(model.score),
+            " to ".join(map(metrics.metric.shown, model.interval or ())) or "not measured",
         )
         for name, model in metrics.models.items()
     ]

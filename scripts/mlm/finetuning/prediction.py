@@ -24,8 +24,10 @@ def predict_csv(
     file: str, column: str, model: str | Path, output: str | Path, accelerator: Accelerator
 ) -> int:
     """Write the rows of a CSV file to `output`, with what the `model` in a directory predicts for
-    the text in `column`; return their number. MlmError if there is no such column."""
-    (_, header), *rows = csv_rows(file)
+    the text in `column`; return their number. MlmError if there is no such column, or no row."""
+    (_, header), *rows = [*csv_rows(file, "--csv")] or [("", [])]
+    if not rows:
+        raise MlmError(f"--csv: {file} has no row below a header. Add one for each text")
     if column not in header:
         raise MlmError(
             f"{file}: there is no column {column!r}. Name one with --text-column: "
@@ -50,7 +52,8 @@ def predicted(
     checkpoint = Checkpoint.read(str(directory), "--run")
     fields, has_tags = checkpoint.fields, tags_words(checkpoint.fields)
     classes = [] if fields.get("problem_type") == "regression" else list(fields["label2id"])
-    model = sequence_model(fields, classes, 0.0, devices.precision, checkpoint.place, has_tags)
+    precision = devices.precision if classes else "float32"  # bfloat16 has no 1950, but 1952.
+    model = sequence_model(fields, classes, 0.0, precision, checkpoint.place, has_tags)
     encoder, longest = encoder_of(checkpoint, published=False)
     if has_tags:
         texts = ["\t".join(text.split()) for text in texts]

@@ -15,7 +15,6 @@ from mlm.evaluation.verdicts import FEW_CLUSTERS
 from mlm.finetuning.artefacts import Example, ExamplesSummary, Predictions, classes_of
 from mlm.finetuning.finetuning_metrics import Metric, metric_of
 from mlm.foundations.artefacts import OPTIONAL, Artefact
-from mlm.foundations.terminal import signed
 
 #: The models that are always compared, in words; the others are published encoders.
 NAMES = {
@@ -23,14 +22,13 @@ NAMES = {
     "random": "the same network from random weights",
     "baseline": "TF-IDF and ridge regression",
 }
-_TAGS_BASELINE = "the most frequent tag of each word"
 _PAIRS = (("pretrained", "random"), ("pretrained", "baseline"), ("random", "baseline"))
 
 
 def name_of(model: str, task: str = "") -> str:
     """What a compared model is called in sentences and tables."""
     if (model, task) == ("baseline", "token_classification"):
-        return _TAGS_BASELINE
+        return "the most frequent tag of each word"
     return NAMES.get(model, f"the published encoder {model}")
 
 
@@ -98,16 +96,17 @@ def scores_of(
     task = section.task
     metric = metric_of(task, classes_of(examples, task))
     sums = {name: metric.sums(examples, rows) for name, rows in predictions.items()}
-    fold_of, units = np.array([e.fold for e in examples]), np.array([e.unit for e in examples])
+    # An array of texts, not of objects, would give each the room of the longest.
+    fold_of, units = np.array([e.fold for e in examples]), np.array([e.unit for e in examples], "O")
     compared, models = Comparison(metric, sums, units), {}
     for name, rows in predictions.items():
         by_fold = [sums[name][fold_of == fold].sum(axis=0) for fold in range(section.folds)]
         folds = metric.score(np.array(by_fold))
         models[name] = ModelScores(
             **compared.figures(name),
-            folds=folds.round(6).tolist(),
-            mean=round(float(folds.mean()), 6),
-            spread=round(float(folds.std(ddof=1)), 6),
+            folds=[metric.rounded(score) for score in folds],
+            mean=metric.rounded(folds.mean()),
+            spread=metric.rounded(folds.std(ddof=1)),
             macro_f1=macro_f1(examples, rows) if task == "classification" else None,
         )
     pairs = [*_PAIRS, *(("pretrained", name) for name in models if name not in NAMES)]
@@ -141,8 +140,8 @@ class Comparison:
         estimate = Estimate.of(self._sums, score)
         is_share = beside is None and not self._metric.less_is_better
         ends = estimate.share_interval if is_share else estimate.interval
-        rounded = ends and (round(ends[0], 6), round(ends[1], 6))
-        return {"score": round(estimate.value, 6), "interval": rounded}
+        interval = ends and tuple(map(self._metric.rounded, ends))
+        return {"score": self._metric.rounded(estimate.value), "interval": interval}
 
 
 def macro_f1(examples: Sequence[Example], predictions: Predictions) -> float:
@@ -160,7 +159,7 @@ def verdict_on(difference: ScoreDifference, metric: Metric, task: str, units: in
     interval, tone, relation = "no interval: one group", "even", "not told apart from"
     if difference.interval:
         low, high = difference.interval
-        interval = f"95 % interval {signed(low)} to {signed(high)}"
+        interval = f"95 % interval {metric.shown(low, '+')} to {metric.shown(high, '+')}"
         if units < FEW_CLUSTERS:
             interval += f", rough because from only {units} groups"
         if not low <= 0 <= high:
@@ -168,5 +167,5 @@ def verdict_on(difference: ScoreDifference, metric: Metric, task: str, units: in
             relation = f"{tone} than"
     name, other = name_of(difference.model, task), name_of(difference.beside, task)
     subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
-    amount = f"{signed(difference.score)} in {metric.unit}"
+    amount = f"{metric.shown(difference.score, '+')} in {metric.unit}"
     return Verdict(tone, f"{subject} is {relation} {other}: {amount} ({interval}).")

@@ -41,10 +41,6 @@ class SequenceModel(Computation):
         return super().dropping_layers + 1
 
     @property
-    def _is_regression(self) -> bool:
-        return self.fields.get("problem_type") == "regression"
-
-    @property
     def tags_words(self) -> bool:
         """Whether there is an output for each token."""
         return tags_words(self.fields)
@@ -52,7 +48,8 @@ class SequenceModel(Computation):
     @property
     def classes(self) -> list[str]:
         """Names of the classes; none for a regression."""
-        return [] if self._is_regression else list(self.fields["label2id"])
+        is_regression = self.fields.get("problem_type") == "regression"
+        return [] if is_regression else list(self.fields["label2id"])
 
     def length(self, *limits: int | None) -> int | None:
         """Tokens of a text that are read: the least of `limits` and positions; None without any."""
@@ -98,7 +95,7 @@ class SequenceModel(Computation):
         ops, labels, weights = self.network.ops, batch["labels"], batch["weights"]
         rows = batch["input_ids"], batch["attention_mask"]
         logits = self.logits(parameters, *rows, dropout_keys, lane)
-        if self._is_regression:
+        if not self.classes:
             losses, right = ops.square(logits[..., 0] - labels), ops.zeros_like(labels)
         else:
             label_logits = ops.take_along_axis(logits, labels[..., None], -1)[..., 0]

@@ -24,6 +24,10 @@ _FORMATS = {"epoch": ".4f", "learning_rate": ".6e", "tokens_per_second": ".0f"}
 _BETWEEN_LINES, _AT_ONCE = 5.0, 1.0
 
 
+class DivergedError(MlmError):
+    """A loss or a weight is not finite."""
+
+
 @dataclass
 class Row:
     """One line of training.csv; losses in nats. `loss` and `accuracy` are means over the
@@ -136,7 +140,7 @@ def train(
 ) -> None:
     """Advance `engine` to the last step of `task`. After SIGTERM or SIGINT the updates under way
     are finished, the state is saved, and MlmError is raised, in all processes after the same
-    update. Raises MlmError, and saves nothing, if a loss or a weight is not finite."""
+    update. Raises DivergedError, and saves nothing, if a loss or a weight is not finite."""
     clock, group, at_once = Clock(task), engine.devices.group, 1
     # Steps per call: about a second of them, since to read the loss is to wait for the devices. One
     # if processes must stop at the same step, or if virtual devices might deadlock with several.
@@ -187,12 +191,12 @@ def _next_multiple(step: int, every: int) -> int:
 
 
 def _check_finite(finite: bool, what: str, task: Task, states: StateDirectory, step: int) -> None:
-    """Raise MlmError about `what` unless `finite`, before a save would replace a good state."""
+    """Raise DivergedError unless `what` is `finite`, before a save would replace a good state."""
     if finite:
         return
     saved, rate = states.steps(), rate_of_step(task.optimizer, step)
     last = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
-    raise MlmError(
+    raise DivergedError(
         f"{task.name}: {what} not finite at step {step} (learning rate {rate:.3g}). "
         f"{last} in {states.path}. Try a lower {task.section}.learning_rate, "
         "a longer warmup, max_grad_norm: 1.0, or accelerator.precision: float32"
