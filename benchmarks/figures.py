@@ -54,6 +54,11 @@ SHORT = {
     "runs": RECIPE | {"pretraining.softmax_classes": "1500", "pretraining.steps": "300"},
     "runs-0.2.0": RECIPE | {"pretraining.steps": "700"},
 }
+SIDES = {
+    "workflow": "this workflow's default",
+    "tuned": "ModernBERT by hand in PyTorch",
+    "trainer": "Trainer, RoBERTa (still on the plateau)",
+}
 PLANS = {
     "rows-64": "64 throughout, read at 64",
     "rows-256": "256 throughout",
@@ -129,17 +134,18 @@ def runs() -> str:
 
 
 def same_time() -> str:
-    measured = stored("trainer")
-    names = {
-        "workflow": "this workflow's default",
-        "trainer": "Trainer, RoBERTa (still on the plateau)",
-    }
+    """Each side of `trainer.py`, over its seeds."""
+    record = stored("trainer")
     rows = []
-    for key, name in names.items():
-        row = measured[key]
-        seconds = (f"{row[clock]:.0f}" for clock in ("seconds", "processor_seconds"))
-        rows.append((name, *seconds, nats(row["hidden"]), nats(row["loss"])))
-    return table("| seconds | processor seconds | test loss | over all predictions", rows)
+    for side, name in SIDES.items():
+        runs = [row for row in record["trainings"] if row["side"] == side]
+        losses, accuracies = ([run[key] for run in runs] for key in ("loss", "accuracy"))
+        seconds = statistics.mean(run["processor_seconds"] for run in runs)
+        loss = f"{nats(statistics.mean(losses))} ({nats(min(losses))} to {nats(max(losses))})"
+        accuracy = f"{100 * statistics.mean(accuracies):.1f} %"
+        rows.append((name, f"{runs[0]['steps']:,}", f"{seconds:.0f}", loss, accuracy))
+    head = "three seeds | steps | processor seconds | test loss, mean (all) | accuracy"
+    return table(head, rows)
 
 
 def phases() -> str:

@@ -289,7 +289,7 @@ def stage_of_finetuning(
 
 
 def _products(run: RunConfiguration, vocabulary: int, length: int, predicted: float) -> float:
-    """Multiplications for a row of `length` tokens, of which so many are predicted."""
+    """Return the multiplications of a forward pass over `length` tokens, `predicted` of them."""
     family = FAMILIES[run.model.model_type]
     sizes = family.read(run.model.fields())
     width, layers = sizes["width"] or 0, sizes["layers"] or 0

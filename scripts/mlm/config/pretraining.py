@@ -242,7 +242,7 @@ LENGTHS = ("steps", "epochs", "tokens")
 
 
 def with_one_length(values: dict, under: dict) -> dict:
-    """`values`, laid over `under`: a length in it makes another, of which it says nothing, null."""
+    """Return `values` to be laid over `under`: a length in them sets the others to null."""
     if all(values.get(key) is None for key in LENGTHS):
         return values
     return values | {k: None for k in LENGTHS if k not in values and under.get(k) is not None}

@@ -243,5 +243,5 @@ def _too_few_tokens(split: str, samples: int, unknown_share: float = 0) -> MlmEr
     remedy = "Give it more text" + f", or raise corpus.held_out.{split}" * (split != "train")
     if unknown_share == 1:
         remedy = "Set tokenizer.character_coverage: 1, or choose a tokenizer made for such text"
-    found = f"too few known tokens to evaluate a model, in {plural(samples, 'sample')}"
-    return MlmError(f"The {split} split has {found}. {remedy}.")
+    lack = f"too few known tokens to evaluate a model, in {plural(samples, 'sample')}"
+    return MlmError(f"The {split} split has {lack}. {remedy}.")

@@ -134,7 +134,7 @@ def pretrain(prepared: Prepared, directory: str | Path | None) -> None:
 
 
 def _restored_or_started(prepared: Prepared, engine: Engine) -> TrainingLog:
-    """Restore the newest state, else that of the run that this one continues, or start anew; return
+    """Restore the newest state, or one of the run that this one continues, or start anew; return
     the log up to that step."""
     run, states, state = prepared.run, prepared.states, None
     if states.is_rank0:
