@@ -303,20 +303,17 @@ def add(part: str, row: dict) -> None:
 
 def compare(places: dict[str, Path], sides: list[str], seeds: list[int]) -> None:
     """Train and evaluate the sides; `tuned` at the rate that was best on validation."""
+    rates = json.loads(RECORD.read_text())["rates"]
+    settings = {
+        "workflow": {"rate": 0.0, "batch": 0},  # the configuration has them
+        "trainer": TRAINER,
+        "tuned": min(rates, key=lambda row: row["validation_loss"]),
+    }
     for seed in seeds:
         for side in sides:
-            rates = json.loads(RECORD.read_text())["rates"]
-            best = min(rates, key=lambda row: row["validation_loss"], default=None)
-            if side == "workflow":  # by the configuration's own
-                row = train_and_evaluate(side, places[side], seed, 0.0, 0)
-            elif side == "trainer":
-                how = TRAINER["rate"], TRAINER["batch"]
-                row = train_and_evaluate(side, places[side], seed, *how)
-            elif best["seed"] == seed:
-                row = best
-            else:
-                how = best["rate"], best["batch"]
-                row = train_and_evaluate(side, places[side], seed, *how)
+            row = settings[side]
+            if row.get("seed") != seed:
+                row = train_and_evaluate(side, places[side], seed, row["rate"], row["batch"])
             add("trainings", row)
 
 
@@ -326,7 +323,6 @@ def main() -> None:
     parser.add_argument("role", choices=("costs", "rates", "compare", *SIDES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
-    parser.add_argument("--from-trial", type=int, default=0, help="of `rates`")
     parser.add_argument("--batch", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--place", type=Path, help=argparse.SUPPRESS)
@@ -352,7 +348,7 @@ def main() -> None:
             costs(record, places)
             RECORD.write_text(json.dumps(record, indent=2) + "\n")
         elif options.role == "rates":
-            for batch, rate in TRIALS[options.from_trial :]:
+            for batch, rate in TRIALS:
                 add("rates", train_and_evaluate("tuned", places["tuned"], 0, rate, batch))
         else:
             compare(places, options.sides, options.seeds)

@@ -132,12 +132,12 @@ def _look_at_runs(
         forecast.problems += [f"{name}: evaluation.{line}" for line in wrong]
         WarmStart.of(run.model, data.files.tokenizer)
         config = model_configuration(run.model, encoder, run.longest_row)
-        longest = config.max_position_embeddings - first_position(run.model.model_type)
+        positions = config.max_position_embeddings - first_position(run.model.model_type)
         for prompt in evaluation.prompts:
-            if (number := len(tokenizer(prompt)["input_ids"])) > longest:
+            if (number := len(tokenizer(prompt)["input_ids"])) > positions:
                 # Of a sample, tokens may be shorter than those of the whole corpus.
                 lines = forecast.problems if data.whole else forecast.warnings
-                words = f"{prompt!r} has {number} tokens; the model takes at most {longest}"
+                words = f"{prompt!r} has {number} tokens; the model takes at most {positions}"
                 lines.append(f"{name}: evaluation.prompts: {words}")
         # Neither seed nor length nor learning rate changes the time of a step.
         recipe = run.pretraining.as_param("optimizer", "seed", "steps", "epochs", "tokens")

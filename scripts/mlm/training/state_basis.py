@@ -36,7 +36,9 @@ _COMPUTE_NO_BITS = (
     *("mlm.samples.tfrecord", "mlm.training.devices", "mlm.training.processes"),
 )
 _COMPUTE_NEVERTHELESS = (
-    *("mlm.config.families", "mlm.config.model", "mlm.foundations.tensorflow_setup"),
+    "mlm.config.families",
+    "mlm.config.model",
+    "mlm.foundations.tensorflow_setup",
 )
 
 #: Packages whose versions are part of the basis: other versions may compute other bits.
